@@ -1,0 +1,57 @@
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOCKS := deploy/requirements
+DEV := $(VENV)/.dev
+CONLL ?= ../shared/data/conll2003
+# Where long runs keep encoders and checkpoints: outside the checkout, so that a clean clone can go on with them.
+WORK ?= $(HOME)/.cache/labelwatch/models
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(BIN)/python:
+	@tests/system-packages venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"labelwatch needs Python 3.11 or newer, this is {sys.version.split()[0]}: set PYTHON=python3.x")'
+	$(PYTHON) -m venv $(VENV)
+
+$(DEV): $(BIN)/python $(LOCKS)/dev.txt pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/dev.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: setup
+setup: $(DEV) ## make .venv with everything that tests and lint need
+
+.PHONY: run
+run: $(DEV) ## audit the sample data and write a report
+	$(BIN)/labelwatch score models/sample/sample.tsv --output .labelwatch/sample.jsonl --report .labelwatch/sample.html
+
+.PHONY: test
+test: lint ## lint, then all tests
+	$(BIN)/python -m pytest
+
+.PHONY: lint
+lint: $(DEV) ## ruff, mypy --strict and the import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: $(DEV) ## run the benchmarks, print a table, write .bench/results.json
+	$(BIN)/python -m tests.bench
+
+.PHONY: lock
+lock: $(DEV) ## pin the dependencies anew (needs uv)
+	@for group in serving dev train peers; do \
+	  uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
+	    pyproject.toml $$([ $$group = serving ] || echo --group $$group) -o $(LOCKS)/$$group.txt; done
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .venv-* .bench .labelwatch .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,187 @@
+"""The wire messages: what comes in, what goes out. `schemas/` is generated from them.
+
+Unknown fields are an error on REST and ignored on Kafka, where a producer may be newer than we are;
+`read_sentence` takes the choice as an argument.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
+
+from service.errors import DecodeError, InvalidInput, TooLongError
+
+MAX_WORDS = 5_000
+
+DatasetName = Annotated[StrictStr, Field(pattern=r"^[a-z0-9._-]{1,64}$", description="Lower-case name of the dataset")]
+Reason = Literal["flagged", "update", "deleted", "control", "scored"]
+SuspectKind = Literal["missed", "spurious", "type", "boundary"]
+
+
+class Message(BaseModel):
+    """Frozen, and silent about fields it does not know unless the reader says otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="constants")
+
+
+class LabelledSentence(Message):
+    """Words with one given label each. Bare `{"tokens": […], "labels": […]}` is a valid message."""
+
+    tokens: tuple[StrictStr, ...] = Field(default=(), description="The words")
+    labels: tuple[StrictStr, ...] = Field(default=(), description="One label a word, in the dataset's own names")
+    dataset: DatasetName = "default"
+    id: StrictStr | None = Field(default=None, min_length=1, max_length=512, description="Unique in its dataset")
+    revision: StrictInt = Field(default=0, description="Grows each time the sentence is annotated again")
+    update: StrictBool = Field(default=False, description="Replaces an earlier annotation")
+    deleted: StrictBool = Field(default=False, description="The annotation is gone; needs no tokens")
+    annotator: StrictStr | None = Field(default=None, max_length=256)
+    source: StrictStr | None = Field(default=None, max_length=2048, description="Link to where it was annotated")
+    annotated_at: datetime | None = None
+    meta: dict[str, JsonValue] | None = None
+
+    @model_validator(mode="after")
+    def _words_and_labels_pair_up(self) -> LabelledSentence:
+        if self.deleted:
+            return self
+        if not self.tokens:
+            raise ValueError("`tokens` is empty: send at least one word, or `deleted: true`")
+        if len(self.tokens) != len(self.labels):
+            raise ValueError(
+                f"`tokens` has {len(self.tokens)} words and `labels` has {len(self.labels)}: give each word one label"
+            )
+        for field, texts in (("tokens", self.tokens), ("labels", self.labels)):
+            if any("\ud800" <= max(text, default="") and not _encodable(text) for text in texts):
+                raise ValueError(f"`{field}` holds half of a surrogate pair: send valid Unicode text")
+        return self
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class WordScore(Message):
+    """What is said of one word: its numbers, or why it has none."""
+
+    p_given: float | None = None
+    score: float | None = None
+    unscored: str | None = None
+
+
+class Flag(Message):
+    """A word whose given label confident learning doubts."""
+
+    index: int
+    token: str
+    given: str
+    suggested: str
+    p_given: float
+    p_suggested: float
+    threshold: float | None = Field(description="Threshold of the suggested class; none where it has no evidence yet")
+
+
+class EntitySpan(Message):
+    start: int
+    end: int = Field(description="Exclusive")
+    type: str
+
+
+class SuspectSpan(Message):
+    """The doubt said of an entity: given and suggested span side by side."""
+
+    kind: SuspectKind
+    given_span: EntitySpan | None = None
+    suggested_span: EntitySpan | None = None
+    confidence: float
+
+
+class ModelName(Message):
+    name: str
+    fingerprint: str
+
+
+class Position(Message):
+    topic: str
+    partition: int
+    offset: int
+
+
+class Assessment(LabelledSentence):
+    """What the service says of one sentence. Low is bad in `score` and `priority`; nothing is rounded."""
+
+    reason: Reason
+    score: float | None = Field(default=None, description="The dataset's method; none where no word could be scored")
+    method: str
+    token_score: str
+    priority: float | None = Field(default=None, description="Agreement-weighted worst token: what orders the queue")
+    words: tuple[WordScore, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    suspects: tuple[SuspectSpan, ...] = ()
+    thresholds: dict[str, float | None] = Field(
+        default_factory=dict, description="Class to the threshold it was judged with; none: too little evidence"
+    )
+    warming_up: tuple[str, ...] = ()
+    model: ModelName
+    settings_version: int = 0
+    position: Position | None = None
+    scored_at: datetime | None = None
+    request_id: str | None = None
+
+
+class DatasetSettings(Message):
+    """How a dataset is judged; every process reads them from the same topic, each assessment names the version."""
+
+    name: DatasetName = "default"
+    version: int = 0
+    scheme: Literal["iob1", "iob2", "biluo", "io"] | None = Field(default=None, description="None: as the labels look")
+    label_map: dict[str, str] = Field(default_factory=dict, description="Dataset's label or type to the model's")
+    unmapped: Literal["reject", "unscored"] = "reject"
+    method: str = "worst-token"
+    token_score: str = "self-confidence"
+    pooling: Literal["mean", "characters", "first"] | None = Field(default=None, description="None: as the model says")
+    forget_after_days: int | None = Field(default=None, ge=1)
+    epoch: int = 0
+
+
+def read_sentence(
+    raw: bytes | str | dict[str, Any],
+    *,
+    max_words: int = MAX_WORDS,
+    unknown_fields: Literal["ignore", "forbid"] = "ignore",
+) -> LabelledSentence:
+    """Reads a sentence from JSON or from an object; the error names the field and says what to change."""
+    try:
+        if isinstance(raw, dict):
+            sentence = LabelledSentence.model_validate(raw, extra=unknown_fields)
+        else:
+            sentence = LabelledSentence.model_validate_json(raw, extra=unknown_fields)
+    except ValidationError as error:
+        raise _clear(error) from None
+    if len(sentence.tokens) > max_words:
+        raise TooLongError(f"{len(sentence.tokens)} words, at most {max_words} are allowed: split it", field="tokens")
+    return sentence
+
+
+def _clear(error: ValidationError) -> InvalidInput:
+    first = error.errors(include_url=False, include_context=False)[0]
+    problem = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "json_invalid":
+        return DecodeError(problem)
+    field = ".".join(str(part) for part in first["loc"])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return InvalidInput(problem + more, field=field or None)

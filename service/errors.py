@@ -1,0 +1,114 @@
+"""The exception tree, and the fate of each error.
+
+    bytes --DecodeError--> sentence --InvalidInput, UnknownLabelError, TooLongError--> words
+        --InferenceError--> probabilities --InvalidInput--> scores --StreamError--> topics
+
+    LabelwatchError
+    ├── InvalidInput          dead_letter   a message, file or array that breaks a rule; names field, sentence, word
+    │   ├── DecodeError       dead_letter   not JSON, not UTF-8, not the columns the format needs
+    │   ├── UnknownLabelError dead_letter   a label that no class of the model stands for
+    │   └── TooLongError      dead_letter   more words than `max_words`
+    ├── InferenceError        dead_letter   one sentence the model fails on, alone
+    ├── ModelError            fatal         a model folder that can't be used; says what is wrong with it
+    ├── SettingsError         fatal         a setting that can't be used; names it
+    ├── StateError            fatal         a snapshot that can't be read
+    └── StreamError           retry         the broker or the log did not answer
+
+The fate says what the edges do: a stream dead-letters, retries or stops; REST answers 422, 503 or 500.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+
+class Fate(StrEnum):
+    """What becomes of the work that met the error."""
+
+    REJECT = "reject"
+    DEAD_LETTER = "dead_letter"
+    RETRY = "retry"
+    FATAL = "fatal"
+
+
+class LabelwatchError(Exception):
+    """Whatever the service itself raises."""
+
+    fate: ClassVar[Fate] = Fate.FATAL
+    stage: ClassVar[str] = "internal"
+
+
+class InvalidInput(LabelwatchError):  # noqa: N818 - it reads as what it says
+    """Input that breaks a rule. The message says where and what to change."""
+
+    fate = Fate.DEAD_LETTER
+    stage = "validate"
+
+    def __init__(
+        self, problem: str, *, field: str | None = None, sentence: int | str | None = None, word: int | None = None
+    ) -> None:
+        where = [
+            part
+            for part in (
+                None if sentence is None else f"sentence {sentence}",
+                None if word is None else f"word {word}",
+                None if field is None else f"`{field}`",
+            )
+            if part
+        ]
+        super().__init__(f"{', '.join(where)}: {problem}" if where else problem)
+        self.problem = problem
+        self.field = field
+        self.sentence = sentence
+        self.word = word
+
+
+class DecodeError(InvalidInput):
+    """Bytes or lines that can't be read as the format they should be in."""
+
+    stage = "decode"
+
+
+class UnknownLabelError(InvalidInput):
+    """A given label that the model has no class for."""
+
+    stage = "labels"
+
+
+class TooLongError(InvalidInput):
+    """A sentence with more words than are allowed."""
+
+    stage = "too_long"
+
+
+class InferenceError(LabelwatchError):
+    """One sentence that the model fails on even when it is alone in its batch."""
+
+    fate = Fate.DEAD_LETTER
+    stage = "inference"
+
+
+class ModelError(LabelwatchError):
+    """A model folder that can't be used."""
+
+    stage = "model"
+
+
+class SettingsError(LabelwatchError):
+    """A setting that can't be used."""
+
+    stage = "settings"
+
+
+class StateError(LabelwatchError):
+    """A snapshot of the running state that can't be read."""
+
+    stage = "state"
+
+
+class StreamError(LabelwatchError):
+    """The broker or the embedded log did not do what was asked; trying again may help."""
+
+    fate = Fate.RETRY
+    stage = "stream"
