@@ -1,0 +1,78 @@
+"""Files in and out: readers by name, so that settings, command line and REST name them the same way.
+
+>>> import io
+>>> [sentence.labels for sentence in read_sentences(io.BytesIO(b"Oslo B-LOC\\nwins O\\n"))]
+[('B-LOC', 'O')]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from service.errors import InvalidInput
+from service.formats import columns, jsonl, tabular
+from service.formats.detect import detect_format
+from service.formats.records import Options, Record, placed
+from service.formats.source import Source, SourceLike, open_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from service.contracts import LabelledSentence
+
+__all__ = ["FORMATS", "Format", "Options", "Record", "SourceLike", "placed", "read_records", "read_sentences"]
+
+DEFAULT_OPTIONS: Final = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A way to write labelled sentences down."""
+
+    name: str
+    title: str
+    read: Callable[[Source, Options], Iterator[Record]]
+
+
+FORMATS: Final[Mapping[str, Format]] = {
+    form.name: form
+    for form in (
+        Format("conll", "CoNLL columns: a word a line, label last, blank line between sentences", columns.read),
+        Format("jsonl", "JSON Lines: {tokens, labels} or {tokens, ner_tags}", jsonl.read),
+        Format("csv", "CSV with a header: one row a word or one row a sentence", tabular.read_csv),
+        Format("tsv", "TSV with a header: one row a word or one row a sentence", tabular.read_tsv),
+    )
+}
+
+
+def read_records(
+    source: SourceLike,
+    *,
+    format: str | None = None,  # noqa: A002 - the name users know it by
+    options: Options = DEFAULT_OPTIONS,
+    on_bytes: Callable[[int], None] | None = None,
+) -> Iterator[Record]:
+    """Reads a file, `-` (standard input) or binary stream piece by piece; a bad sentence is a record with an error.
+
+    What makes the whole file unreadable (no such file, no label column, damaged gzip) is raised.
+    """
+    if format is not None and format not in FORMATS:
+        raise InvalidInput(f"format {format!r} is not known: choose one of {', '.join(FORMATS)}", field="format")
+    with open_source(source, encoding=options.encoding, on_bytes=on_bytes) as opened:
+        chosen = FORMATS[format if format is not None else detect_format(opened.name, opened.head)]
+        yield from chosen.read(opened, options)
+
+
+def read_sentences(
+    source: SourceLike,
+    *,
+    format: str | None = None,  # noqa: A002 - the name users know it by
+    options: Options = DEFAULT_OPTIONS,
+) -> Iterator[LabelledSentence]:
+    """Like `read_records`, for those who want to stop at the first bad sentence: its error is raised."""
+    for record in read_records(source, format=format, options=options):
+        if record.error is not None:
+            raise record.error
+        if record.sentence is not None:
+            yield record.sentence

@@ -1,0 +1,133 @@
+"""JSON Lines: one object a line with `tokens` (or `words`) and `labels` (or `ner_tags`, `tags`).
+
+Other fields of a sentence (`id`, `annotator`, `meta`, …) are read as they are, unknown ones are ignored. Numbered
+labels get their names from the options, or from a `features` or `names` field as Hugging Face data sets describe
+them, in the record itself or in an earlier one (a first line that holds nothing else is a header).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from service.errors import DecodeError, InvalidInput
+from service.formats.records import (
+    CARRIED,
+    ID_FIELDS,
+    LABEL_FIELDS,
+    WORD_FIELDS,
+    Options,
+    Record,
+    check_text,
+    make_record,
+    rejected,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from service.formats.source import Source
+
+
+def read(source: Source, options: Options) -> Iterator[Record]:
+    """Reads a JSON Lines file record by record."""
+    number = 0
+    for line_number, line in source.lines():
+        if not line.strip():
+            continue
+        place = source.place(line_number)
+        try:
+            check_text(line, source.encoding)
+            record = _object(line, first=number == 0)
+            names = () if options.label_names else label_names(record, options.label)
+        except InvalidInput as error:
+            number += 1
+            yield rejected(error, place)
+            continue
+        if names:
+            options = replace(options, label_names=names)
+            if not any(name in record for name in _word_names(options)):
+                continue
+        number += 1
+        try:
+            fields = sentence_fields(record, options)
+        except InvalidInput as error:
+            yield rejected(error, place)
+        else:
+            yield make_record(fields, place=place, number=number, options=options)
+
+
+def _object(line: str, *, first: bool) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        if first and line.strip() in {"{", "["}:
+            raise DecodeError("the JSON goes over several lines: write one object a line (jq -c does)") from None
+        reason = getattr(error, "msg", "too deep or too large")
+        column = f" at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise DecodeError(f"not JSON: {reason}{column}") from None
+    if isinstance(value, list) and (not value or isinstance(value[0], dict)):
+        raise DecodeError("a JSON array: write one object a line (jq -c '.[]' does)")
+    if not isinstance(value, dict):
+        raise DecodeError("not a JSON object: write one with `tokens` and `labels` a line")
+    return value
+
+
+def _word_names(options: Options) -> tuple[str, ...]:
+    return (options.word,) if options.word is not None else WORD_FIELDS
+
+
+def sentence_fields(record: Mapping[str, Any], options: Options) -> dict[str, Any]:
+    """The fields of a sentence under our names."""
+    fields = {name: record[name] for name in CARRIED if record.get(name) is not None}
+    identity = next((record[name] for name in ID_FIELDS if record.get(name) not in (None, "")), None)
+    fields["id"] = str(identity) if isinstance(identity, int) and not isinstance(identity, bool) else identity
+    label_fields = (options.label,) if options.label is not None else LABEL_FIELDS
+    for ours, theirs in (("tokens", _word_names(options)), ("labels", label_fields)):
+        found = next((name for name in theirs if record.get(name) is not None), None)
+        if found is not None:
+            fields[ours] = record[found]
+        elif not fields.get("deleted"):
+            raise InvalidInput(_missing(ours, theirs, record), field=ours)
+    return fields
+
+
+def _missing(ours: str, theirs: tuple[str, ...], record: Mapping[str, Any]) -> str:
+    there = ", ".join(list(record)[:10]) or "nothing"
+    option = "--word-column" if ours == "tokens" else "--label-column"
+    return f"none of {', '.join(theirs)} is there (the object has {there}): name the field with {option}"
+
+
+def label_names(record: Mapping[str, Any], label_field: str | None = None) -> tuple[str, ...]:
+    """The names of numbered labels, where a `features` or `names` field tells them."""
+    features = record.get("features")
+    if isinstance(features, dict):
+        wanted = (label_field,) if label_field is not None else LABEL_FIELDS
+        for name in wanted:
+            names = _names_within(features.get(name))
+            if names:
+                return names
+    return _as_names(record.get("names"))
+
+
+def _names_within(feature: Any, depth: int = 0) -> tuple[str, ...]:  # noqa: ANN401 - any JSON
+    """Data sets nest the class label in a sequence, under names that changed over the years."""
+    if not isinstance(feature, dict) or depth > 4:
+        return ()
+    names = _as_names(feature.get("names"))
+    if names:
+        return names
+    inner = (_names_within(value, depth + 1) for value in feature.values())
+    return next((found for found in inner if found), ())
+
+
+def _as_names(names: Any) -> tuple[str, ...]:  # noqa: ANN401 - any JSON
+    if isinstance(names, dict):
+        try:
+            names = [names[key] for key in sorted(names, key=int)]
+        except ValueError:
+            return ()
+    if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
+        return tuple(names)
+    return ()

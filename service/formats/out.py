@@ -1,0 +1,81 @@
+"""Assessments as files: JSON Lines with everything, or CSV with one row a sentence for spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING, Final, Literal, TextIO, get_args
+
+from service.contracts import Assessment, WordScore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OutputFormat = Literal["jsonl", "csv"]
+OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
+
+COLUMNS: Final = (
+    "rank",
+    "id",
+    "priority",
+    "score",
+    "flagged",
+    "n_flags",
+    "worst_index",
+    "worst_token",
+    "worst_given",
+    "worst_p_given",
+    "flags",
+    "suspects",
+    "n_unscored",
+    "source",
+    "text",
+)
+
+
+def writer(stream: TextIO, form: OutputFormat) -> Callable[[str, int], None]:
+    """A function that writes one assessment, given as its JSON and its rank (1 is the worst).
+
+    A stream opened with `newline=""` keeps line breaks inside CSV cells as they are.
+    """
+    if form == "jsonl":
+
+        def write(line: str, rank: int) -> None:  # noqa: ARG001 - the order of the lines says it
+            stream.write(line + "\n")
+
+        return write
+    rows = csv.writer(stream, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    return lambda line, rank: rows.writerow(csv_row(Assessment.model_validate_json(line), rank))
+
+
+def csv_row(assessment: Assessment, rank: int) -> list[str]:
+    """The cells under COLUMNS. Numbers are written in full: the ranking lives in the last digits."""
+    worst = worst_word(assessment)
+    word = assessment.words[worst] if worst is not None else WordScore()
+    return [
+        str(rank),
+        assessment.id or "",
+        _number(assessment.priority),
+        _number(assessment.score),
+        "true" if assessment.flags else "false",
+        str(len(assessment.flags)),
+        "" if worst is None else str(worst),
+        "" if worst is None else assessment.tokens[worst],
+        "" if worst is None else assessment.labels[worst],
+        _number(word.p_given),
+        "; ".join(f"{flag.index}:{flag.token}:{flag.given}>{flag.suggested}" for flag in assessment.flags),
+        "; ".join(suspect.kind for suspect in assessment.suspects),
+        str(sum(word.unscored is not None for word in assessment.words)),
+        assessment.source or "",
+        " ".join(assessment.tokens),
+    ]
+
+
+def worst_word(assessment: Assessment) -> int | None:
+    """The word whose given label is least likely; the first of equals."""
+    scored = [(word.p_given, index) for index, word in enumerate(assessment.words) if word.p_given is not None]
+    return min(scored)[1] if scored else None
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else repr(value)

@@ -1,0 +1,117 @@
+"""What every reader gives: sentences with the place they came from, or the reason why there is none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from service.contracts import MAX_WORDS, LabelledSentence, read_sentence
+from service.errors import DecodeError, InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# Where a foreign file calls the same thing by another name. The first name that is there counts.
+WORD_FIELDS = ("tokens", "words")
+LABEL_FIELDS = ("labels", "ner_tags", "tags")
+ID_FIELDS = ("id", "sentence_id", "sent_id")
+# Fields of a sentence that are handed through when a file has them.
+CARRIED = ("dataset", "revision", "update", "deleted", "annotator", "source", "annotated_at", "meta")
+_SOURCE_LENGTH = 2048
+_ESCAPED_BYTES = re.compile("[\udc80-\udcff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to read a file where its own names don't say it.
+
+    `word` and `label` name the column or field (column files: its number, 1 is the first and -1 the last), `sentence`
+    the column that tells the sentences of a table apart. `comments` says what a line is that starts with "#" in a
+    column file; "auto" knows comments from words by the rules in `service.formats.columns`.
+    """
+
+    word: str | None = None
+    label: str | None = None
+    sentence: str | None = None
+    rows: Literal["word", "sentence"] | None = None
+    label_names: tuple[str, ...] = ()
+    comments: Literal["auto", "yes", "no"] = "auto"
+    encoding: str | None = None
+    id_prefix: str = ""
+    max_words: int = MAX_WORDS
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One sentence of a file, or the error that stands where it should be. `place` is `file:line`."""
+
+    place: str
+    sentence: LabelledSentence | None = None
+    error: InvalidInput | None = None
+
+
+def placed(error: InvalidInput, place: str) -> InvalidInput:
+    """The same error, with the place in its message."""
+    told = type(error)(f"{place}: {error}")
+    told.field, told.sentence, told.word = error.field, error.sentence, error.word
+    return told
+
+
+def rejected(error: InvalidInput, place: str) -> Record:
+    return Record(place, error=placed(error, place))
+
+
+def make_record(fields: dict[str, Any], *, place: str, number: int, options: Options) -> Record:
+    """Builds the sentence; without an id of its own it is called by its number, without a link by its place."""
+    try:
+        if isinstance(fields.get("labels"), list):
+            fields["labels"] = named_labels(fields["labels"], options.label_names)
+        if fields.get("id") in (None, ""):
+            fields["id"] = f"{options.id_prefix}{number}"
+        if fields.get("source") in (None, "") and len(place) <= _SOURCE_LENGTH:
+            fields["source"] = place
+        return Record(place, read_sentence(fields, max_words=options.max_words))
+    except InvalidInput as error:
+        return rejected(error, place)
+
+
+def named_labels(values: Iterable[Any], names: Sequence[str]) -> list[Any]:
+    """Gives numbered labels their names. Whatever is neither a number nor a text is left for validation to name."""
+    labels: list[Any] = []
+    for word, value in enumerate(values):
+        number = _label_number(value, names)
+        if number is None:
+            labels.append(value)
+        elif not names:
+            raise InvalidInput(
+                f"the label is the number {number}: say what the numbers mean with --label-names O,B-PER,…",
+                field="labels",
+                word=word,
+            )
+        elif not 0 <= number < len(names):
+            raise InvalidInput(
+                f"the label is the number {number}, and {len(names)} label names are known (0 to {len(names) - 1})",
+                field="labels",
+                word=word,
+            )
+        else:
+            labels.append(names[number])
+    return labels
+
+
+def _label_number(value: Any, names: Sequence[str]) -> int | None:  # noqa: ANN401 - whatever the file holds
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    # Text files write numbers as text; without names "1" may well be a label's name.
+    if names and isinstance(value, str) and value.isascii() and value.isdigit() and value not in names:
+        return int(value)
+    return None
+
+
+def check_text(text: str, encoding: str) -> None:
+    """Sources are decoded with `surrogateescape`, so that a bad byte costs its sentence and not the file."""
+    bad = _ESCAPED_BYTES.search(text)
+    if bad:
+        byte = ord(bad.group()) - 0xDC00
+        raise DecodeError(f"byte 0x{byte:02x} is not {encoding}: name the file's encoding with --encoding, say cp1252")

@@ -1,0 +1,149 @@
+"""Opens what a user names (a path, `-`, a binary stream) as text, without reading more than a piece at a time."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import sys
+import zlib
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
+
+from service.errors import DecodeError, InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HEAD_BYTES: Final = 64 * 1024
+# A sentence of 5,000 words is far shorter; without a limit a file with no line ends would be read whole.
+MAX_LINE: Final = 8 * 1024 * 1024
+
+SourceLike: TypeAlias = Path | str | BinaryIO
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An open text source: its name for messages, its first bytes for detection, and its lines."""
+
+    name: str
+    head: str
+    encoding: str
+    text: io.TextIOWrapper
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Numbered lines without their ends."""
+        number = 0
+        while line := self.text.readline(MAX_LINE):
+            number += 1
+            if len(line) == MAX_LINE and not line.endswith(("\n", "\r")):
+                raise DecodeError(
+                    f"{self.name}:{number}: the line is longer than {MAX_LINE:,} characters: is the file text?"
+                )
+            yield number, line.rstrip("\r\n")
+
+    def place(self, line: int) -> str:
+        return f"{self.name}:{line}"
+
+
+class _Replay(io.RawIOBase):
+    """A stream whose first bytes can be looked at before it is read, pipes included."""
+
+    def __init__(self, stream: BinaryIO, on_bytes: Callable[[int], None] | None = None) -> None:
+        self._stream = stream
+        self._pending = b""
+        self._on_bytes = on_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def look(self, enough: Callable[[bytes], bool]) -> bytes:
+        while len(self._pending) < HEAD_BYTES and not enough(self._pending):
+            piece = self._take(HEAD_BYTES)
+            if not piece:
+                break
+            self._pending += piece
+        return self._pending
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # typeshed's Buffer is 3.12
+        size = len(buffer)
+        piece = self._pending[:size] or self._take(size)
+        self._pending = self._pending[len(piece) :]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def _take(self, size: int) -> bytes:
+        # read1 gives what a pipe holds now; read would wait until `size` bytes have come.
+        read1 = getattr(self._stream, "read1", None)
+        piece: bytes = read1(size) if read1 is not None else self._stream.read(size)
+        if self._on_bytes is not None:
+            self._on_bytes(len(piece))
+        return piece
+
+
+@contextmanager
+def open_source(
+    source: SourceLike, *, encoding: str | None = None, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[Source]:
+    """Opens a source, gzip or not; whatever goes wrong while it is read is an InvalidInput that names it."""
+    name = source_name(source)
+    try:
+        with ExitStack() as stack:
+            stream: BinaryIO
+            if source == "-":
+                stream = sys.stdin.buffer
+            elif isinstance(source, str | Path):
+                stream = stack.enter_context(Path(source).open("rb"))
+            else:
+                stream = source
+            raw = _Replay(stream, on_bytes)
+            if raw.look(lambda head: len(head) >= 2)[:2] == b"\x1f\x8b":
+                raw = _Replay(stack.enter_context(gzip.GzipFile(fileobj=io.BufferedReader(raw))))  # type: ignore[arg-type]  # it is a BinaryIO in all but name
+            head = raw.look(_has_a_line_of_data)
+            chosen = _encoding(encoding, head, name)
+            # newline="" keeps the ends as they are, which csv needs; `lines` strips them.
+            text = io.TextIOWrapper(io.BufferedReader(raw), encoding=chosen, errors="surrogateescape", newline="")
+            try:
+                yield Source(name, head.decode(chosen, errors="replace"), _plain(chosen), text)
+            finally:
+                text.detach()  # a stream that somebody else opened stays open
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"{name}: not {error.encoding}: name the file's encoding with --encoding") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DecodeError(f"{name}: the gzip file is damaged or cut short ({error})") from None
+    except OSError as error:
+        raise InvalidInput(f"{name}: can't be read: {error.strerror or error}") from None
+
+
+def source_name(source: SourceLike) -> str:
+    if source == "-":
+        return "<stdin>"
+    if isinstance(source, str | Path):
+        return str(source)
+    return str(getattr(source, "name", "<stream>"))
+
+
+def _has_a_line_of_data(head: bytes) -> bool:
+    """Whether detection has what it needs; more would only make a slow pipe wait."""
+    *whole, _unfinished = head.split(b"\n")
+    return any(line.strip() and not line.lstrip(codecs.BOM_UTF8).startswith((b"#", b"-DOCSTART-")) for line in whole)
+
+
+def _encoding(asked: str | None, head: bytes, name: str) -> str:
+    if asked is not None:
+        try:
+            codecs.lookup(asked)
+        except LookupError:
+            raise InvalidInput(f"--encoding {asked}: there is no such encoding; try utf-8, cp1252 or latin-1") from None
+        return "utf-8-sig" if asked.lower().replace("_", "-") in {"utf-8", "utf8"} else asked
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in head:
+        raise DecodeError(f"{name}: looks like a binary file: give a text file, or name its encoding with --encoding")
+    return "utf-8-sig"
+
+
+def _plain(encoding: str) -> str:
+    return "UTF-8" if encoding == "utf-8-sig" else encoding

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from service.errors import DecodeError, InvalidInput
+from service.formats import Options, Record, read_records, read_sentences
+
+NAMES = ["O", "B-PER", "I-PER"]
+
+
+def records(*lines: object, **options: object) -> list[Record]:
+    text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+    return list(read_records(io.BytesIO(text.encode()), format="jsonl", options=Options(**options)))  # type: ignore[arg-type]
+
+
+def only(*lines: object, **options: object) -> Record:
+    (record,) = records(*lines, **options)
+    return record
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"tokens": ["EU", "wins"], "labels": ["B-ORG", "O"]},
+        {"tokens": ["EU", "wins"], "ner_tags": ["B-ORG", "O"]},
+        {"words": ["EU", "wins"], "labels": ["B-ORG", "O"]},
+        {"tokens": ["EU", "wins"], "tags": ["B-ORG", "O"], "pos_tags": [1, 2], "labels": None},
+        {"tokens": ["EU", "wins"], "labels": ["B-ORG", "O"], "ner_tags": [3, 0]},
+    ],
+)
+def test_field_names(line: dict[str, object]) -> None:
+    sentence = only(line).sentence
+    assert sentence is not None
+    assert (sentence.tokens, sentence.labels) == (("EU", "wins"), ("B-ORG", "O"))
+
+
+def test_named_fields() -> None:
+    sentence = only({"toks": ["EU"], "gold": ["B-ORG"]}, word="toks", label="gold").sentence
+    assert sentence is not None
+    assert sentence.labels == ("B-ORG",)
+
+
+def test_other_fields_are_read_through() -> None:
+    sentence = only(
+        {
+            "tokens": ["a"],
+            "labels": ["O"],
+            "id": 17,
+            "dataset": "news",
+            "revision": 3,
+            "update": True,
+            "annotator": "ann",
+            "source": "task 5",
+            "annotated_at": "2024-05-01T10:00:00Z",
+            "meta": {"batch": 2},
+            "score": 0.2,
+        }
+    ).sentence
+    assert sentence is not None
+    assert (sentence.id, sentence.dataset, sentence.revision, sentence.update) == ("17", "news", 3, True)
+    assert (sentence.annotator, sentence.source, sentence.meta) == ("ann", "task 5", {"batch": 2})
+    assert sentence.annotated_at == datetime(2024, 5, 1, 10, tzinfo=UTC)
+
+
+def test_ids_and_places_where_the_data_has_none() -> None:
+    one = {"tokens": ["a"], "labels": ["O"]}
+    found = records(one, "", one)
+    assert [(r.sentence.id, r.place, r.sentence.source) for r in found if r.sentence] == [
+        ("1", "<stream>:1", "<stream>:1"),
+        ("2", "<stream>:3", "<stream>:3"),
+    ]
+
+
+def test_deleted_sentences_need_no_words() -> None:
+    sentence = only({"id": "x", "deleted": True}).sentence
+    assert sentence is not None
+    assert sentence.deleted
+
+
+HINTS: list[dict[str, object]] = [
+    {"features": {"ner_tags": {"feature": {"names": NAMES, "_type": "ClassLabel"}, "_type": "Sequence"}}},
+    {"features": {"ner_tags": {"sequence": {"class_label": {"names": {"0": "O", "1": "B-PER", "2": "I-PER"}}}}}},
+    {"names": NAMES},
+]
+
+
+@pytest.mark.parametrize("hint", HINTS)
+def test_numbered_labels_with_a_hint(hint: dict[str, object]) -> None:
+    one = {"tokens": ["Ann", "Lee", "won"], "ner_tags": [1, 2, 0]}
+    for lines in ([hint, one], [one | hint]):
+        sentence = only(*lines).sentence
+        assert sentence is not None
+        assert sentence.labels == ("B-PER", "I-PER", "O")
+        assert sentence.id == "1"
+
+
+def test_numbered_labels_with_the_option() -> None:
+    sentence = only({"tokens": ["Ann", "won"], "ner_tags": [1, 0]}, label_names=tuple(NAMES)).sentence
+    assert sentence is not None
+    assert sentence.labels == ("B-PER", "O")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"tokens": ["a"], "ner_tags": [3]}, "1: word 0, `labels`: the label is the number 3: say what the numbers mean with --label-names"),
+        ({"tokens": ["a"], "labels": ["O", "O"]}, "`tokens` has 1 words and `labels` has 2"),
+        ({"tokens": [], "labels": []}, "`tokens` is empty"),
+        ({"tokens": ["a", 7], "labels": ["O", "O"]}, "`tokens.1`: Input should be a valid string"),
+        ({"tokens": ["a"], "labels": [True]}, "`labels.0`: Input should be a valid string"),
+        ({"tokens": ["a"], "labels": "O"}, "`labels`: Input should be a valid tuple"),
+        ({"text": "a b", "spans": []}, "`tokens`: none of tokens, words is there (the object has text, spans): name the field with --word-column"),
+        ({"tokens": ["a"]}, "`labels`: none of labels, ner_tags, tags is there"),
+        ({"tokens": ["a"], "labels": ["O"], "dataset": "No Good"}, "`dataset`: String should match pattern"),
+        ('{"tokens": ["a"', "not JSON: Expecting ',' delimiter at column 16"),
+        ("{", "the JSON goes over several lines: write one object a line"),
+        ('[{"tokens": ["a"]}]', "a JSON array: write one object a line (jq -c '.[]' does)"),
+        ("3", "not a JSON object"),
+        ("[" * 100_000, "not JSON: too deep or too large"),
+        ('{"tokens": ["\\ud83d"], "labels": ["O"]}', "half of a surrogate pair"),
+        ('{"tokens": ["a"], "labels": ["O"], "revision": ' + "9" * 5000 + "}", "not JSON: too deep or too large"),
+    ],
+)  # fmt: skip
+def test_errors_name_line_and_field(line: object, message: str) -> None:
+    error = only(line).error
+    assert isinstance(error, InvalidInput)
+    assert str(error).startswith("<stream>:1: ")
+    assert message in str(error)
+
+
+def test_a_number_out_of_range() -> None:
+    assert "the label is the number 3, and 3 label names are known (0 to 2)" in str(
+        only({"tokens": ["a"], "labels": [3]}, label_names=tuple(NAMES)).error
+    )
+    assert "the number -1" in str(only({"tokens": ["a"], "labels": [-1]}, label_names=tuple(NAMES)).error)
+
+
+def test_bad_bytes_cost_one_sentence() -> None:
+    good = b'{"tokens": ["a"], "labels": ["O"]}\n'
+    found = list(read_records(io.BytesIO(good + b'{"tokens": ["\xff"], "labels": ["O"]}\n' + good)))
+    assert [r.error is None for r in found] == [True, False, True]
+    assert isinstance(found[1].error, DecodeError)
+    assert "<stream>:2: byte 0xff is not UTF-8" in str(found[1].error)
+
+
+def test_read_sentences_stops_at_the_first_error() -> None:
+    reading = read_sentences(io.BytesIO(b'{"tokens": ["a"], "labels": ["O"]}\nno\n'), format="jsonl")
+    assert next(reading).id == "1"
+    with pytest.raises(DecodeError, match="<stream>:2: not JSON"):
+        next(reading)
