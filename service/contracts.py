@@ -62,7 +62,7 @@ class LabelledSentence(Message):
                 f"`tokens` has {len(self.tokens)} words and `labels` has {len(self.labels)}: give each word one label"
             )
         for field, texts in (("tokens", self.tokens), ("labels", self.labels)):
-            if any("\ud800" <= max(text, default="") and not _encodable(text) for text in texts):
+            if any(max(text, default="") >= "\ud800" and not _encodable(text) for text in texts):
                 raise ValueError(f"`{field}` holds half of a surrogate pair: send valid Unicode text")
         return self
 
@@ -143,6 +143,29 @@ class Assessment(LabelledSentence):
     request_id: str | None = None
 
 
+class ConfidentPolicy(Message):
+    """Any word that confident learning doubts sends its sentence to review."""
+
+    kind: Literal["confident"] = "confident"
+
+
+class BelowPolicy(Message):
+    """A score under the cut sends the sentence to review."""
+
+    kind: Literal["below"]
+    cut: float
+
+
+class BudgetPolicy(Message):
+    """The worst share of the stream by priority goes to review: what the reviewers can handle."""
+
+    kind: Literal["budget"]
+    share: float = Field(gt=0, le=1)
+
+
+FlagPolicy = Annotated[ConfidentPolicy | BelowPolicy | BudgetPolicy, Field(discriminator="kind")]
+
+
 class DatasetSettings(Message):
     """How a dataset is judged; every process reads them from the same topic, each assessment names the version."""
 
@@ -154,8 +177,10 @@ class DatasetSettings(Message):
     method: str = "worst-token"
     token_score: str = "self-confidence"
     pooling: Literal["mean", "characters", "first"] | None = Field(default=None, description="None: as the model says")
+    flag_policy: FlagPolicy = ConfidentPolicy()
+    control_share: float = Field(default=0.0, ge=0, le=1, description="Share of unflagged sentences sent to review")
     forget_after_days: int | None = Field(default=None, ge=1)
-    epoch: int = 0
+    epoch: int = Field(default=0, ge=0, description="Raised to start the statistics anew")
 
 
 def read_sentence(
@@ -179,7 +204,7 @@ def read_sentence(
 
 def _clear(error: ValidationError) -> InvalidInput:
     first = error.errors(include_url=False, include_context=False)[0]
-    problem = first["msg"].removeprefix("Value error, ")
+    problem = first["msg"].removeprefix("Value error, ").replace("valid tuple", "valid array")
     if first["type"] == "json_invalid":
         return DecodeError(problem)
     field = ".".join(str(part) for part in first["loc"])

@@ -1,0 +1,76 @@
+"""Trains the small model on its teachers' word probabilities over the made sentences; dev chooses the epoch.
+
+    python models/distill.py --data DIR --weights DIR --teacher base.npy:0.6 --teacher small1.npy:0.4 --out DIR
+
+Targets are LABEL_SHARE of the label and the rest of the teachers' weighted mean. Dev chooses by F1 and by how well
+planted label errors are found, half and half. Interrupted, the same command goes on from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+from corpus import LABELS, make_sentences, read_columns
+from encoders import load_encoder
+from noise import detection
+from tokenizers import Tokenizer
+from training import Plan, Trainer, encode_all, f1_of, hard_targets, keep_best, predict
+
+LABEL_SHARE = 0.3
+
+
+def mean_of(teachers: list[str]) -> np.ndarray:
+    total, weight = np.zeros(0), 0.0
+    for teacher in teachers:
+        path, _, share = teacher.rpartition(":")
+        probs = np.load(path).astype(np.float32)
+        total = float(share) * probs if weight == 0 else total + float(share) * probs
+        weight += float(share)
+    return total / total.sum(1, keepdims=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with train.tsv and dev.tsv")
+    parser.add_argument("--weights", type=Path, required=True, help="what encoders.py wrote for the small encoder")
+    parser.add_argument("--teacher", action="append", required=True, metavar="FILE:WEIGHT")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--start", type=Path, help="start from this best.pt instead of the bare encoder")
+    parser.add_argument("--copies", type=int, default=2)
+    parser.add_argument("--made-seed", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--rate", type=float, default=2e-4)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(options.seed)
+    plan = Plan(options.epochs, 32, options.rate, 1e-3, options.seed)
+    train, dev = read_columns(options.data / "train.tsv"), read_columns(options.data / "dev.tsv")
+    made = list(make_sentences(train, copies=options.copies, seed=options.made_seed))
+    taught = np.split(mean_of(options.teacher), np.cumsum([len(s.words) for s in made])[:-1])
+    targets = [
+        LABEL_SHARE * label + (1 - LABEL_SHARE) * soft for label, soft in zip(hard_targets(made), taught, strict=True)
+    ]
+    tokenizer = Tokenizer.from_file(str(options.weights / "tokenizer.json"))
+    encoded, dev_encoded = encode_all(tokenizer, made, casing=True), encode_all(tokenizer, dev, casing=True)
+    model = load_encoder("small", options.weights, labels=LABELS)
+    if options.start:
+        model.load_state_dict(torch.load(options.start, weights_only=True))
+    trainer = Trainer(model, plan, options.out, plan.epochs * -(-len(made) // plan.batch))
+    for epoch in trainer.run(encoded, targets):
+        trainer.swap_average()
+        probs = predict(model, dev, dev_encoded)
+        f1, found = f1_of(dev, probs), detection(dev, probs)
+        print(f"epoch {epoch}: dev F1 {f1:.4f}, planted errors found with average precision {found:.4f}", flush=True)
+        figures = {"epoch": epoch, "dev_f1": f1, "dev_detection": found, "choice": (f1 + found) / 2}
+        keep_best(options.out, model, figures, by="choice")
+        trainer.swap_average()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The logs a worker reads and writes, and the worker itself."""

@@ -1,0 +1,135 @@
+"""The one protocol that both logs, Kafka and SQLite, speak. The worker knows nothing else.
+
+    changes() ─ partitions gained (with the state they were left in) and lost
+    poll()    ─ records by partition, in offset order, and the lease they were read under
+    commit()  ─ outputs, state and next offsets in one transaction, or nothing at all
+
+A batch that can't be committed is gone: `commit` raises `CommitRefused`, `changes` then tells of every partition
+again, with what the log holds, and the records come again. So a worker keeps no state of its own across an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from service.errors import StreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+class CommitRefused(StreamError):  # noqa: N818 - it reads as what it says
+    """The partitions changed hands or the log failed while the batch was worked on; nothing was written."""
+
+
+class FencedError(StreamError):
+    """Another process has this worker's identity. Fighting for it would never end: stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A message as the log holds it, bytes untouched."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A message to write. Without a partition the log chooses one by the key."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gained:
+    """A partition that is ours now: where to go on, and the state its last owner committed."""
+
+    partition: int
+    next_offset: int
+    state: Mapping[bytes, bytes]
+    lost_records: int = 0  # retention was faster than we: so many offsets are gone
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    gained: Sequence[Gained] = ()
+    lost: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """Records by source partition. `lease` is the log's own note of the assignment they were read under."""
+
+    records: Mapping[int, Sequence[Record]]
+    lease: object = None
+
+    @property
+    def next_offsets(self) -> dict[int, int]:
+        return {partition: records[-1].offset + 1 for partition, records in self.records.items() if records}
+
+    def __len__(self) -> int:
+        return sum(len(records) for records in self.records.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What came of a polled batch: everything that must become visible together.
+
+    `state` holds, per source partition, the full aggregates that were touched (never deltas) by their key.
+    """
+
+    polled: Polled
+    outputs: Sequence[Output] = ()
+    state: Mapping[int, Mapping[bytes, bytes]] = field(default_factory=dict)
+
+
+class Follower(Protocol):
+    """Reads a topic from its beginning and stays behind it; only what is committed is seen."""
+
+    def poll(self) -> Sequence[Record]:
+        """What has come since the last call; empty when there is nothing new. Never blocks for long."""
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the end that the topic had when following began has been reached."""
+
+    def close(self) -> None: ...
+
+
+class Stream(Protocol):
+    """A worker's view of the log. One thread uses it; only `append` and `lag` may be called from others."""
+
+    def changes(self) -> Changes:
+        """Partitions gained and lost since the last call. Gained ones deliver records only after this told of them."""
+
+    def poll(self, *, max_records: int, timeout: float) -> Polled: ...
+
+    def commit(self, work: Work) -> None:
+        """Outputs, state and offsets, atomically.
+
+        Raises `CommitRefused` where nothing was written and the batch must be forgotten, `FencedError` to stop.
+        """
+
+    def follow(self, topic: str) -> Follower: ...
+
+    def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
+        """Writes messages outside any batch, durable when it returns (used by producers: send, settings, replay)."""
+
+    def lag(self) -> dict[int, int]:
+        """Records behind the end, by owned partition."""
+
+    def close(self) -> None:
+        """Leaves cleanly: an open batch is aborted, a worker without a fixed identity leaves its group."""

@@ -1,0 +1,66 @@
+"""The topics by name, and what each needs of the log that holds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MIB = 1024 * 1024
+MAX_INPUT_BYTES = MIB
+# An assessment repeats the sentence and adds numbers for every word; a dead letter adds headers.
+MAX_OUTPUT_BYTES = 8 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    name: str
+    cleanup: Literal["delete", "compact"]
+    max_bytes: int
+    per_source_partition: bool = False
+    partitions: int | None = None  # none: as many as the source has
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Every topic shares a prefix, so that a replay or a second instance can live beside the first."""
+
+    prefix: str = "labelwatch."
+
+    @property
+    def sentences(self) -> str:
+        return f"{self.prefix}sentences"
+
+    @property
+    def review(self) -> str:
+        return f"{self.prefix}review"
+
+    @property
+    def scores(self) -> str:
+        return f"{self.prefix}scores"
+
+    @property
+    def dead_letters(self) -> str:
+        return f"{self.prefix}dead-letters"
+
+    @property
+    def state(self) -> str:
+        return f"{self.prefix}state"
+
+    @property
+    def datasets(self) -> str:
+        return f"{self.prefix}datasets"
+
+    @property
+    def decisions(self) -> str:
+        return f"{self.prefix}decisions"
+
+    def specs(self) -> tuple[TopicSpec, ...]:
+        return (
+            TopicSpec(self.sentences, "delete", MAX_INPUT_BYTES),
+            TopicSpec(self.review, "compact", MAX_OUTPUT_BYTES),
+            TopicSpec(self.scores, "delete", MAX_OUTPUT_BYTES),
+            TopicSpec(self.dead_letters, "delete", MAX_OUTPUT_BYTES),
+            TopicSpec(self.state, "compact", MAX_OUTPUT_BYTES, per_source_partition=True),
+            TopicSpec(self.datasets, "compact", MIB, partitions=1),
+            TopicSpec(self.decisions, "compact", MIB),
+        )

@@ -1,0 +1,196 @@
+"""The loop: follow settings and others' state, take what partitions came and went, poll, assess, commit.
+
+The ledger is replaced only after a commit. Whatever fails before it leaves no trace: the log tells of the partitions
+again, with the state they really have, and the records come again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from service.state.running import RunningStats
+from service.stream.base import Changes, CommitRefused, Gained, Record
+from service.stream.codec import read_state_key
+from service.stream.ledger import Account, Ledger
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterable, Mapping
+
+    from service.stream.assess import Assessor
+    from service.stream.base import Follower, Stream, Work
+    from service.stream.datasets import Datasets
+    from service.stream.topics import Topics
+
+log = logging.getLogger(__name__)
+
+BATCH_RECORDS = 256
+POLL_TIMEOUT = 0.5
+CATCH_UP_PAUSE = 0.05
+# A batch must end well within the log's poll interval, or its partitions are given to another worker.
+BATCH_SECONDS = 10.0
+RETRY_PAUSE = 0.5
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the worker has done since it started; read by whoever shows it."""
+
+    records: int = 0
+    committed_batches: int = 0
+    refused_batches: int = 0
+    outputs: dict[str, int] = field(default_factory=dict)
+    lost_records: int = 0
+
+    def add(self, work: Work) -> None:
+        self.records += len(work.polled)
+        self.committed_batches += 1
+        for output in work.outputs:
+            self.outputs[output.topic] = self.outputs.get(output.topic, 0) + 1
+
+
+@dataclass(slots=True)
+class Status:
+    """Why the worker is ready, or why not: each condition by name, empty where it holds."""
+
+    conditions: dict[str, str] = field(
+        default_factory=lambda: {
+            "datasets": "the dataset settings are not read yet",
+            "state": "the state is not read yet",
+            "partitions": "no partition is assigned yet",
+        }
+    )
+
+    def holds(self, name: str) -> None:
+        self.conditions[name] = ""
+
+    def fails(self, name: str, why: str) -> None:
+        self.conditions[name] = why
+
+    @property
+    def ready(self) -> bool:
+        return not any(self.conditions.values())
+
+
+class Worker:
+    """Runs a stream's records through an assessor. One thread runs it; `status` and `counts` may be read by others."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        assessor: Assessor,
+        datasets: Datasets,
+        topics: Topics,
+        *,
+        batch_records: int = BATCH_RECORDS,
+        poll_timeout: float = POLL_TIMEOUT,
+    ) -> None:
+        self._stream = stream
+        self._assessor = assessor
+        self._datasets = datasets
+        self._topics = topics
+        self._most = batch_records
+        self._records = batch_records
+        self._poll_timeout = poll_timeout
+        self._owned: set[int] = set()
+        self.ledger = Ledger()
+        self.status = Status()
+        self.counts = Counts()
+
+    def run(self, stop: threading.Event) -> None:
+        """Until `stop` is set: then the batch at hand is finished and the stream left in order."""
+        settings = self._stream.follow(self._topics.datasets)
+        states = self._stream.follow(self._topics.state)
+        try:
+            self._catch_up(settings, states, stop)
+            while not stop.is_set():
+                self._datasets.read(settings.poll())
+                self._take_foreign(states.poll())
+                self._take(self._stream.changes())
+                self.step()
+        finally:
+            self.status.fails("worker", "the worker has stopped")
+            settings.close()
+            states.close()
+            self._stream.close()
+
+    def _catch_up(self, settings: Follower, states: Follower, stop: threading.Event) -> None:
+        """No sentence is judged before the settings and everybody's statistics are read."""
+        while not stop.is_set() and not (settings.caught_up and states.caught_up):
+            news = settings.poll()
+            statistics = states.poll()
+            self._datasets.read(news)
+            self._take_foreign(statistics)
+            if not news and not statistics:
+                stop.wait(CATCH_UP_PAUSE)
+        self.status.holds("datasets")
+        self.status.holds("state")
+
+    def step(self) -> int:
+        """One batch; gives the number of records it held."""
+        polled = self._stream.poll(max_records=self._records, timeout=self._poll_timeout)
+        if not len(polled):
+            return 0
+        started = time.monotonic()
+        work, ledger = self._assessor.assess(polled, self.ledger)
+        try:
+            self._stream.commit(work)
+        except CommitRefused as refusal:
+            # Perhaps the batch took longer than the log waits: smaller ones always get through in the end.
+            self._records = max(1, self._records // 2)
+            self.counts.refused_batches += 1
+            log.warning("a batch of %d records was refused and will be read again: %s", len(polled), refusal)
+            time.sleep(RETRY_PAUSE)
+            return 0
+        self.ledger = ledger
+        self.counts.add(work)
+        self._adapt(len(polled), time.monotonic() - started)
+        return len(polled)
+
+    def _adapt(self, records: int, seconds: float) -> None:
+        if seconds > BATCH_SECONDS:
+            self._records = max(1, int(records * BATCH_SECONDS / seconds))
+        elif records == self._records and seconds < BATCH_SECONDS / 2:
+            self._records = min(self._most, self._records * 2)
+
+    def _take(self, changes: Changes) -> None:
+        for partition in changes.lost:
+            self._owned.discard(partition)
+        for gained in changes.gained:
+            self._take_gained(gained)
+        if changes.gained or changes.lost:
+            self.status.holds("partitions")
+            log.info("partitions now: %s", sorted(self._owned) or "none")
+
+    def _take_gained(self, gained: Gained) -> None:
+        self._owned.add(gained.partition)
+        sheet = dict(_read_statistics(gained.state))
+        self.ledger = self.ledger.with_sheet(gained.partition, sheet)
+        if gained.lost_records:
+            self.counts.lost_records += gained.lost_records
+            log.error(
+                "partition %d: %d records were deleted before they were read: retention is faster than the worker",
+                gained.partition,
+                gained.lost_records,
+            )
+
+    def _take_foreign(self, records: Iterable[Record]) -> None:
+        """Others' statistics. Of our own partitions we know better: the log only repeats what we committed."""
+        for record in records:
+            place = read_state_key(record.key or b"")
+            if place is None or record.value is None or place[0] in self._owned:
+                continue
+            partition, dataset, stats_key = place
+            stats = RunningStats.restore(json.loads(record.value))
+            self.ledger = self.ledger.with_account(partition, Account(dataset, stats_key), stats)
+
+
+def _read_statistics(state: Mapping[bytes, bytes]) -> Iterable[tuple[Account, RunningStats]]:
+    for key, value in state.items():
+        place = read_state_key(key)
+        if place is not None:
+            yield Account(place[1], place[2]), RunningStats.restore(json.loads(value))

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.state.running import RunningStats
+from service.stream.ledger import Account, Ledger
+
+ACCOUNT = Account("news", "key/0")
+OTHER = Account("sport", "key/0")
+EMPTY = RunningStats.empty(3)
+
+
+def learned(stats: RunningStats, seed: int) -> RunningStats:
+    rng = np.random.default_rng(seed)
+    return stats.update(rng.dirichlet([0.3] * 3, 4), rng.integers(0, 3, 4), priority=float(rng.random()))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 10**6)), max_size=25))
+def test_totals_are_the_sum_of_the_sheets_whatever_happened(steps: list[tuple[int, int, int]]) -> None:
+    ledger = Ledger()
+    for partition, which, seed in steps:
+        account = (ACCOUNT, OTHER)[which]
+        if seed % 3 == 0:
+            ledger = ledger.with_account(partition, account, learned(ledger.of(partition, account, EMPTY), seed))
+        elif seed % 3 == 1:
+            draft = ledger.draft()
+            draft.put(
+                partition,
+                account,
+                stats=learned(draft.of(partition, account, EMPTY), seed),
+                total=learned(draft.total(account, EMPTY), seed),
+            )
+            ledger = draft.ledger()
+        else:
+            ledger = ledger.with_sheet(partition, {account: learned(EMPTY, seed)})
+    for account in (ACCOUNT, OTHER):
+        total = EMPTY
+        for partition in range(4):
+            total = total.merge(ledger.of(partition, account, EMPTY))
+        assert ledger.total(account, EMPTY) == total
+
+
+def test_a_draft_changes_nothing_until_it_is_taken() -> None:
+    ledger = Ledger().with_account(0, ACCOUNT, learned(EMPTY, 1))
+    before = ledger.total(ACCOUNT, EMPTY)
+    draft = ledger.draft()
+    draft.put(0, ACCOUNT, stats=learned(before, 2), total=learned(before, 2))
+    assert ledger.total(ACCOUNT, EMPTY) == before
+    assert draft.ledger().total(ACCOUNT, EMPTY) == learned(before, 2)
+
+
+def test_a_partition_restored_empty_takes_its_share_of_the_total_along() -> None:
+    ledger = Ledger().with_account(0, ACCOUNT, learned(EMPTY, 1)).with_account(1, ACCOUNT, learned(EMPTY, 2))
+    assert ledger.with_sheet(0, {}).total(ACCOUNT, EMPTY) == learned(EMPTY, 2)
+    assert ledger.with_sheet(0, {}).with_sheet(1, {}).total(ACCOUNT, EMPTY) == EMPTY

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from service.contracts import (
+    Assessment,
+    BudgetPolicy,
+    ConfidentPolicy,
+    DatasetSettings,
+    LabelledSentence,
+    ModelName,
+    read_sentence,
+)
+from service.errors import DecodeError, InvalidInput, TooLongError
+
+BARE = {"tokens": ["Oslo", "waits"], "labels": ["B-LOC", "O"]}
+
+
+def test_a_bare_message_is_enough() -> None:
+    sentence = read_sentence(json.dumps(BARE))
+    assert sentence.tokens == ("Oslo", "waits")
+    assert sentence.dataset == "default"
+    assert sentence.revision == 0
+    assert sentence.id is None
+    assert not sentence.update
+    assert not sentence.deleted
+
+
+def test_bytes_text_and_objects_read_the_same() -> None:
+    text = json.dumps(BARE)
+    assert read_sentence(text) == read_sentence(text.encode()) == read_sentence(BARE)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "says"),
+    [
+        ({"labels": ["O"]}, None, "2 words and `labels` has 1"),
+        ({"tokens": [], "labels": []}, None, "`tokens` is empty"),
+        ({"tokens": "Oslo waits"}, "tokens", "valid array"),
+        ({"tokens": ["Oslo", 3]}, "tokens.1", "valid string"),
+        ({"dataset": "My Data"}, "dataset", "pattern"),
+        ({"revision": "7"}, "revision", "valid integer"),
+        ({"update": "yes"}, "update", "valid boolean"),
+        ({"id": ""}, "id", "at least 1 character"),
+        ({"annotated_at": "yesterday"}, "annotated_at", "datetime"),
+        ({"tokens": ["\ud83d", "waits"]}, None, "surrogate"),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, object], field: str | None, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says) as caught:
+        read_sentence({**BARE, **change})
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "raw", [b"nope", b"\xff\xfe", b'{"tokens": ["a"', b"", b'{"tokens":["\\ud800"],"labels":["O"]}']
+)
+def test_what_is_not_json_fails_to_decode(raw: bytes) -> None:
+    with pytest.raises(DecodeError):
+        read_sentence(raw)
+
+
+def test_json_that_is_no_object_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="object"):
+        read_sentence(b"[]")
+
+
+def test_deep_json_does_not_take_the_reader_down() -> None:
+    with pytest.raises(InvalidInput):
+        read_sentence(b"[" * 100_000)
+
+
+def test_unknown_fields_are_ignored_or_forbidden_as_asked() -> None:
+    newer = {**BARE, "colour": "blue"}
+    assert read_sentence(newer) == read_sentence(BARE)
+    with pytest.raises(InvalidInput) as caught:
+        read_sentence(newer, unknown_fields="forbid")
+    assert caught.value.field == "colour"
+
+
+def test_too_many_words_are_refused() -> None:
+    with pytest.raises(TooLongError, match="3 words, at most 2"):
+        read_sentence({"tokens": ["a"] * 3, "labels": ["O"] * 3}, max_words=2)
+
+
+def test_a_deleted_sentence_needs_no_words() -> None:
+    assert read_sentence({"id": "7", "deleted": True}).tokens == ()
+
+
+def test_an_assessment_loses_no_digit_on_the_way() -> None:
+    score = 0.1 + 0.2
+    said = Assessment(
+        **dict(LabelledSentence.model_validate(BARE)),
+        reason="scored",
+        method="worst-token",
+        token_score="self-confidence",
+        score=score,
+        priority=1 - 2**-53,
+        thresholds={"O": score, "B-LOC": None},
+        model=ModelName(name="tiny", fingerprint="0"),
+    )
+    back = Assessment.model_validate_json(said.model_dump_json(exclude_none=True))
+    assert back.score == score
+    assert back.priority == 1 - 2**-53
+    assert back.thresholds == {"O": score, "B-LOC": None}
+
+
+def test_policies_are_told_apart_by_kind() -> None:
+    assert DatasetSettings().flag_policy == ConfidentPolicy()
+    settings = DatasetSettings.model_validate({"flag_policy": {"kind": "budget", "share": 0.05}})
+    assert settings.flag_policy == BudgetPolicy(kind="budget", share=0.05)

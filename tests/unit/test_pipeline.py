@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from service.contracts import DatasetSettings, LabelledSentence
+from service.errors import InvalidInput, UnknownLabelError
+from service.inference.classifier import Classifier, WordProbs
+from service.inference.folder import ModelFolder
+from service.pipeline import Judge, Observation
+from service.scoring.confident import NEVER, class_sums, flag_words, thresholds
+from service.scoring.sentence import METHODS
+from tests.tiny_models import make_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "in", "Oslo"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+    return ModelFolder.load(make_model(tmp_path_factory.mktemp("tiny"), "wordpiece"))
+
+
+@pytest.fixture(scope="module")
+def classifier(folder: ModelFolder) -> Classifier:
+    return Classifier(folder)
+
+
+def sentences(labels: tuple[str, ...], n: int = 60, seed: int = 0) -> list[LabelledSentence]:
+    rng = np.random.default_rng(seed)
+    made = []
+    for number in range(n):
+        size = int(rng.integers(1, 12))
+        given = [labels[k] for k in rng.integers(0, len(labels), size)]
+        made.append(
+            LabelledSentence(id=str(number), tokens=tuple(rng.choice(WORDS, size).tolist()), labels=tuple(given))
+        )
+    return made
+
+
+def observe_all(judge: Judge, classifier: Classifier, given: list[LabelledSentence]) -> list[Observation]:
+    answers = classifier.infer([sentence.tokens for sentence in given])
+    seen = []
+    for sentence, words in zip(given, answers, strict=True):
+        assert isinstance(words, WordProbs)
+        seen.append(judge.observe(sentence, words))
+    return seen
+
+
+def test_judging_and_learning_one_by_one_ends_at_the_thresholds_of_one_pass(
+    folder: ModelFolder, classifier: Classifier
+) -> None:
+    judge = Judge(folder, DatasetSettings(), min_words=0, held_out=False)
+    seen = observe_all(judge, classifier, sentences(folder.labels))
+    stats = judge.empty()
+    for each in seen:
+        before = stats
+        judge.judge(each, stats)
+        assert stats == before
+        stats = judge.learn(each, stats)
+    probs, given = np.concatenate([s.probs for s in seen]), np.concatenate([s.given for s in seen])
+    np.testing.assert_allclose(judge.yardstick(stats).thresholds, thresholds(*class_sums(probs, given)), atol=1e-11)
+
+
+def test_an_assessment_can_be_judged_again_from_what_it_carries(folder: ModelFolder, classifier: Classifier) -> None:
+    judge = Judge(folder, DatasetSettings(), min_words=1, held_out=False)
+    stats, flagged = judge.empty(), 0
+    for seen in observe_all(judge, classifier, sentences(folder.labels)):
+        said = judge.judge(seen, stats)
+        stats = judge.learn(seen, stats, priority=said.priority)
+        carried = np.array([NEVER if said.thresholds[c] is None else said.thresholds[c] for c in judge.classes], float)
+        again = np.flatnonzero(flag_words(seen.probs, seen.given, carried))
+        assert [flag.index for flag in said.flags] == again.tolist()
+        assert said.reason == ("flagged" if said.flags else "scored")
+        assert said.score == min(word.p_given for word in said.words if word.p_given is not None)
+        assert said.priority is not None
+        assert said.score is not None
+        assert said.priority >= said.score
+        flagged += bool(said.flags)
+        for flag in said.flags:
+            assert flag.token == seen.sentence.tokens[flag.index]
+            assert flag.given == seen.sentence.labels[flag.index]
+            assert flag.suggested != flag.given
+            assert flag.p_suggested > flag.p_given
+        if said.flags:
+            marked = {flag.index for flag in said.flags}
+            for suspect in said.suspects:
+                spans = [span for span in (suspect.given_span, suspect.suggested_span) if span]
+                assert any(marked & set(range(span.start, span.end)) for span in spans)
+    assert flagged > 5
+
+
+def test_words_without_a_subword_are_told_and_left_out(folder: ModelFolder, classifier: Classifier) -> None:
+    judge = Judge(folder, DatasetSettings())
+    words = ("Oslo", "\u200b", "dog")
+    sentence = LabelledSentence(tokens=words, labels=("O", "O", "O"))
+    [seen] = observe_all(judge, classifier, [sentence])
+    said = judge.judge(seen, judge.empty())
+    assert [word.unscored is None for word in said.words] == [True, False, True]
+    assert said.words[1].p_given is None
+    assert judge.learn(seen, judge.empty()).total().counts[0] == 2
+
+
+def test_a_sentence_of_nothing_but_such_words_has_no_score_and_teaches_nothing(
+    folder: ModelFolder, classifier: Classifier
+) -> None:
+    judge = Judge(folder, DatasetSettings())
+    [seen] = observe_all(judge, classifier, [LabelledSentence(tokens=("\u200b",), labels=("O",))])
+    said = judge.judge(seen, judge.empty())
+    assert said.score is None
+    assert said.priority is None
+    assert not said.flags
+    assert judge.learn(seen, judge.empty()) == judge.empty()
+
+
+def test_a_label_without_a_class_is_refused_or_left_out_as_the_dataset_says(
+    folder: ModelFolder, classifier: Classifier
+) -> None:
+    sentence = LabelledSentence(tokens=("fox", "dog"), labels=("B-ANIMAL", "O"))
+    with pytest.raises(UnknownLabelError, match="ANIMAL"):
+        observe_all(Judge(folder, DatasetSettings()), classifier, [sentence])
+    judge = Judge(folder, DatasetSettings(unmapped="unscored"))
+    [seen] = observe_all(judge, classifier, [sentence])
+    said = judge.judge(seen, judge.empty())
+    assert said.words[0].unscored == "its label has no class in the model"
+    assert said.words[1].p_given is not None
+
+
+def test_labels_without_prefixes_are_judged_as_types(folder: ModelFolder, classifier: Classifier) -> None:
+    judge = Judge(folder, DatasetSettings(scheme="io"))
+    assert all("-" not in name for name in judge.classes)
+    kinds = tuple(judge.classes)
+    stats = judge.empty()
+    for seen in observe_all(judge, classifier, sentences(kinds)):
+        np.testing.assert_allclose(seen.probs.sum(axis=1), 1)
+        stats = judge.learn(seen, stats, priority=judge.judge(seen, stats).priority)
+    assert sum(stats.total().counts) > 0
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_method_is_at_hand_by_name(folder: ModelFolder, classifier: Classifier, method: str) -> None:
+    judge = Judge(folder, DatasetSettings(method=method))
+    said = [judge.judge(s, judge.empty()) for s in observe_all(judge, classifier, sentences(folder.labels, 5))]
+    assert all(each.score is not None and each.method == method for each in said)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [({"method": "worst"}, "unknown method"), ({"token_score": "confidence"}, "unknown token score")],
+)
+def test_unknown_names_are_refused_with_the_known_ones(
+    folder: ModelFolder, settings: dict[str, str], says: str
+) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        Judge(folder, DatasetSettings.model_validate(settings))
+
+
+def test_policies_decide_what_goes_to_review(folder: ModelFolder, classifier: Classifier) -> None:
+    given = sentences(folder.labels, 200)
+    below = Judge(folder, DatasetSettings.model_validate({"flag_policy": {"kind": "below", "cut": 0.05}}))
+    seen = observe_all(below, classifier, given)
+    for each in seen:
+        said = below.judge(each, below.empty())
+        assert said.score is not None
+        assert (said.reason == "flagged") == (said.score < 0.05)
+    budget = Judge(folder, DatasetSettings.model_validate({"flag_policy": {"kind": "budget", "share": 0.1}}))
+    stats, sent = budget.empty(), 0
+    for each in seen:
+        said = budget.judge(each, stats)
+        stats = budget.learn(each, stats, priority=said.priority)
+        sent += said.reason == "flagged"
+    assert 0 < sent <= 0.2 * len(seen)
+
+
+def test_a_new_epoch_model_or_class_list_starts_its_own_statistics(folder: ModelFolder, tmp_path: Path) -> None:
+    other = ModelFolder.load(make_model(tmp_path / "other", "wordpiece", seed=1))
+    keys = {
+        Judge(folder, DatasetSettings()).stats_key,
+        Judge(folder, DatasetSettings(epoch=1)).stats_key,
+        Judge(folder, DatasetSettings(scheme="io")).stats_key,
+        Judge(folder, DatasetSettings(pooling="first")).stats_key,
+        Judge(other, DatasetSettings()).stats_key,
+    }
+    assert len(keys) == 5
