@@ -92,7 +92,9 @@ class Flag(Message):
     suggested: str
     p_given: float
     p_suggested: float
-    threshold: float | None = Field(description="Threshold of the suggested class; none where it has no evidence yet")
+    threshold: float | None = Field(
+        default=None, description="Threshold of the suggested class; none where it has no evidence yet"
+    )
 
 
 class EntitySpan(Message):
