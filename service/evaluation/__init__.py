@@ -1,0 +1,8 @@
+"""The paper's evaluation: how well scores and flags find the labels that are known to be wrong."""
+
+from __future__ import annotations
+
+from service.evaluation.data import EvaluationData, data_from_npz
+from service.evaluation.tables import Result, evaluate
+
+__all__ = ["EvaluationData", "Result", "data_from_npz", "evaluate"]

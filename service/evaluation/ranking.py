@@ -1,0 +1,173 @@
+"""Counting along a ranking, for one data set and for many bootstrap resamples of it at once.
+
+Equal scores have no order, so a figure may not depend on the order in which the rows came. AUPRC, precision@K and
+lift are the exact mean over all orders of the tied rows; without ties they are what the paper computes. AUROC counts
+a tie as half, and average precision takes tied rows in one step, both as scikit-learn does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Rows sorted from worst to best, in groups of equal score."""
+
+    order: NDArray[np.intp]
+    group_ends: NDArray[np.intp]
+    hit_rows: NDArray[np.intp]
+    hit_starts: NDArray[np.intp]
+    hit_groups: NDArray[np.intp]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of ranked rows."""
+        return len(self.order)
+
+
+def ranking(scores: ArrayLike, positives: ArrayLike) -> Ranking:
+    """Sort once; all figures and all resamples read from this."""
+    values = np.asarray(scores, dtype=np.float64)
+    wrong = np.asarray(positives, dtype=bool)
+    if not values.size:
+        raise InvalidInput("there is nothing to rank", field="scores")
+    if values.ndim != 1 or values.shape != wrong.shape:
+        raise InvalidInput(
+            f"{values.shape} scores for {wrong.shape} truths: one of each a row is needed", field="scores"
+        )
+    if np.isnan(values).any():
+        raise InvalidInput(f"row {int(np.isnan(values).argmax())} has no score (NaN)", field="scores")
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    last = np.ones(len(order), dtype=bool)
+    last[:-1] = ordered[1:] != ordered[:-1]
+    group_ends = np.flatnonzero(last) + 1
+    hit_positions = np.flatnonzero(wrong[order])
+    groups_of_hits = np.searchsorted(group_ends, hit_positions, side="right")
+    hit_groups, hit_starts = np.unique(groups_of_hits, return_index=True)
+    return Ranking(order, group_ends, order[hit_positions], hit_starts, hit_groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the figures need of each resample (first axis). Second axis: the groups, or only those with positives."""
+
+    up_to: Ints
+    """Rows up to the end of each group."""
+    hit_groups: NDArray[np.intp]
+    before: Ints
+    size: Ints
+    hits: Ints
+    hits_before: Ints
+
+    @property
+    def total(self) -> Ints:
+        """Rows in each resample."""
+        return self.up_to[:, -1]
+
+    @property
+    def positives(self) -> Ints:
+        """Positives in each resample."""
+        return np.asarray(self.hits.sum(axis=1))
+
+
+def counts(ranked: Ranking, draws: NDArray[np.integer] | None = None) -> Counts:
+    """Count by groups; `draws[b, row]` says how often resample b holds the row (None: every row once)."""
+    taken = np.ones((1, ranked.n_rows), dtype=np.int64) if draws is None else draws
+    up_to = np.cumsum(taken[:, ranked.order], axis=1, dtype=np.int64)[:, ranked.group_ends - 1]
+    hits = np.zeros((len(taken), 0), dtype=np.int64)
+    if len(ranked.hit_rows):
+        hits = np.add.reduceat(taken[:, ranked.hit_rows], ranked.hit_starts, axis=1, dtype=np.int64)
+    padded = np.concatenate([np.zeros((len(taken), 1), dtype=np.int64), up_to], axis=1)
+    before = padded[:, ranked.hit_groups]
+    return Counts(
+        up_to=up_to,
+        hit_groups=ranked.hit_groups,
+        before=before,
+        size=padded[:, ranked.hit_groups + 1] - before,
+        hits=hits,
+        hits_before=np.cumsum(hits, axis=1) - hits,
+    )
+
+
+def _ratio(above: NDArray[np.generic], below: NDArray[np.generic]) -> Floats:
+    """Divide, NaN where there is nothing to divide by (no positives, no negatives)."""
+    numerator = np.asarray(above, dtype=np.float64)
+    return np.asarray(np.divide(numerator, below, out=np.full(numerator.shape, np.nan), where=below != 0))
+
+
+def _auroc(of: Counts) -> Floats:
+    negatives = of.total - of.positives
+    tied = of.size - of.hits
+    after = negatives[:, None] - (of.before - of.hits_before) - tied
+    return _ratio((of.hits * (after + tied / 2)).sum(axis=1), of.positives * negatives)
+
+
+def _average_precision(of: Counts) -> Floats:
+    ends = np.maximum(of.before + of.size, 1)
+    return _ratio((of.hits * (of.hits_before + of.hits) / ends).sum(axis=1), of.positives)
+
+
+def _auprc(of: Counts) -> Floats:
+    """Mean trapezoid over all orders of tied rows.
+
+    In a group of n rows with m positives that starts after r rows with h positives, the row at place i is positive
+    with probability m/n, and then (m-1)(i-1)/(n-1) of the group's other positives stand before it. So the step in
+    recall at rank r+i has the mean height ½[(h + 1 + c(i-1))/(r+i) + (h + c(i-1))/(r+i-1)], c = (m-1)/(n-1), whose sum
+    over i is a difference of harmonic numbers. There is no step before rank 1: the curve starts at the first row.
+    """
+    if not of.hits.size:
+        return np.full(len(of.hits), np.nan)
+    r, n, m, h = of.before, of.size, of.hits, of.hits_before
+    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, int(of.total.max()) + 1))])
+    share = np.divide(m - 1, n - 1, out=np.zeros(n.shape), where=(n > 1) & (m > 0))
+    first = r == 0
+    here = share * n + (h + 1 - share - share * r) * (harmonic[r + n] - harmonic[r])
+    previous_n = np.where(first, n - 1, n)
+    span = harmonic[np.maximum(r + n - 1, 0)] - harmonic[np.maximum(r - 1, 0)]
+    previous = share * previous_n + (h - share * r) * span
+    height = (here - first + previous) / 2
+    return _ratio((m * height / np.maximum(n, 1)).sum(axis=1), of.positives)
+
+
+def hits_at(of: Counts, k: Ints) -> Floats:
+    """Mean number of positives in the first k rows of each resample."""
+    rows = np.arange(len(of.up_to))
+    group = (of.up_to < k[:, None]).sum(axis=1)
+    # Columns of `hits` that lie wholly in the first k rows, and the one (if any) that the cut goes through.
+    column = np.searchsorted(of.hit_groups, group)
+    cumulative = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(of.hits, axis=1)], axis=1)
+    found = cumulative[rows, column]
+    cut = np.flatnonzero(np.isin(group, of.hit_groups))
+    at = column[cut]
+    inside = k[cut] - of.before[cut, at]
+    found[cut] += of.hits[cut, at] * inside / of.size[cut, at]
+    return np.asarray(found, dtype=np.float64)
+
+
+def lift(of: Counts, k: Ints) -> Floats:
+    k = np.clip(k, 1, of.total)
+    return _ratio(hits_at(of, k) * of.total, k * of.positives)
+
+
+METRICS: Final[Mapping[str, Callable[[Counts], Floats]]] = {
+    "auprc": _auprc,
+    "ap": _average_precision,
+    "auroc": _auroc,
+    "lift_at_t": lambda of: lift(of, of.positives),
+    "lift_at_t1": lambda of: lift(of, of.positives + 1),
+}

@@ -1,0 +1,60 @@
+"""The figures of the study on CoNLL-2003 test, reproduced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.evaluation.data import UNMERGED, data_from_npz
+from service.evaluation.metrics import noise_matrix
+from service.evaluation.tables import evaluate, flag_figures, judge_all, model_f1
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.conll
+
+
+@pytest.mark.parametrize(
+    ("name", "worst_token", "priority"),
+    [
+        ("minilm_probs", (0.408, 0.925), (0.486, 0.929)),
+        ("minilm_distilled_probs", (0.478, 0.933), (0.540, 0.935)),
+    ],
+)
+def test_figures_of_the_study(
+    conll: Path, name: str, worst_token: tuple[float, float], priority: tuple[float, float]
+) -> None:
+    results = evaluate(data_from_npz(conll / f"{name}.npz"), stream=True, bootstrap=0, classes=UNMERGED)
+    (plain,) = [
+        r
+        for r in results
+        if (r.level, r.method, r.token_score, r.mode) == ("sentence", "worst-token", "self-confidence", "batch")
+    ]
+    assert (plain.figures["auprc"], plain.figures["auroc"]) == pytest.approx(worst_token, abs=0.002)
+    (ours,) = [r for r in results if (r.level, r.method, r.mode) == ("sentence", "priority", "stream")]
+    assert (ours.figures["auprc"], ours.figures["auroc"]) == pytest.approx(priority, abs=0.003)
+
+
+def test_the_data_of_the_paper(conll: Path) -> None:
+    data = data_from_npz(conll / "minilm_probs.npz")
+    unmerged, merged = data.variant("unmerged"), data.variant("merged")
+    assert (unmerged.flat.n_sentences, merged.classes) == (3449, ("O", "MISC", "PER", "ORG", "LOC"))
+    assert (int(unmerged.wrong_sentences.sum()), int(merged.wrong_sentences.sum())) == (186, 184)
+    assert int(unmerged.wrong_words.sum()) == 309
+    matrix = noise_matrix(unmerged.flat.given, unmerged.corrected, 9)
+    percent = 100 * matrix / matrix.sum(axis=1, keepdims=True)
+    names = list(unmerged.classes)
+    printed = {("I-MISC", "O"): 18.90, ("B-MISC", "B-LOC"): 2.49, ("I-ORG", "O"): 3.18, ("B-LOC", "B-ORG"): 0.43}
+    for (truth, given), value in printed.items():
+        assert percent[names.index(truth), names.index(given)] == pytest.approx(value, abs=0.005)
+    f1 = model_f1(data)
+    assert f1 is not None
+    assert f1["given"].f1 == pytest.approx(0.889, abs=0.001)
+
+
+def test_running_flags_find_what_the_study_found(conll: Path) -> None:
+    run = judge_all(data_from_npz(conll / "minilm_probs.npz"), stream=True, classes=UNMERGED)[1]
+    figures = flag_figures(run)
+    assert (figures.rate, figures.precision, figures.recall) == pytest.approx((0.105, 0.36, 0.70), abs=0.01)

@@ -1,0 +1,149 @@
+"""What a reader gets."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from service.evaluation import paper, report
+from service.evaluation.data import EvaluationData, data_from_npz
+from service.evaluation.tables import compare, flag_figures, judge_all, measure, model_f1
+from service.scoring.sentence import METHODS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Arrays = dict[str, np.ndarray]
+
+
+def evaluated(data: EvaluationData, *, n: int = 20, against: EvaluationData | None = None) -> report.Evaluation:
+    judged = judge_all(data, stream=True)
+    return report.Evaluation(
+        data=data,
+        judged=judged,
+        results=measure(judged, n=n),
+        flags=[flag_figures(run) for run in judged],
+        f1=model_f1(data),
+        resamples=n,
+        seed=2003,
+        against=None if against is None else against.name,
+        comparisons=() if against is None else compare(data, against, stream=True, n=n, judged=judged),
+    )
+
+
+def section(text: str, title: str) -> list[list[str]]:
+    """The table under a heading, as rows of cells."""
+    lines = text.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+
+
+def test_the_three_tables_of_the_paper(data: EvaluationData) -> None:
+    found = evaluated(data)
+    text = report.render(found)
+    for title, metric in (
+        ("AUPRC", "auprc"),
+        ("AUROC", "auroc"),
+        ("Lift @ T + 1 (T: number of wrong sentences)", "lift"),
+    ):
+        head, rule, *rows = section(text, title)
+        assert head[:2] == ["sentence score", "token score"]
+        assert head[2:6] == ["5 classes, batch", "5 classes, stream", "3 classes, batch", "3 classes, stream"]
+        assert head[6:] == ["paper: bert", "paper: xlm", "paper: bert-unmerged"]
+        assert {row[0] for row in rows} == {*METHODS, "priority"}
+        assert len(rows) == 34
+        assert all(len(row) == len(head) == len(rule) for row in rows)
+        for method, token_score, *cells in rows:
+            if method != "priority":
+                printed = getattr(paper.SENTENCES[method, token_score or None], metric)
+                assert [float(cell) for cell in cells[4:]] == list(printed)
+            assert all("[" in cell for cell in cells[:4])
+
+
+def test_the_best_of_a_column_is_bold(data: EvaluationData) -> None:
+    found = evaluated(data, n=0)
+    _, _, *rows = section(report.render(found), "AUPRC")
+    for column in range(2, 6):
+        values = {float(row[column].strip("*")): row[column].startswith("**") for row in rows}
+        assert values[max(values)]
+        assert sum(values.values()) == 1
+
+
+def test_without_resamples_there_are_no_brackets(data: EvaluationData) -> None:
+    text = report.render(evaluated(data, n=0))
+    assert "[" not in text
+    assert "bootstrap" not in text
+
+
+def test_the_reader_is_told_which_rule_made_the_flags(data: EvaluationData) -> None:
+    text = report.render(evaluated(data, n=0))
+    assert "prune-by-noise-rate" in text
+    assert "confident-learning rule with running thresholds" in text
+    assert "weights from a whole pass" in text
+
+
+def test_noise_matrix_in_percent_of_the_truth(arrays: Arrays, save: Callable[..., Path]) -> None:
+    arrays["given"] = arrays["corrected"].copy()
+    arrays["keep"] = np.ones(80, dtype=bool)
+    persons = np.flatnonzero(arrays["corrected"] == 1)
+    arrays["given"][persons[0]] = 3
+    text = report.render(evaluated(data_from_npz(save(arrays)), n=0))
+    head, _, *rows = section(text, "Noise matrix, 5 classes")
+    assert head == ["truth", "O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+    assert rows[1] == ["B-PER", "", "–", "", f"{1 / len(persons):.2%}", ""]
+    assert all(cell in {"", "–"} for row in rows[:1] + rows[2:] for cell in row[1:])
+
+
+def test_document_is_json_and_whole(data: EvaluationData) -> None:
+    found = evaluated(data)
+    document = json.loads(json.dumps(report.document(found), allow_nan=False))
+    assert len(document["results"]) == 4 * 38
+    assert {
+        "level",
+        "method",
+        "token_score",
+        "classes",
+        "mode",
+        "auprc",
+        "ap",
+        "auroc",
+        "lift_at_t",
+        "lift_at_t1",
+    } <= set(document["results"][0])
+    assert document["data"]["kept_sentences"] == 76
+    wrong = int(data.variant("merged").wrong_sentences.sum())
+    assert document["data"]["variants"]["merged"]["wrong_sentences"] == wrong
+    assert document["f1"]["given"]["f1"] == pytest.approx(found.f1["given"].f1 if found.f1 else None)
+    counts = np.array(document["noise_matrix"]["unmerged"]["counts"])
+    assert counts.sum() - counts.trace() == data.variant("unmerged").wrong_words.sum()
+    assert [row["mode"] for row in document["flags"]] == ["batch", "stream"] * 2
+    assert "against" not in document
+
+
+def test_comparison_is_in_both(arrays: Arrays, data: EvaluationData, save: Callable[..., Path]) -> None:
+    arrays["probs"] = (0.9 * arrays["probs"] + 0.02).astype(np.float32)
+    found = evaluated(data, against=data_from_npz(save(arrays, "flatter.npz")))
+    against = report.document(found)["against"]
+    assert isinstance(against, dict)
+    assert against["name"] == "flatter"
+    assert len(against["results"]) == 12
+    assert isinstance(against["results"][0]["difference"], float)
+    _, _, *rows = section(report.render(found), "small against flatter")
+    assert [row[0] for row in rows[:4]] == ["worst-token", "worst-token", "priority", "priority"]
+
+
+def test_nothing_wrong_leaves_dashes(arrays: Arrays, save: Callable[..., Path]) -> None:
+    arrays["corrected"] = arrays["given"]
+    found = evaluated(data_from_npz(save(arrays)), n=5)
+    assert "nan" not in report.render(found)
+    assert json.dumps(report.document(found), allow_nan=False)
+    _, _, *rows = section(report.render(found), "AUPRC")
+    assert {row[2] for row in rows} == {"–"}
+
+
+def test_headline_holds_the_two_scores_that_matter(data: EvaluationData) -> None:
+    lines = report.headline(evaluated(data, n=0)).splitlines()[2:]
+    assert [line.split("|")[1].strip() for line in lines] == ["worst-token", "priority"] * 4
