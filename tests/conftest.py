@@ -1,0 +1,42 @@
+"""Tests on the CoNLL-2003 data, whose text can't be part of this repo, run only where its folder is found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+CONLL_VARIABLE = "LABELWATCH_CONLL"
+CONLL_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data" / "conll2003"
+
+
+def conll_folder() -> Path | None:
+    """The folder that LABELWATCH_CONLL names, else the one beside the repo, else none."""
+    named = os.environ.get(CONLL_VARIABLE)
+    if not named:
+        return CONLL_BESIDE if CONLL_BESIDE.is_dir() else None
+    if not Path(named).is_dir():
+        raise pytest.UsageError(f"{CONLL_VARIABLE} names {named}, which is not a folder")
+    return Path(named)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "conll: needs the CoNLL-2003 folder; not collected without it")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if conll_folder() is not None:
+        return
+    left_out = [item for item in items if item.get_closest_marker("conll")]
+    if left_out:
+        items[:] = [item for item in items if not item.get_closest_marker("conll")]
+        config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture(scope="session")
+def conll() -> Path:
+    """The CoNLL-2003 folder; for tests marked `conll`."""
+    folder = conll_folder()
+    assert folder is not None, "mark the test with pytest.mark.conll"
+    return folder
