@@ -1,0 +1,136 @@
+"""Which scheme labels are in, told by the labels themselves, and the types behind a list of classes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from service.errors import InvalidInput, UnknownLabelError
+from service.labels.schemes import (
+    OUTSIDE,
+    SPELLINGS,
+    Scheme,
+    Tag,
+    may_follow,
+    parse,
+    split_prefix,
+    starts_entity,
+    write,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+# Spellings of "outside" that people use. They are never read as "O": a wrong guess would judge every word wrongly.
+OUTSIDE_LOOKALIKES = frozenset({"", "o", "0", "-", "_", "out", "outside", "none", "null", "nil"})
+
+NO_MAPPING: Mapping[str, str] = MappingProxyType({})
+
+
+def detect_scheme(sequences: Iterable[Sequence[str]], mapping: Mapping[str, str] = NO_MAPPING) -> Scheme:
+    """The scheme that the labels of these sentences are in; `mapping` renames full labels first.
+
+    Labels hold errors, so the evidence is weighed, not required to be flawless:
+    - no prefixes: IO; nothing but I- and O: IO too (IOB1 data in which no two entities touch looks the same, and
+      reads the same);
+    - a prefix that only BILUO has (L, U, E, S, M, W): BILUO, if at least half of the entities are whole in it;
+    - B- and I-: IOB1 where more entities start with I- than have a B- that IOB1 doesn't ask for, else IOB2.
+
+    Labels of which only some have a prefix fit no scheme: InvalidInput says which. Where nothing tells (no entity
+    at all) it is IOB2.
+    """
+    # Whatever the scheme, the evidence is in pairs of neighbours: their counts stay small however long the data is.
+    pairs: Counter[tuple[str | None, str | None]] = Counter()
+    for labels in sequences:
+        renamed = [mapping.get(label, label) for label in labels]
+        pairs.update(zip([None, *renamed], [*renamed, None], strict=True))
+    vocabulary = list(dict.fromkeys(label for _, label in pairs if label is not None))
+    family = _family(vocabulary, field="labels")
+    if family is Scheme.IO:
+        return family
+    needless_b = orphan_i = broken = entities = 0
+    for (before, here), n in pairs.items():
+        previous = None if before is None else parse(before, family)
+        tag = None if here is None else parse(here, family)
+        broken += n * (not may_follow(previous, tag, family))
+        if tag is None or tag.prefix == OUTSIDE:
+            continue
+        same = previous is not None and previous.type == tag.type
+        needless_b += n * (tag.prefix == "B" and not same)
+        orphan_i += n * (tag.prefix == "I" and not same)
+        entities += n * starts_entity(previous, tag)
+    if family is Scheme.BILUO:
+        if broken > entities / 2:
+            raise InvalidInput(
+                f"labels such as {_some(_beyond_bi(vocabulary))} look like BILUO, but {broken} places in {entities} "
+                "entities break that scheme; name the scheme, or map the labels whose type starts like a prefix",
+                field="labels",
+            )
+        return family
+    return Scheme.IOB1 if orphan_i > needless_b else Scheme.IOB2
+
+
+def class_scheme(class_names: Sequence[str]) -> Scheme:
+    """The scheme of a model's classes, from their names alone.
+
+    A type that has I- but no B- can't occur in IOB2, so it tells IOB1; a model trained on IOB1 that has all classes
+    looks like IOB2, and somebody has to say so.
+    """
+    family = _family(class_names, field="classes")
+    if family is not Scheme.IOB2:
+        return family
+    tags = {parse(name, family) for name in class_names}
+    return Scheme.IOB1 if any(t.prefix == "I" and Tag("B", t.type) not in tags for t in tags) else Scheme.IOB2
+
+
+def merged_classes(class_names: Sequence[str], scheme: Scheme | None = None) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The types behind the classes ("O" first where there is one, then by first appearance), and class -> type index.
+
+    The types are IO labels (`entity_type` gives the same save for a type that itself starts with "I-").
+    """
+    scheme = class_scheme(class_names) if scheme is None else scheme
+    names: list[str] = []
+    for name in class_names:
+        tag = parse(name, scheme)
+        names.append(OUTSIDE if tag.prefix == OUTSIDE else write("I", tag.type, Scheme.IO))
+    types = sorted(dict.fromkeys(names), key=lambda name: name != OUTSIDE)  # stable: the others keep their order
+    index = {name: i for i, name in enumerate(types)}
+    return tuple(types), tuple(index[name] for name in names)
+
+
+def _family(vocabulary: Collection[str], *, field: str) -> Scheme:
+    """IO, BILUO, or IOB2 for either of the IOBs."""
+    entities = [label for label in vocabulary if label != OUTSIDE]
+    bare = [label for label in entities if split_prefix(label, Scheme.BILUO)[0] is None]
+    prefixed = [label for label in entities if split_prefix(label, Scheme.BILUO)[0] is not None]
+    iob = [label for label in prefixed if label[0] in SPELLINGS[Scheme.IOB2]]
+    if bare and iob:
+        if all(label.lower() in OUTSIDE_LOOKALIKES for label in bare):
+            raise UnknownLabelError(
+                f"{_some(bare)} is not a label: outside is spelt {OUTSIDE!r} and nothing else. "
+                f'If that is what it means, map it ({{"{bare[0]}": "O"}})',
+                field=field,
+            )
+        raise InvalidInput(
+            f"{_some(iob)} have a prefix and {_some(bare)} have none; map the odd ones "
+            f'(for instance {{"{bare[0]}": "O"}}) or name the scheme (io, if these are all bare types)',
+            field=field,
+        )
+    if bare:
+        if "" in bare:
+            raise UnknownLabelError("a label is empty", field=field)
+        return Scheme.IO
+    if _beyond_bi(prefixed):
+        return Scheme.BILUO
+    only_i = bool(prefixed) and all(label[0] in "Ii" for label in prefixed)
+    return Scheme.IO if only_i else Scheme.IOB2
+
+
+def _beyond_bi(labels: Iterable[str]) -> list[str]:
+    return [label for label in labels if label != OUTSIDE and label[0] not in SPELLINGS[Scheme.IOB2]]
+
+
+def _some(labels: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(repr(label) for label in labels[:most])
+    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"

@@ -1,0 +1,219 @@
+"""A dataset's labels as classes of a model: `LabelMap`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from service.errors import InvalidInput, UnknownLabelError
+from service.labels.detect import NO_MAPPING, merged_classes
+from service.labels.readings import (
+    OUTSIDE_READING,
+    Reading,
+    all_readings,
+    explain_unknown,
+    is_outside_lookalike,
+)
+from service.labels.schemes import (
+    OUTSIDE,
+    PREFIXES,
+    Scheme,
+    Span,
+    Tag,
+    labels_from_spans,
+    parse,
+    runs,
+    split_prefix,
+    write,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+UNSCORED = -1
+
+Unmapped: TypeAlias = Literal["reject", "unscored"]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelIds:
+    """A sentence's labels as the model would say them.
+
+    `ids` are judged classes, UNSCORED where there is none. `labels` are their names in the judged scheme; an unscored
+    word keeps its own type there, so that spans stay whole ("O" if its label can't be read).
+    """
+
+    ids: list[int]
+    labels: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelMap:
+    """How the labels of one dataset are judged by one model.
+
+    `classes` are what is judged, in `scheme`: the model's own classes where the dataset tells the same apart, else
+    types, and `merge` gives the type of each model class (None: columns stay as they are). Types are judged where
+    either side has no prefixes (IO), and where the model has no class for a label that the dataset can bring (a
+    model trained on IOB1 often lacks some B-): no right sentence is turned away for a prefix.
+
+    Labels of one scheme on both sides are judged as they were given, also where they break the scheme. Between
+    schemes they are converted by way of their spans, and so is IOB1 where several types become one (I-CITY after
+    I-STATE is a new entity, so it must become B-LOC): that puts right what breaks the scheme.
+    """
+
+    classes: tuple[str, ...]
+    scheme: Scheme
+    merge: tuple[int, ...] | None
+    dataset_scheme: Scheme
+    unmapped: Unmapped
+    _model_classes: tuple[str, ...] = field(repr=False)
+    _types: tuple[str, ...] = field(repr=False)
+    _readings: dict[str, Reading] = field(repr=False, hash=False)
+    _by_tag: dict[Tag, int] = field(repr=False, hash=False)
+    _ids: dict[str, int] | None = field(repr=False, hash=False)  # label -> id; None: the whole sentence decides
+
+    @classmethod
+    def build(
+        cls,
+        model_classes: Sequence[str],
+        *,
+        model_scheme: Scheme,
+        dataset_labels: Sequence[str] | None,
+        dataset_scheme: Scheme,
+        mapping: Mapping[str, str] = NO_MAPPING,
+        unmapped: Unmapped = "reject",
+    ) -> LabelMap:
+        """Map a dataset onto a model, or say what doesn't fit.
+
+        `mapping` takes an entity type or a full label of the dataset to a type of the model, to a full label (such a
+        type with a prefix of the dataset's scheme) or to "O". Several types may go to one. `dataset_labels` (all of them, where they are known) are checked here already.
+        """
+        tags = _model_tags(model_classes, model_scheme)
+        types = tuple(dict.fromkeys(OUTSIDE if tag.prefix == OUTSIDE else tag.type for tag in tags))
+        readings = all_readings(types, dataset_scheme, mapping)
+        for label in dataset_labels or ():
+            if label not in readings and (unmapped == "reject" or is_outside_lookalike(label)):
+                raise UnknownLabelError(
+                    explain_unknown(label, types, model_classes, dataset_scheme), field="dataset_labels"
+                )
+        used = (
+            list(readings.values())
+            if dataset_labels is None
+            else [readings[x] for x in dataset_labels if x in readings]
+        )
+        label_by_label = dataset_scheme is model_scheme and not (model_scheme is Scheme.IOB1 and _joins_types(used))
+        classes, scheme, merge = tuple(model_classes), model_scheme, None
+        by_tag = {tag: k for k, tag in enumerate(tags)}
+        if not _distinguishes_the_same(used, by_tag, model_scheme, dataset_scheme, label_by_label=label_by_label):
+            label_by_label = True
+            scheme = Scheme.IO
+            if model_scheme is not Scheme.IO:
+                classes, merge = merged_classes(model_classes, model_scheme)
+            by_tag = {parse(name, scheme): k for k, name in enumerate(classes)}
+        ids = None
+        if label_by_label:
+            known = ((label, by_tag.get(_tag(reading, scheme))) for label, reading in readings.items())
+            ids = {label: k for label, k in known if k is not None}
+        return cls(classes, scheme, merge, dataset_scheme, unmapped, tuple(model_classes), types, readings, by_tag, ids)
+
+    def map(self, labels: Sequence[str], *, sentence: int | str | None = None) -> LabelIds:
+        """The judged classes of a sentence's labels; `sentence` is only named in errors."""
+        if self._ids is not None:
+            try:
+                ids = [self._ids[label] for label in labels]
+            except KeyError:
+                pass  # a label without a class: found below, with its word
+            else:
+                return LabelIds(ids, [self.classes[k] for k in ids])
+        readings = [self._read(label, word, sentence) for word, label in enumerate(labels)]
+        if self._ids is not None:
+            tags = [_tag(reading, self.scheme) for reading in readings]
+        else:
+            tags = self._converted(readings)
+        ids = []
+        for word, (label, reading, tag) in enumerate(zip(labels, readings, tags, strict=True)):
+            k = None if reading.target is None else self._by_tag.get(tag)
+            if k is None and reading.target is not None:
+                self._turn_away(label, word, sentence)
+            ids.append(UNSCORED if k is None else k)
+        names = [self._name(k, tag) for k, tag in zip(ids, tags, strict=True)]
+        return LabelIds(ids, names)
+
+    def _read(self, label: str, word: int, sentence: int | str | None) -> Reading:
+        reading = self._readings.get(label)
+        if reading is not None:
+            return reading
+        self._turn_away(label, word, sentence)
+        prefix, entity = split_prefix(label, self.dataset_scheme)
+        if prefix is None and self.dataset_scheme is Scheme.IO:
+            prefix = "I"
+        if prefix is None or entity == OUTSIDE:
+            return OUTSIDE_READING._replace(target=None)
+        return Reading(prefix, entity, None)
+
+    def _turn_away(self, label: str, word: int, sentence: int | str | None) -> None:
+        """Refuse a label without a class, unless its word may stay unscored.
+
+        A misspelt "O" is refused all the same: it would leave nearly every word unscored.
+        """
+        if self.unmapped == "reject" or is_outside_lookalike(label):
+            problem = explain_unknown(label, self._types, self._model_classes, self.dataset_scheme)
+            raise UnknownLabelError(problem, field="labels", sentence=sentence, word=word)
+
+    def _converted(self, readings: Sequence[Reading]) -> list[Tag]:
+        """The same entities in the judged scheme. Read by the dataset's types, so that touching ones stay apart."""
+        entities = [
+            Span(start, end, source if target is None else target)
+            for start, end, (source, target) in runs((r.prefix, (r.source, r.target)) for r in readings)
+        ]
+        return [parse(label, self.scheme) for label in labels_from_spans(entities, len(readings), self.scheme)]
+
+    def _name(self, k: int, tag: Tag) -> str:
+        if k != UNSCORED:
+            return self.classes[k]
+        return OUTSIDE if tag.prefix == OUTSIDE else write(tag.prefix, tag.type, self.scheme)
+
+
+def _model_tags(model_classes: Sequence[str], scheme: Scheme) -> list[Tag]:
+    tags: list[Tag] = []
+    for name in model_classes:
+        try:
+            tag = parse(name, scheme)
+        except UnknownLabelError as error:
+            raise InvalidInput(f"the model's {error.problem}", field="model_classes") from None
+        if tag in tags:
+            raise InvalidInput(
+                f"classes {model_classes[tags.index(tag)]!r} and {name!r} are the same", field="model_classes"
+            )
+        tags.append(tag)
+    if not tags:
+        raise InvalidInput("the model has no classes", field="model_classes")
+    return tags
+
+
+def _tag(reading: Reading, judged: Scheme) -> Tag:
+    """A reading's own label in the judged scheme, word by word."""
+    entity = reading.source if reading.target is None else reading.target
+    return Tag("I" if judged is Scheme.IO and reading.prefix != OUTSIDE else reading.prefix, entity)
+
+
+def _joins_types(used: Sequence[Reading]) -> bool:
+    pairs = {(reading.source, reading.target) for reading in used}
+    return len(pairs) > len({target for _, target in pairs})
+
+
+def _distinguishes_the_same(
+    used: Sequence[Reading],
+    by_tag: Mapping[Tag, int],
+    model_scheme: Scheme,
+    dataset_scheme: Scheme,
+    *,
+    label_by_label: bool,
+) -> bool:
+    """Whether the model has a class for each label that the dataset can bring, prefix and all."""
+    if Scheme.IO in {model_scheme, dataset_scheme}:
+        return False
+    if label_by_label:
+        return all(Tag(reading.prefix, reading.target or "") in by_tag for reading in used)
+    targets = {reading.target for reading in used if reading.target}
+    return all(Tag(prefix, target) in by_tag for target in targets for prefix in PREFIXES[model_scheme])

@@ -1,0 +1,227 @@
+"""How a label says where an entity begins and ends: IOB1, IOB2, BILUO and IO.
+
+Reading is lenient, because the labels are what is in doubt: an I- or L- that continues nothing starts an entity, and
+an entity that nothing closes ends where its type does. So IOB1 and IOB2 are read alike; they differ in what is written.
+
+| scheme | prefixes        | read as well                                                            |
+|--------|-----------------|-------------------------------------------------------------------------|
+| iob1   | I, B where two entities of one type touch | lower-case prefixes                           |
+| iob2   | B, I            | lower-case prefixes                                                     |
+| biluo  | B, I, L, U      | lower-case prefixes; E- as L-, S- and W- as U-, M- as I- (BIOES, BMES, BMEWO) |
+| io     | none: bare types | "I-" in front of the type                                              |
+
+Only "O" is outside. The prefix ends at the first hyphen ("B-PRODUCT-NAME" is of type "PRODUCT-NAME"), and a prefix that
+its scheme doesn't have is none: in IO data "E-MAIL" is a type.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from service.errors import InvalidInput, UnknownLabelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+OUTSIDE = "O"
+
+T = TypeVar("T")
+
+
+class Scheme(StrEnum):
+    """A labelling scheme, by the name that settings and the command line use."""
+
+    IOB1 = "iob1"
+    IOB2 = "iob2"
+    BILUO = "biluo"
+    IO = "io"
+
+
+class Span(NamedTuple):
+    """An entity over the words start..end-1."""
+
+    start: int
+    end: int
+    type: str
+
+
+class Tag(NamedTuple):
+    """A label as read: its canonical prefix ("O", "B", "I", "L" or "U"; always "I" in IO) and its type ("" outside)."""
+
+    prefix: str
+    type: str
+
+
+_ANY_CASE_BI = {"B": "B", "I": "I", "b": "B", "i": "I"}
+_ALIASES = {"L": "L", "U": "U", "E": "L", "S": "U", "W": "U", "M": "I"}
+
+# What may stand before the first hyphen in each scheme, and the prefix that it means.
+SPELLINGS: dict[Scheme, dict[str, str]] = {
+    Scheme.IOB1: _ANY_CASE_BI,
+    Scheme.IOB2: _ANY_CASE_BI,
+    Scheme.BILUO: _ANY_CASE_BI | _ALIASES | {spelt.lower(): prefix for spelt, prefix in _ALIASES.items()},
+    Scheme.IO: {"I": "I", "i": "I"},
+}
+
+# The prefixes that each scheme writes.
+PREFIXES: dict[Scheme, str] = {Scheme.IOB1: "BI", Scheme.IOB2: "BI", Scheme.BILUO: "BILU", Scheme.IO: "I"}
+
+
+def split_prefix(label: str, scheme: Scheme) -> tuple[str | None, str]:
+    """The canonical prefix, or None where the label has none that the scheme knows, and the rest."""
+    if label[1:2] == "-" and len(label) > 2 and (prefix := SPELLINGS[scheme].get(label[0])):
+        return prefix, label[2:]
+    return None, label
+
+
+@lru_cache(maxsize=4096)
+def parse(label: str, scheme: Scheme) -> Tag:
+    """Read one label, or raise an UnknownLabelError that says why it can't be one of the scheme."""
+    if label == OUTSIDE:
+        return Tag(OUTSIDE, "")
+    prefix, entity = split_prefix(label, scheme)
+    if prefix is None and scheme is Scheme.IO and label:
+        return Tag("I", label)
+    if prefix is None:
+        spellings = ", ".join(f"{p}-" for p in PREFIXES[scheme])
+        raise UnknownLabelError(
+            f"label {label!r} is neither {OUTSIDE!r} nor starts with a prefix of scheme {scheme.value} ({spellings}). "
+            f'If it means "outside", map it ({{{_quote(label)}: "O"}}); if the labels have no prefixes, the scheme is io'
+        )
+    if entity == OUTSIDE:
+        raise UnknownLabelError(f"label {label!r}: an entity type can't be called {OUTSIDE!r}")
+    return Tag(prefix, entity)
+
+
+def parse_all(labels: Sequence[str], scheme: Scheme) -> list[Tag]:
+    """Read a sentence's labels; the error names the word."""
+    tags: list[Tag] = []
+    for label in labels:
+        try:
+            tags.append(parse(label, scheme))
+        except UnknownLabelError as error:
+            raise UnknownLabelError(error.problem, field="labels", word=len(tags)) from None
+    return tags
+
+
+def entity_type(label: str, scheme: Scheme | None = None) -> str:
+    """The type without its prefix; "O" stays "O".
+
+    Without a scheme every prefix that any scheme knows is taken off, so "E-MAIL" becomes "MAIL": name the scheme
+    where types may look so.
+    """
+    return split_prefix(label, Scheme.BILUO if scheme is None else scheme)[1]
+
+
+def starts_entity(previous: tuple[str, T] | None, here: tuple[str, T]) -> bool:
+    """Whether a word inside an entity starts a new one rather than going on with the word before; THE lenient rule."""
+    return previous is None or here[0] in "BU" or previous[0] in "OLU" or previous[1] != here[1]
+
+
+def runs(tags: Iterable[tuple[str, T]]) -> list[tuple[int, int, T]]:
+    """The entities (start, end, type) in a sentence of (canonical prefix, type)."""
+    found: list[tuple[int, int, T]] = []
+    previous: tuple[str, T] | None = None
+    for i, tag in enumerate(tags):
+        if tag[0] != OUTSIDE:
+            start = i if starts_entity(previous, tag) else found.pop()[0]
+            found.append((start, i + 1, tag[1]))
+        previous = tag
+    return found
+
+
+def spans(labels: Sequence[str], scheme: Scheme) -> list[Span]:
+    """The entities of a sentence, first to last. In IO, touching entities of one type are one."""
+    return [Span(*run) for run in runs(parse_all(labels, scheme))]
+
+
+def write(prefix: str, entity: str, scheme: Scheme) -> str:
+    """One label as the scheme spells it. A bare type that would be misread gets its "I-" in IO."""
+    if scheme is not Scheme.IO:
+        return f"{prefix}-{entity}"
+    return entity if split_prefix(entity, scheme)[0] is None else f"I-{entity}"
+
+
+def labels_from_spans(entities: Iterable[Span], n: int, scheme: Scheme) -> list[str]:
+    """The labels of a sentence of n words with these entities (in any order, none overlapping).
+
+    They read back as the same spans, save that IO joins touching entities of one type.
+    """
+    labels = [OUTSIDE] * n
+    before = Span(0, 0, "")
+    for span in sorted(entities):
+        if not 0 <= span.start < span.end <= n:
+            raise InvalidInput(f"span {tuple(span)} does not fit a sentence of {n} words", field="spans")
+        if span.start < before.end:
+            raise InvalidInput(f"spans {tuple(before)} and {tuple(span)} overlap", field="spans", word=span.start)
+        if span.type in {"", OUTSIDE}:
+            raise InvalidInput(f"span {tuple(span)}: an entity type can't be {span.type!r}", field="spans")
+        length = span.end - span.start
+        if scheme is Scheme.BILUO:
+            prefixes = "U" if length == 1 else "B" + "I" * (length - 2) + "L"
+        elif scheme is Scheme.IOB1 and not (before.end == span.start and before.type == span.type):
+            prefixes = "I" * length
+        else:
+            prefixes = "B" + "I" * (length - 1)
+        labels[span.start : span.end] = [write(prefix, span.type, scheme) for prefix in prefixes]
+        before = span
+    return labels
+
+
+def convert(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
+    """The same entities in another scheme, always a valid sequence of it, also where `labels` was not one of `source`.
+
+    IO can't tell touching entities of one type apart: on the way into it they become one entity, for good.
+    """
+    return labels_from_spans(spans(labels, source), len(labels), target)
+
+
+def may_follow(previous: Tag | None, following: Tag | None, scheme: Scheme) -> bool:
+    """`valid_transition` on labels already read."""
+    match scheme:
+        case Scheme.IO:
+            return True
+        case Scheme.IOB1 | Scheme.IOB2:
+            bound = "B" if scheme is Scheme.IOB1 else "I"  # the prefix that needs its own type before it
+            if following is None or following.prefix != bound:
+                return True
+            return previous is not None and previous.type == following.type
+        case Scheme.BILUO:
+            wants_more = previous is not None and previous.prefix in "BI"
+            continues = following is not None and following.prefix in "IL"
+            if wants_more and continues:
+                return previous is not None and following is not None and previous.type == following.type
+            return wants_more == continues
+
+
+def valid_transition(previous: str | None, following: str | None, scheme: Scheme) -> bool:
+    """Whether the strict scheme allows one label after the other; None stands for the sentence's start and end."""
+    return may_follow(
+        None if previous is None else parse(previous, scheme),
+        None if following is None else parse(following, scheme),
+        scheme,
+    )
+
+
+def valid_start(label: str, scheme: Scheme) -> bool:
+    """Whether a sentence may begin with the label."""
+    return valid_transition(None, label, scheme)
+
+
+def valid_end(label: str, scheme: Scheme) -> bool:
+    """Whether a sentence may end with the label."""
+    return valid_transition(label, None, scheme)
+
+
+def is_valid(labels: Sequence[str], scheme: Scheme) -> bool:
+    """Whether the labels are a sequence that the strict scheme allows."""
+    tags: list[Tag | None] = [None, *parse_all(labels, scheme), None]
+    return all(may_follow(a, b, scheme) for a, b in pairwise(tags))
+
+
+def _quote(label: str) -> str:
+    escaped = label.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

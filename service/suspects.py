@@ -1,0 +1,177 @@
+"""Doubtful entities: what the model reads in a sentence, as spans, beside what was given.
+
+The model's labels are first made a valid sequence of the scheme, by the most probable valid one and not by repairing
+the most probable labels. Then spans are compared:
+
+| given and suggested spans | kind |
+|---|---|
+| the same extent and type | none |
+| overlapping, of two types, whatever the extents | `type` |
+| overlapping, of one type | `boundary` |
+| a given span that no suggested one overlaps | `spurious` |
+| a suggested span that no given one overlaps | `missed` |
+
+Each overlapping pair is one suspect, so a span may be in several: given ORG "New York Times", read as LOC "New York" and
+ORG "Times", is a `type` and a `boundary`. Spans are read leniently (service.labels), so a label that merely breaks the
+scheme (an I- for a B-) around the right entity is a flagged word but no suspect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from service.errors import InvalidInput
+from service.labels import Scheme, Span, spans, valid_end, valid_start, valid_transition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+Kind: TypeAlias = Literal["missed", "spurious", "type", "boundary"]
+
+# What a probability of zero counts as: bad enough that the fewest zeros win, and still better than an invalid sequence.
+_ZERO = 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """One doubtful entity.
+
+    `confidence` is the smallest probability that the model gives its own reading over the words of both spans: how
+    sure it is that all of them are as suggested ("outside" being the suggestion where there is no suggested span).
+    """
+
+    kind: Kind
+    given_span: Span | None
+    suggested_span: Span | None
+    confidence: float
+
+
+class _Grammar(NamedTuple):
+    """Which class may start, end and follow which, as booleans and as penalties (0 or -inf) on log-probabilities."""
+
+    starts: NDArray[np.bool_]
+    ends: NDArray[np.bool_]
+    follows: NDArray[np.bool_]  # [previous, following]
+    start_penalty: NDArray[np.float64]
+    end_penalty: NDArray[np.float64]
+    penalty: NDArray[np.float64]  # [following, previous], so that the maximum runs along rows
+
+
+@lru_cache(maxsize=64)
+def _grammar(classes: tuple[str, ...], scheme: Scheme) -> _Grammar:
+    starts = np.array([valid_start(name, scheme) for name in classes], np.bool_)
+    ends = np.array([valid_end(name, scheme) for name in classes], np.bool_)
+    follows = np.array([[valid_transition(a, b, scheme) for b in classes] for a in classes], np.bool_)
+    start_penalty, end_penalty = np.where(starts, 0.0, -np.inf), np.where(ends, 0.0, -np.inf)
+    penalty = np.ascontiguousarray(np.where(follows, 0.0, -np.inf).T)
+    grammar = _Grammar(starts, ends, follows, start_penalty, end_penalty, penalty)
+    for array in grammar:
+        array.flags.writeable = False  # shared by all callers
+    return grammar
+
+
+def decode_valid(probs: NDArray[np.floating], classes: Sequence[str], scheme: Scheme) -> list[int]:
+    """The most probable label sequence that the scheme allows, as class indexes.
+
+    Where every valid sequence holds a zero, one with the fewest zeros. A class list that allows no valid sequence of
+    this length (only I- classes in IOB2) is InvalidInput.
+    """
+    n = len(probs)
+    if n == 0:
+        return []
+    if probs.shape != (n, len(classes)):
+        raise InvalidInput(f"probabilities of shape {probs.shape} for {len(classes)} classes", field="probs")
+    grammar = _grammar(tuple(classes), scheme)
+    best = probs.argmax(axis=1)
+    if grammar.starts[best[0]] and grammar.ends[best[-1]] and grammar.follows[best[:-1], best[1:]].all():
+        result: list[int] = best.tolist()  # nothing is more probable than the best class of each word
+        return result
+
+    log_probs = np.log(np.maximum(probs.astype(np.float64), _ZERO))
+    rows = np.arange(len(classes))
+    came_from = np.empty((n, len(classes)), np.intp)
+    score = log_probs[0] + grammar.start_penalty
+    for i in range(1, n):
+        candidates = grammar.penalty + score
+        came_from[i] = previous = candidates.argmax(axis=1)
+        score = candidates[rows, previous] + log_probs[i]
+    score = score + grammar.end_penalty
+    last = int(score.argmax())
+    if score[last] == -np.inf:
+        raise InvalidInput(
+            f"no sequence of {n} words is valid in scheme {scheme.value} with the classes {', '.join(classes)}",
+            field="classes",
+        )
+    path = [last]
+    for row in came_from[:0:-1].tolist():
+        path.append(row[path[-1]])
+    return path[::-1]
+
+
+def find_suspects(
+    given: Sequence[str],
+    probs: NDArray[np.floating],
+    classes: Sequence[str],
+    scheme: Scheme,
+    flagged: Sequence[bool] | NDArray[np.bool_],
+) -> list[Suspect]:
+    """The suspects of a sentence that touch a flagged word, in the order of the words.
+
+    `classes` and `scheme` are those that are judged (types in IO, where classes were merged). Words without
+    probabilities are left out by the caller.
+    """
+    if not len(given) == len(probs) == len(flagged):
+        raise InvalidInput(
+            f"{len(given)} labels, {len(probs)} rows of probabilities and {len(flagged)} flags for one sentence"
+        )
+    if not any(flagged):
+        return []
+    path = decode_valid(probs, classes, scheme)
+    sure = probs[np.arange(len(path)), path]
+    suspects = []
+    for before, after in _disagreements(spans(given, scheme), spans([classes[k] for k in path], scheme)):
+        both = [span for span in (before, after) if span is not None]
+        words = slice(min(span.start for span in both), max(span.end for span in both))
+        if any(flagged[words]):
+            suspects.append(Suspect(_kind(before, after), before, after, float(sure[words].min())))
+    return suspects
+
+
+def _kind(given: Span | None, suggested: Span | None) -> Kind:
+    if given is None:
+        return "missed"
+    if suggested is None:
+        return "spurious"
+    return "boundary" if given.type == suggested.type else "type"
+
+
+def _disagreements(
+    given: Sequence[Span], suggested: Sequence[Span]
+) -> Iterator[tuple[Span, Span] | tuple[Span, None] | tuple[None, Span]]:
+    """Overlapping pairs that differ, and spans that overlap none, in order. Both lists are sorted, without overlaps."""
+    g = s = 0
+    paired_g = paired_s = False  # whether the current spans overlapped one already passed
+    while g < len(given) or s < len(suggested):
+        a = given[g] if g < len(given) else None
+        b = suggested[s] if s < len(suggested) else None
+        if a is not None and b is not None and a.start < b.end and b.start < a.end:
+            if a != b:
+                yield a, b
+            paired_g = paired_s = True
+        # Whichever ends first can overlap nothing more.
+        a_done = a is not None and (b is None or a.end <= b.end)
+        b_done = b is not None and (a is None or b.end <= a.end)
+        if a is not None and a_done:
+            if not paired_g:
+                yield a, None
+            g, paired_g = g + 1, False
+        if b is not None and b_done:
+            if not paired_s:
+                yield None, b
+            s, paired_s = s + 1, False
