@@ -1,0 +1,1 @@
+"""Words to subwords to probabilities, and back to words."""

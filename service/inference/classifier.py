@@ -1,0 +1,207 @@
+"""Sentences to word probabilities, the same ones whatever shares their batch."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from service.errors import InferenceError, ModelError
+from service.inference.encode import Encoder
+from service.inference.graph import RUN_ERRORS, Graph, reason
+from service.inference.plan import BUDGET, MAX_BATCH, plan
+from service.inference.pooling import Overlaps, pool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
+    from typing import Any
+
+    import numpy.typing as npt
+
+    from service.inference.encode import Encoded, Window
+    from service.inference.folder import ModelFolder
+    from service.inference.pooling import Pooling
+
+    Floats = npt.NDArray[np.float64]
+
+LOOK_AHEAD = 256
+TOLERANCE = 1e-4  # how far probabilities may move with batch mates in a model that somebody brings
+_PROBE_LENGTHS = (4, 11, 19, 27, 40)
+
+Batching = Literal["planned", "single"]
+
+
+@dataclass(frozen=True, slots=True)
+class WordProbs:
+    """Probabilities [n, K] of a sentence's words, rows summing to 1.
+
+    The row of a word that is not `scored` is uniform and says nothing; `unscored` says why for each of them.
+    """
+
+    probs: Floats
+    scored: npt.NDArray[np.bool_]
+    windows: int
+    unscored: Mapping[int, str]
+
+
+Answer = WordProbs | InferenceError
+
+
+class Classifier:
+    """A model, ready to answer. Safe to use from several threads.
+
+    `invariance` is by how much the self-test saw probabilities change with batch mates (None where it was left out);
+    `batching` is "planned", or "single" where that was too much and each sequence is run alone.
+    """
+
+    def __init__(
+        self,
+        folder: ModelFolder,
+        *,
+        threads: int = 1,
+        budget: int = BUDGET,
+        max_batch: int = MAX_BATCH,
+        self_test: bool = True,
+    ) -> None:
+        self.folder = folder
+        self.encoder = Encoder(folder)
+        self._graph = Graph(
+            folder.graph,
+            n_classes=len(folder.labels),
+            threads=threads,
+            level=folder.ort_level,
+            pad_id=self.encoder.pad_id,
+        )
+        if folder.casing_classes and not self._graph.has_types:
+            raise ModelError(
+                f"{folder.graph} has no input `token_type_ids` for the casing classes that model.json promises"
+            )
+        self._budget = budget
+        self._max_batch = max_batch
+        self._probes = self.encoder.probes(_PROBE_LENGTHS)
+        self._graph.try_out(self._probes[-1].ids)
+        self.invariance = self._measure_invariance() if self_test else None
+        limit = 0.0 if folder.exactly_invariant else TOLERANCE
+        # `not <=` rather than `>`: a model that answers NaN is not invariant either
+        self.batching: Batching = (
+            "single" if self.invariance is not None and not self.invariance <= limit else "planned"
+        )
+
+    def infer(self, sentences: Sequence[Sequence[str]], *, pooling: Pooling | None = None) -> list[Answer]:
+        """One answer a sentence: its probabilities, or the error where the model fails on it alone."""
+        return self.run(self.encode(sentences), pooling=pooling)
+
+    def infer_stream(
+        self, sentences: Iterable[Sequence[str]], *, look_ahead: int = LOOK_AHEAD, pooling: Pooling | None = None
+    ) -> Iterator[Answer]:
+        """The answers in the order of the sentences, which are read `look_ahead` at a time.
+
+        While one portion is in the graph, the next is tokenised in a thread of its own. The sentences themselves are
+        taken in the caller's thread.
+        """
+        rest = iter(sentences)
+        with ThreadPoolExecutor(1, thread_name_prefix="encode") as side:
+            ahead: Future[list[Encoded]] | None = None
+            while portion := list(islice(rest, look_ahead)):
+                now, ahead = ahead, side.submit(self.encode, portion)
+                if now is not None:
+                    yield from self.run(now.result(), pooling=pooling)
+            if ahead is not None:
+                yield from self.run(ahead.result(), pooling=pooling)
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> list[Encoded]:
+        return self.encoder.encode(sentences)
+
+    def run(self, encoded: Sequence[Encoded], *, pooling: Pooling | None = None) -> list[Answer]:
+        windows = [window for each in encoded for window in each.windows]
+        logits: list[npt.NDArray[Any] | InferenceError] = [InferenceError("not run")] * len(windows)
+        for batch in self._plan([len(window.ids) for window in windows]):
+            self._run_batch(windows, batch, logits)
+        return self._pooled(encoded, logits, pooling or self.folder.pooling)
+
+    def _plan(self, lengths: Sequence[int]) -> list[list[int]]:
+        if self.batching == "single":
+            return [[index] for index in range(len(lengths))]
+        return plan(lengths, budget=self._budget, max_batch=self._max_batch)
+
+    def _run_batch(
+        self, windows: Sequence[Window], batch: Sequence[int], logits: list[npt.NDArray[Any] | InferenceError]
+    ) -> None:
+        """Fills in the logits of the batch's windows; one that fails is halved until the failing window is alone."""
+        try:
+            answer = self._logits([windows[index] for index in batch])
+        except RUN_ERRORS as error:
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                self._run_batch(windows, batch[:middle], logits)
+                self._run_batch(windows, batch[middle:], logits)
+                return
+            self._still_alive(error)
+            logits[batch[0]] = InferenceError(f"the model fails on this sentence alone: {reason(error)}")
+            return
+        for row, index in enumerate(batch):
+            window = windows[index]
+            logits[index] = answer[row, window.keep : window.keep_end]
+
+    def _still_alive(self, error: Exception) -> None:
+        """A session that fails on everything is not the sentence's fault: nothing may be blamed on it."""
+        try:
+            self._logits(self._probes[:1])
+        except RUN_ERRORS:
+            raise ModelError(f"the session of {self.folder.graph} answers no more: {reason(error)}; restart") from error
+
+    def _logits(self, windows: Sequence[Window]) -> npt.NDArray[Any]:
+        types = [window.types for window in windows if window.types is not None] or None
+        return self._graph.run([window.ids for window in windows], types)
+
+    def _pooled(
+        self, encoded: Sequence[Encoded], logits: Sequence[npt.NDArray[Any] | InferenceError], how: Pooling
+    ) -> list[Answer]:
+        answers: list[Answer | None] = [None] * len(encoded)
+        good: list[int] = []
+        rows: list[npt.NDArray[Any]] = []
+        position = 0
+        for index, each in enumerate(encoded):
+            mine = logits[position : position + len(each.windows)]
+            position += len(each.windows)
+            kept = [part for part in mine if not isinstance(part, InferenceError)]
+            if len(kept) < len(mine):
+                answers[index] = next(part for part in mine if isinstance(part, InferenceError))
+            elif not all(np.isfinite(part).all() for part in kept):
+                answers[index] = InferenceError("the model answers with numbers that are not finite for this sentence")
+            else:
+                good.append(index)
+                rows += kept
+        if good:
+            chosen = [encoded[index] for index in good]
+            sizes = [each.n_words for each in chosen]
+            overlaps = Overlaps.joined([each.overlaps for each in chosen], [each.n_subwords for each in chosen], sizes)
+            none = np.zeros((0, len(self.folder.labels)))
+            probs, scored = pool(_softmax(np.concatenate([none, *rows])), overlaps, sum(sizes), how)
+            end = 0
+            for index, each in zip(good, chosen, strict=True):
+                start, end = end, end + each.n_words
+                answers[index] = WordProbs(probs[start:end], scored[start:end], len(each.windows), each.unscored)
+        return [answer for answer in answers if answer is not None]
+
+    def _measure_invariance(self) -> float:
+        """The largest change of a probability between sequences alone, and padded beside longer and shorter ones."""
+        alone = [_softmax(self._logits([probe])[0]) for probe in self._probes]
+        worst = 0.0
+        for mates in (range(len(alone)), range(2), range(0, len(alone), 2)):
+            together = self._logits([self._probes[index] for index in mates])
+            for row, index in enumerate(mates):
+                change = np.abs(_softmax(together[row, : len(alone[index])]) - alone[index]).max()
+                worst = float(np.maximum(worst, change))  # unlike max(), keeps a NaN
+        return worst
+
+
+def _softmax(logits: npt.NDArray[Any]) -> Floats:
+    """In double precision, and row by row the same whatever the other rows are."""
+    powers: Floats = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    powers /= powers.sum(axis=1, keepdims=True)
+    return powers

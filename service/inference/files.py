@@ -1,0 +1,64 @@
+"""The files of a model folder: JSON that says what is wrong with it, digests, and the data files a graph refers to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from service.errors import ModelError
+
+# How an ONNX graph names a file of weights beside it: the entry ("location", name) of a tensor's external_data.
+_LOCATION = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ModelError(f"{path} can't be read ({error.strerror}): a model folder needs it") from error
+    except ValueError as error:
+        raise ModelError(f"{path} is not JSON ({error}): copy or export it again") from error
+    if not isinstance(value, dict):
+        raise ModelError(f"{path} holds a {type(value).__name__} where a JSON object is expected: export it again")
+    return value
+
+
+def inside(folder: Path, name: str, *, named_by: str) -> Path:
+    """The file `name` of the folder. Names that lead out of it are refused: a model may not read other files."""
+    plain = PurePosixPath(name.replace("\\", "/"))
+    if plain.is_absolute() or ".." in plain.parts or not plain.parts:
+        raise ModelError(f"{named_by} names the file {name!r}: a model's files must lie in its own folder")
+    path = folder / plain
+    if not path.is_file():
+        raise ModelError(f"{path} is missing: {named_by} names it; copy or export the folder again")
+    return path
+
+
+def external_data(graph: Path) -> list[Path]:
+    """The files beside the graph that hold weights of it, sorted by name."""
+    names: set[str] = set()
+    try:
+        with graph.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            for found in _LOCATION.finditer(content):
+                name = content[found.end() : found.end() + found[1][0]]
+                names.add(name.decode("utf-8", "replace"))
+    except (OSError, ValueError) as error:  # ValueError: an empty file can't be mapped
+        raise ModelError(f"{graph} can't be read ({error}): copy or export it again") from error
+    return [inside(graph.parent, name, named_by=str(graph)) for name in sorted(names)]
+
+
+def digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ModelError(f"{path} can't be read ({error.strerror}): check its permissions") from error
+
+
+def digest_of(value: Any) -> str:  # noqa: ANN401 - anything that JSON can hold
+    """The digest of a JSON value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=True).encode()).hexdigest()

@@ -1,0 +1,45 @@
+"""Which sequences share a batch. PURE: lengths in, lists of indices out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BUDGET = 512
+MAX_BATCH = 16
+RUN_COST = 16
+
+
+def plan(
+    lengths: Sequence[int], *, budget: int = BUDGET, max_batch: int = MAX_BATCH, run_cost: int = RUN_COST
+) -> list[list[int]]:
+    """Batches of indices, shortest sequences first; every index exactly once.
+
+    Sorted by length and cut where that costs least: a batch costs its padded tokens (its size times its longest) plus
+    `run_cost`, what a run of the graph costs beside its tokens, in tokens. A batch holds at most `max_batch` sequences
+    and `budget` padded tokens; a sequence over the budget goes alone.
+    """
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    best = [0]  # best[end]: the least cost of the first `end` sequences in order
+    cut = [0]  # cut[end]: where the last batch of that answer starts
+    for end, index in enumerate(order, 1):
+        width = lengths[index]
+        least, start = best[end - 1] + width, end - 1
+        for size in range(2, min(max_batch, end) + 1):
+            padded = size * width
+            if padded > budget:
+                break
+            cost = best[end - size] + padded
+            if cost <= least:
+                least, start = cost, end - size
+        best.append(least + run_cost)
+        cut.append(start)
+    batches = []
+    end = len(order)
+    while end:
+        batches.append(order[cut[end] : end])
+        end = cut[end]
+    batches.reverse()
+    return batches

@@ -1,0 +1,86 @@
+"""Subword probabilities to word probabilities, by the characters that subwords and words share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Indices = npt.NDArray[np.intp]
+
+Pooling = Literal["mean", "characters", "first"]
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlaps:
+    """Pairs of a subword and a word that share characters, sorted by word, then subword.
+
+    A subword over several words stands in a pair with each. `first` is where each word's pairs start.
+    """
+
+    subword: Indices
+    word: Indices
+    characters: Floats
+    first: Indices
+
+    @classmethod
+    def of(cls, subword: Indices, word: Indices, characters: Floats) -> Overlaps:
+        """Of pairs in any order."""
+        order = np.lexsort((subword, word))
+        word = word[order]
+        first = np.flatnonzero(np.diff(word, prepend=-1))
+        return cls(subword[order], word, characters[order], first)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Overlaps], n_subwords: Sequence[int], n_words: Sequence[int]) -> Overlaps:
+        """The overlaps of several sentences as those of one, their subwords and words counted on."""
+        pairs = np.fromiter((len(p.word) for p in parts), np.intp, len(parts))
+
+        def before(sizes: Sequence[int] | Indices) -> Indices:
+            return np.cumsum(np.asarray(sizes, np.intp)) - sizes
+
+        return cls(
+            np.concatenate([p.subword for p in parts]) + np.repeat(before(n_subwords), pairs),
+            np.concatenate([p.word for p in parts]) + np.repeat(before(n_words), pairs),
+            np.concatenate([p.characters for p in parts]),
+            np.concatenate([p.first for p in parts]) + np.repeat(before(pairs), [len(p.first) for p in parts]),
+        )
+
+
+def pool(
+    subword_probs: Floats, overlaps: Overlaps, n_words: int, how: Pooling = "mean"
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Word probabilities [n_words, K], each row summing to 1, and which words are scored.
+
+    `mean` takes every subword of a word alike, `characters` weighs each by the characters it shares with the word,
+    `first` takes the first one. A word without any subword is not scored: its row is uniform and says nothing.
+    """
+    if how not in POOLINGS:
+        raise InvalidInput(f"unknown pooling {how!r}: use one of {', '.join(POOLINGS)}", field="pooling")
+    n_classes = subword_probs.shape[1]
+    scored = np.zeros(n_words, np.bool_)
+    words = overlaps.word[overlaps.first]
+    scored[words] = True
+    if how == "first" or not len(words):
+        pooled = subword_probs[overlaps.subword[overlaps.first]]
+    else:
+        rows = subword_probs[overlaps.subword]
+        if how == "characters":
+            rows *= overlaps.characters[:, None]
+        pooled = np.add.reduceat(rows, overlaps.first, axis=0)
+    pooled /= pooled.sum(axis=1, keepdims=True)
+    if len(words) == n_words:
+        return pooled, scored
+    probs = np.full((n_words, n_classes), 1 / n_classes)
+    probs[words] = pooled
+    return probs, scored
