@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
+from tqdm import tqdm
 
 from service.errors import SettingsError
 from service.evaluation import curves, report
 from service.evaluation.data import MERGED, UNMERGED, EvaluationData, data_from_npz
+from service.evaluation.from_model import check_pairs, data_from_model
 from service.evaluation.metrics import DEFAULT_RESAMPLES, DEFAULT_SEED
 from service.evaluation.tables import BOTH, compare, flag_figures, judge_all, measure, model_f1
+from service.formats import read_sentences
+from service.inference.classifier import Classifier
+from service.inference.default import default_model
+from service.inference.folder import ModelFolder, Precision
 
 
 class Classes(StrEnum):
@@ -29,7 +36,10 @@ Corrected = Annotated[Path | None, typer.Argument(help="The same sentences with 
 Probs = Annotated[
     Path | None, typer.Option(metavar="FILE.npz", help="Probabilities, given and corrected labels in one archive.")
 ]
-Model = Annotated[Path | None, typer.Option(metavar="DIR", help="The model that reads GIVEN and CORRECTED.")]
+Model = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="The model that reads GIVEN and CORRECTED; the default model if left out."),
+]
 Stream = Annotated[bool, typer.Option("--stream", help="Also judge one sentence after the other, in file order.")]
 Out = Annotated[
     Path | None,
@@ -44,6 +54,17 @@ Against = Annotated[
 ]
 
 
+class Source(NamedTuple):
+    """What the command line says of where the probabilities come from."""
+
+    given: Path | None
+    corrected: Path | None
+    probs: Path | None
+    model: Path | None
+    precision: Precision
+    threads: int
+
+
 def evaluate(
     given: Given = None,
     corrected: Corrected = None,
@@ -56,9 +77,11 @@ def evaluate(
     bootstrap: Bootstrap = DEFAULT_RESAMPLES,
     seed: Seed = DEFAULT_SEED,
     against: Against = None,
+    precision: Annotated[Precision, typer.Option(help="Which of the model folder's graphs.")] = "fast",
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the onnxruntime session.")] = 1,
 ) -> None:
     """How well the scores find labels that are known to be wrong: the paper's tables, with intervals."""
-    data = _data(given, corrected, probs, model)
+    data = _data(Source(given, corrected, probs, model, precision, threads))
     judged = judge_all(data, stream=stream, classes=classes)
     other = None if against is None else data_from_npz(against)
     found = report.Evaluation(
@@ -80,13 +103,27 @@ def evaluate(
     _write(found, out)
 
 
-def _data(given: Path | None, corrected: Path | None, probs: Path | None, model: Path | None) -> EvaluationData:
-    """Where the probabilities come from."""
-    if probs is None:
-        raise typer.BadParameter("give the probabilities with --probs FILE.npz", param_hint="--probs")
-    if given or corrected or model:
-        raise typer.BadParameter("--probs brings its own labels: leave GIVEN, CORRECTED and --model out")
-    return data_from_npz(probs)
+def _data(source: Source) -> EvaluationData:
+    """Where the probabilities come from: an archive, or a model that reads two files."""
+    files = [path for path in (source.given, source.corrected) if path is not None]
+    if source.probs is not None:
+        if files or source.model:
+            raise typer.BadParameter("--probs brings its own labels: leave GIVEN, CORRECTED and --model out")
+        return data_from_npz(source.probs)
+    if len(files) != 2:
+        raise typer.BadParameter("give the files GIVEN and CORRECTED, or the probabilities with --probs FILE.npz")
+    folder = ModelFolder.load(source.model or default_model(), precision=source.precision)
+    classifier = Classifier(folder, threads=source.threads)
+    given, corrected = (list(read_sentences(path)) for path in files)
+    check_pairs(given, corrected)
+    answers = tqdm(
+        classifier.infer_stream(sentence.tokens for sentence in given),
+        total=len(given),
+        unit=" sentences",
+        disable=None,
+        file=sys.stderr,
+    )
+    return data_from_model(folder, given, corrected, answers, name=folder.name)
 
 
 def _write(found: report.Evaluation, out: Path) -> None:

@@ -1,0 +1,104 @@
+"""Evaluation data made by a model: two files of the same sentences, with the given and with the true labels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from service.errors import InferenceError, InvalidInput
+from service.evaluation.data import UNMERGED, EvaluationData
+from service.inference.text import join_words
+from service.labels import UNSCORED, LabelMap, detect_scheme, merged_classes
+from service.scoring.flat import Flat, merge_classes
+from service.state.priors import HeldOut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from service.contracts import LabelledSentence
+    from service.inference.classifier import Answer
+    from service.inference.folder import ModelFolder
+
+
+class Row(NamedTuple):
+    """The scored words of one sentence."""
+
+    probs: NDArray[np.float64]
+    given: NDArray[np.intp]
+    corrected: NDArray[np.intp]
+    keep: bool
+
+
+def data_from_model(
+    folder: ModelFolder,
+    given: Sequence[LabelledSentence],
+    corrected: Sequence[LabelledSentence],
+    answers: Iterable[Answer],
+    *,
+    name: str,
+) -> EvaluationData:
+    """The classifier's answers for the sentences of `given`, with both sets of labels as the model's classes.
+
+    Words that no subword or no class stands for are left out of the figures. Sentences of one character or with
+    a "#" don't count, as in the paper.
+    """
+    check_pairs(given, corrected)
+    scheme = detect_scheme([*(s.labels for s in given), *(s.labels for s in corrected)])
+    labels = LabelMap.build(
+        folder.labels, model_scheme=folder.scheme, dataset_labels=None, dataset_scheme=scheme, unmapped="reject"
+    )
+    rows = [
+        row
+        for one, other, answer in zip(given, corrected, answers, strict=True)
+        if (row := _row(one, other, answer, labels)) is not None
+    ]
+    if not any(row.keep for row in rows):
+        raise InvalidInput("no sentence is left to evaluate", field="given")
+    probs = np.concatenate([row.probs for row in rows])
+    if labels.merge is not None:
+        probs = merge_classes(probs, labels.merge)
+    lengths = np.array([len(row.given) for row in rows], np.intp)
+    held_out = {}
+    if folder.held_out is not None and labels.merge is None:
+        held_out[UNMERGED] = HeldOut(folder.held_out.sums, folder.held_out.counts)
+    return EvaluationData(
+        name,
+        Flat(probs, np.concatenate([row.given for row in rows]), np.cumsum(lengths) - lengths),
+        np.concatenate([row.corrected for row in rows]),
+        np.array([row.keep for row in rows]),
+        labels.classes,
+        merged_classes(labels.classes, labels.scheme)[1],
+        held_out,
+    )
+
+
+def check_pairs(given: Sequence[LabelledSentence], corrected: Sequence[LabelledSentence]) -> None:
+    """Both files must hold the same words in the same sentences."""
+    if len(given) != len(corrected):
+        raise InvalidInput(
+            f"has {len(corrected)} sentences where the given labels have {len(given)}: "
+            "both files must hold the same sentences in the same order",
+            field="corrected",
+        )
+    for number, (one, other) in enumerate(zip(given, corrected, strict=True), start=1):
+        if one.tokens != other.tokens:
+            raise InvalidInput(
+                "the words differ from those of the given labels: both files must hold the same sentences",
+                field="corrected",
+                sentence=number,
+            )
+
+
+def _row(one: LabelledSentence, other: LabelledSentence, answer: Answer, labels: LabelMap) -> Row | None:
+    if isinstance(answer, InferenceError):
+        raise InvalidInput(str(answer), sentence=one.id)
+    given = np.array(labels.map(one.labels, sentence=one.id).ids, np.intp)
+    corrected = np.array(labels.map(other.labels, sentence=other.id).ids, np.intp)
+    scored = answer.scored & (given != UNSCORED) & (corrected != UNSCORED)
+    if not scored.any():
+        return None
+    text = join_words(one.tokens).text
+    return Row(answer.probs[scored], given[scored], corrected[scored], len(text) > 1 and "#" not in text)
