@@ -161,7 +161,7 @@ class ClassStats:
         for k, (s, n, agree_s, agree_n) in enumerate(
             zip(stats.sums, stats.counts, stats.agree_sums, stats.agree_counts, strict=True)
         ):
-            if agree_n > n or agree_s > agree_n * _MOST or not 0 <= s - agree_s <= (n - agree_n) * _MOST:
+            if agree_s > agree_n * _MOST or not 0 <= s - agree_s <= (n - agree_n) * _MOST:
                 raise StateError(f"the statistics of class {k} contradict each other: no words can have given them")
         return stats
 

@@ -68,6 +68,12 @@ def test_every_path_gives_the_same_bits(n: int, dtype: str) -> None:
     assert empty.update(probs, given.astype("int8")) == expected
 
 
+def test_more_words_than_one_sum_can_hold_are_added_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.state.class_stats._CHUNK", 150)
+    probs, given = words(9, 700)
+    assert ClassStats.empty(4).update(probs, given) == by_hand(probs, given, 4)
+
+
 @settings(deadline=None, max_examples=60)
 @example_of(st.integers(0, 10**6), st.lists(st.integers(0, 200), max_size=6))
 def test_any_split_into_batches_and_partitions_ends_in_the_same_bits(seed: int, sizes: list[int]) -> None:

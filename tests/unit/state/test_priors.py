@@ -42,11 +42,11 @@ def test_without_prior_and_minimum_they_are_the_plain_thresholds(seed: int, n: i
 
 
 def test_a_class_needs_its_minimum_of_words_or_a_prior() -> None:
-    stats = stats_of((0.5, MIN_WORDS), (0.5, MIN_WORDS - 1), (0.5, 0))
+    stats = stats_of((0.5, MIN_WORDS), (0.5, MIN_WORDS - 1), (0.5, 1))
     assert flag_thresholds(stats, None).tolist() == [0.5, NEVER, NEVER]
     held_out = HeldOut((0.0, 9.0, 0.0), (0, 10, 0))
     assert flag_thresholds(stats, held_out).tolist() == pytest.approx([0.5, (9.5 + 180) / 219, NEVER])
-    assert flag_thresholds(stats, held_out, min_words=1).tolist() == pytest.approx([0.5, 189.5 / 219, NEVER])
+    assert flag_thresholds(stats, held_out, min_words=1).tolist() == pytest.approx([0.5, 189.5 / 219, 0.5])
 
 
 def test_the_prior_is_worth_its_words_however_many_were_held_out() -> None:
