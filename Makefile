@@ -45,6 +45,30 @@ lint: $(DEV) ## ruff, mypy --strict and the import layers
 bench: $(DEV) ## run the benchmarks, print a table, write .bench/results.json
 	$(BIN)/python -m tests.bench
 
+.venv-peers/.ready: $(LOCKS)/peers.txt
+	@tests/system-packages venv
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/peers.txt
+	@touch $@
+
+.PHONY: bench-peers
+bench-peers: .venv-peers/.ready ## compare with transformers + cleanlab, in an environment of several GB
+	.venv-peers/bin/python -m tests.bench peers
+
+.venv-train/.ready: $(LOCKS)/train.txt
+	@tests/system-packages venv mvn
+	$(PYTHON) -m venv .venv-train
+	.venv-train/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/train.txt
+	@touch $@
+
+.PHONY: model-base
+model-base: .venv-train/.ready ## fine-tune bert-base-cased on CoNLL-2003 and export it to $(WORK)/base (hours)
+	CONLL=$(CONLL) WORK=$(WORK) PY=.venv-train/bin/python models/make base
+
+.PHONY: model-small
+model-small: .venv-train/.ready ## make the default model anew in $(WORK)/default (hours)
+	CONLL=$(CONLL) WORK=$(WORK) PY=.venv-train/bin/python models/make small
+
 .PHONY: lock
 lock: $(DEV) ## pin the dependencies anew (needs uv)
 	@for group in serving dev train peers; do \

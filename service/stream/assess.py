@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from service.inference.classifier import Classifier, WordProbs
     from service.pipeline import Judge
+    from service.state.running import RunningStats
     from service.stream.datasets import Datasets
     from service.stream.topics import Topics
 
@@ -97,12 +98,17 @@ class Assessor:
             return judge.deleted(entry.sentence)
         account = Account(entry.sentence.dataset, judge.stats_key)
         seen = judge.observe(entry.sentence, words)
-        total = draft.total(account, judge.empty())
+        own, total = (
+            _forgetting_as(judge, stats)
+            for stats in (
+                draft.of(record.partition, account, judge.empty()),
+                draft.total(account, judge.empty()),
+            )
+        )
         assessment = judge.judge(seen, total)
         arrived = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
         own, total = (
-            judge.learn(seen, stats, priority=assessment.priority, arrived_at=arrived)
-            for stats in (draft.of(record.partition, account, judge.empty()), total)
+            judge.learn(seen, stats, priority=assessment.priority, arrived_at=arrived) for stats in (own, total)
         )
         draft.put(record.partition, account, stats=own, total=total)
         return assessment
@@ -130,6 +136,12 @@ class Assessor:
         value = assessment.model_dump_json(exclude_none=True).encode()
         key = f"{assessment.dataset}/{assessment.id}".encode()
         return [Output(topic, key, value, headers) for topic in topics]
+
+
+def _forgetting_as(judge: Judge, stats: RunningStats) -> RunningStats:
+    """Statistics written before the dataset's forgetting was changed follow the setting that holds now."""
+    days = judge.settings.forget_after_days
+    return stats if stats.keep_days == days else stats.keeping(days)
 
 
 def _in_control(assessment: Assessment, share: float) -> bool:

@@ -294,3 +294,18 @@ def test_readiness_waits_for_settings_state_and_partitions(bench: Bench) -> None
     assert finished.status.conditions["state"] == ""
     assert finished.status.conditions["worker"] == "the worker has stopped"
     assert not finished.status.ready
+
+
+def test_forgetting_that_is_switched_on_later_holds_for_what_was_learned_before(
+    bench: Bench, classifier: Classifier
+) -> None:
+    bench.send(messages(classifier.folder.labels, 10, annotated_at="2020-01-01T00:00:00Z"))
+    bench.run()
+    bench.settings(name="default", forget_after_days=3, version=1)
+    bench.send(messages(classifier.folder.labels, 4, seed=1))
+    worker = bench.run()
+    judge = one_pass(classifier, [])
+    learned = worker.ledger.total(Account("default", judge.stats_key), judge.empty())
+    assert learned.keep_days == 3
+    assert len(learned.buckets) == 1
+    assert "" not in learned.buckets
