@@ -114,10 +114,9 @@ class Judge:
         self.stats_key = f"{folder.stats_key(settings.pooling or folder.pooling, self.classes)}/{settings.epoch}"
 
     def _prior(self, folder: ModelFolder) -> HeldOut | None:
-        """The model's held-out sums, where they are of the classes that are judged: sums of merged ones differ."""
-        if folder.held_out is None or self.labels.merge is not None:
-            return None
-        return HeldOut(folder.held_out.sums, folder.held_out.counts)
+        """The model's own sums of the classes that are judged, or of the types they are merged to."""
+        held = folder.held_out if self.labels.merge is None else folder.held_out_types
+        return None if held is None else HeldOut(held.sums, held.counts)
 
     def empty(self) -> RunningStats:
         return RunningStats.empty(len(self.classes), keep_days=self.settings.forget_after_days)

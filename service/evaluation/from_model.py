@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from service.errors import InferenceError, InvalidInput
-from service.evaluation.data import UNMERGED, EvaluationData
+from service.evaluation.data import MERGED, UNMERGED, EvaluationData
 from service.inference.text import join_words
 from service.labels import UNSCORED, LabelMap, detect_scheme, merged_classes
 from service.scoring.flat import Flat, merge_classes
@@ -61,9 +61,10 @@ def data_from_model(
     if labels.merge is not None:
         probs = merge_classes(probs, labels.merge)
     lengths = np.array([len(row.given) for row in rows], np.intp)
-    held_out = {}
-    if folder.held_out is not None and labels.merge is None:
-        held_out[UNMERGED] = HeldOut(folder.held_out.sums, folder.held_out.counts)
+    sums = {UNMERGED: folder.held_out, MERGED: folder.held_out_types}
+    if labels.merge is not None:
+        sums = {UNMERGED: folder.held_out_types}
+    held_out = {name: HeldOut(held.sums, held.counts) for name, held in sums.items() if held is not None}
     return EvaluationData(
         name,
         Flat(probs, np.concatenate([row.given for row in rows]), np.cumsum(lengths) - lengths),

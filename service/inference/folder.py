@@ -43,6 +43,7 @@ class ModelFolder:
     exactly_invariant: bool
     pad_id: int | None
     held_out: HeldOutSums | None
+    held_out_types: HeldOutSums | None
     fingerprint: str
     _manifest: str = field(repr=False)
 
@@ -72,6 +73,7 @@ class ModelFolder:
             exactly_invariant=manifest.invariant == "exact",
             pad_id=manifest.pad_id,
             held_out=manifest.held_out,
+            held_out_types=manifest.held_out_types,
             fingerprint=digest_of(list(sums.values())),
             _manifest=digest_of(content),
         )

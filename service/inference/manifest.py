@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from service.errors import InvalidInput, ModelError
 from service.inference.files import read_json
 from service.inference.pooling import Pooling
-from service.labels.detect import class_scheme
+from service.labels.detect import class_scheme, merged_classes
 from service.labels.schemes import Scheme
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Manifest(BaseModel):
     files: dict[str, str]
     sha256: dict[str, str] = Field(default_factory=dict)
     held_out: HeldOutSums | None = None
+    held_out_types: HeldOutSums | None = None  # of classes merged to types, whose sums can't be made from the others
 
     @model_validator(mode="after")
     def _fits_together(self) -> Manifest:
@@ -79,11 +80,17 @@ class Manifest(BaseModel):
             raise ValueError("`labels` names a class twice")
         if self.capitalise_caps and self.joining != "text":
             raise ValueError('`capitalise_caps` goes with `joining` "text" only')
-        if held := self.held_out:
-            if not len(held.sums) == len(held.counts) == len(self.labels):
-                raise ValueError("`held_out` needs one sum and one count for each of the labels")
+        types = len(merged_classes(self.labels, self.scheme)[0])
+        for name, held, size in (
+            ("held_out", self.held_out, len(self.labels)),
+            ("held_out_types", self.held_out_types, types),
+        ):
+            if held is None:
+                continue
+            if not len(held.sums) == len(held.counts) == size:
+                raise ValueError(f"`{name}` needs {size} sums and as many counts")
             if any(not 0 <= s <= n * (1 + 1e-6) for s, n in zip(held.sums, held.counts, strict=True)):
-                raise ValueError("`held_out` has a sum that is negative or larger than its count")
+                raise ValueError(f"`{name}` has a sum that is negative or larger than its count")
         return self
 
 

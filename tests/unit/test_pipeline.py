@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from service.contracts import DatasetSettings, LabelledSentence
 from service.errors import InvalidInput, UnknownLabelError
 from service.inference.classifier import Classifier, WordProbs
-from service.inference.folder import ModelFolder
+from service.inference.folder import HeldOutSums, ModelFolder
 from service.pipeline import Judge, Observation
 from service.scoring.confident import NEVER, class_sums, flag_words, thresholds
 from service.scoring.sentence import METHODS
@@ -186,3 +187,16 @@ def test_a_new_epoch_model_or_class_list_starts_its_own_statistics(folder: Model
         Judge(other, DatasetSettings()).stats_key,
     }
     assert len(keys) == 5
+
+
+def test_thresholds_start_from_the_models_own_sums_merged_or_not(folder: ModelFolder) -> None:
+    types = 1 + len({name[2:] for name in folder.labels if name != "O"})
+    sums = HeldOutSums(sums=(0.5,) * len(folder.labels), counts=(1,) * len(folder.labels))
+    merged = HeldOutSums(sums=(0.25,) * types, counts=(1,) * types)
+    warm = replace(folder, held_out=sums, held_out_types=merged)
+    for settings, value in ((DatasetSettings(), 0.5), (DatasetSettings(scheme="io"), 0.25)):
+        judge = Judge(warm, settings)
+        np.testing.assert_allclose(judge.yardstick(judge.empty()).thresholds, value)
+        assert judge.yardstick(judge.empty()).warming_up == judge.classes
+        cold = Judge(warm, settings, held_out=False)
+        np.testing.assert_array_equal(cold.yardstick(cold.empty()).thresholds, NEVER)

@@ -44,7 +44,13 @@ def test_a_bare_export(folder_of: MakeFolder, kind: Kind) -> None:
 def test_one_of_ours(ours: Path) -> None:
     held_out = {"sums": [1.5] * 9, "counts": [2] * 9}
     write_manifest(
-        ours, casing_classes=True, held_out=held_out, ort_level="basic", invariant="exact", figures={"f1": 1}
+        ours,
+        casing_classes=True,
+        held_out=held_out,
+        held_out_types={"sums": [1.0] * 5, "counts": [1] * 5},
+        ort_level="basic",
+        invariant="exact",
+        figures={"f1": 1},
     )
     folder = ModelFolder.load(ours)
     assert (folder.name, folder.casing_classes, folder.ort_level, folder.exactly_invariant) == (
@@ -55,6 +61,8 @@ def test_one_of_ours(ours: Path) -> None:
     )
     assert folder.held_out is not None
     assert (folder.held_out.sums, folder.held_out.counts) == ((1.5,) * 9, (2,) * 9)
+    assert folder.held_out_types is not None
+    assert folder.held_out_types.counts == (1,) * 5
 
 
 def test_the_graph_may_lie_in_a_folder_of_its_own(tmp_path: Path) -> None:
@@ -157,7 +165,8 @@ def test_a_file_that_is_not_the_one_described(ours: Path, name: str) -> None:
         ({"joining": "letters"}, "joining"),
         ({"pooling": "median"}, "pooling"),
         ({"capitalise_caps": True}, "capitalise_caps"),
-        ({"held_out": {"sums": [1.0], "counts": [1]}}, "one sum and one count for each"),
+        ({"held_out": {"sums": [1.0], "counts": [1]}}, "`held_out` needs 9 sums"),
+        ({"held_out_types": {"sums": [1.0] * 9, "counts": [1] * 9}}, "`held_out_types` needs 5 sums"),
         ({"held_out": {"sums": [2.0] * 9, "counts": [1] * 9}}, "larger than its count"),
         ({"held_out": {"sums": [-0.1] * 9, "counts": [1] * 9}}, "negative"),
         ({"files": {"fast": "model.onnx"}}, "no tokenizer"),
