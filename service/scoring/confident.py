@@ -1,0 +1,181 @@
+"""Confident learning: a threshold per class, the words it flags, and the weights behind `priority`.
+
+Thresholds come from sums and counts alone, so that a stream and one pass over everything give the same ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from service.scoring.flat import Bools, Flat, Floats, Ints, segment_min
+from service.scoring.token import likeliest, self_confidence
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NEVER = 2.0
+"""The threshold of a class without evidence: no probability reaches it."""
+
+LOWEST_THRESHOLD = 2e-6
+MARGIN = 1e-6
+"""A probability this much under a threshold reaches it, and a given label this much behind the likeliest class is
+the likeliest: rounding decides nothing."""
+
+CERTAIN = 1e-3
+"""The least doubt 1 − t that a class's doubt among agreeing words is measured against."""
+
+
+def class_sums(probs: Floats, given: Ints) -> tuple[Floats, NDArray[np.int64]]:
+    """Per class: the sum of p(class) over the words given it, and their number."""
+    return _sums(self_confidence(probs, given), given, probs.shape[1])
+
+
+def agreeing_sums(probs: Floats, given: Ints) -> tuple[Floats, NDArray[np.int64]]:
+    """`class_sums` over the words whose likeliest class is the given one; the first of equals is the likeliest."""
+    agree = likeliest(probs) == given
+    return _sums(self_confidence(probs, given)[agree], given[agree], probs.shape[1])
+
+
+def _sums(own: Floats, given: Ints, n_classes: int) -> tuple[Floats, NDArray[np.int64]]:
+    return (
+        np.bincount(given, weights=own, minlength=n_classes).astype(np.float64, copy=False),
+        np.bincount(given, minlength=n_classes).astype(np.int64, copy=False),
+    )
+
+
+def thresholds(sums: Floats, counts: NDArray[np.int64]) -> Floats:
+    """The mean probability of each class over the words given it; NEVER for a class without words."""
+    means = np.full(len(counts), NEVER)
+    np.divide(sums, counts, out=means, where=counts > 0)
+    np.maximum(means, LOWEST_THRESHOLD, out=means)
+    return means
+
+
+def flag_words(probs: Floats, given: Ints, thresholds: Floats) -> Bools:
+    """The words whose given label is in doubt.
+
+    Both have to hold: the likeliest class is another one even with MARGIN added to the given one's probability, and
+    some other class reaches its threshold (not necessarily the likeliest).
+    """
+    flags = np.zeros(len(given), dtype=np.bool_)
+    # Few words get past the first clause without its margin, so the rest is done for those alone.
+    doubtful = (likeliest(probs) != given).nonzero()[0]
+    if doubtful.size:
+        flags[doubtful] = _flag_doubtful(probs[doubtful], given[doubtful], thresholds)
+    return flags
+
+
+def _flag_doubtful(probs: Floats, given: Ints, thresholds: Floats) -> Bools:
+    """The whole rule. Changes `probs`, which is the caller's copy."""
+    rows = np.arange(len(given))
+    confident = probs >= thresholds - MARGIN
+    confident[rows, given] = False
+    probs[rows, given] += MARGIN
+    flags: Bools = (probs.argmax(axis=1) != given) & confident.any(axis=1)
+    return flags
+
+
+def suggested(probs: Floats, given: Ints, thresholds: Floats) -> Ints:
+    """What a reviewer is told to look at: the likeliest class of a flagged word, the given class of any other."""
+    flags = flag_words(probs, given, thresholds)
+    classes = given.copy()
+    classes[flags] = likeliest(probs[flags])
+    return classes
+
+
+class SentenceVerdict(NamedTuple):
+    """One sentence judged: its flags, the self-confidence of its words, and the lowest of them."""
+
+    flags: Bools
+    confidence: Floats
+    score: float
+
+
+def judge_sentence(probs: Floats, given: Ints, thresholds: Floats) -> SentenceVerdict:
+    """Flags and worst token of ONE sentence with little overhead: what `flag_words` and worst-token say of it."""
+    own = self_confidence(probs, given)
+    return SentenceVerdict(flag_words(probs, given, thresholds), own, float(own.min()))
+
+
+def agreement_weights(given_means: Floats, agreeing_means: Floats) -> Floats:
+    """How far a class's words can be trusted to show an error, from 0 to 1.
+
+    `given_means` t are over all words given a class, `agreeing_means` a over those where the model agrees: noise in
+    the labels drags t down but not a. A class the model is unsure of even where it agrees weighs less.
+    """
+    doubt = np.clip((1 - agreeing_means) / np.maximum(1 - given_means, CERTAIN), 0, 1)
+    weights: Floats = (1 - agreeing_means.max() + agreeing_means) ** doubt
+    return weights
+
+
+def weighted_word_scores(probs: Floats, given: Ints, weights: Floats) -> Floats:
+    """1 − (1 − p)·w, written so that it keeps its digits: weights lie between .99 and 1, and the order is in the rest."""
+    own = self_confidence(probs, given)
+    return own + (1 - own) * (1 - weights[given])
+
+
+def priority(flat: Flat, weights: Floats) -> Floats:
+    """The lowest weighted word score of each sentence."""
+    return segment_min(weighted_word_scores(flat.probs, flat.given, weights), flat)
+
+
+def prune_by_noise_rate(probs: Floats, given: Ints) -> Bools:
+    """The flags behind the paper's tables: for batch evaluation only, as they need all words at once.
+
+    From the words that reach some class's threshold it estimates how many words given k are really j, and flags
+    that many: those with the largest p_j − p_k. Words whose given label is the likeliest are let go again.
+    """
+    n_words, n_classes = probs.shape
+    flags = np.zeros(n_words, dtype=np.bool_)
+    if not n_words:
+        return flags
+    counts = np.bincount(given, minlength=n_classes)
+    to_flag = _words_to_flag(probs, given, counts)
+    for k in np.flatnonzero(counts > 1):  # the only word of a class is never flagged
+        words = np.flatnonzero(given == k)
+        for j in np.flatnonzero(to_flag[:, k]):
+            # The default sort is not stable, and which of equal margins it puts first is what the peer flags too.
+            order = np.argsort(probs[words, k] - probs[words, j])
+            flags[words[order[: to_flag[j, k]]]] = True
+    boosted = probs.copy()
+    boosted[np.arange(n_words), given] += MARGIN
+    flags &= boosted.argmax(axis=1) != given
+    return flags
+
+
+def _words_to_flag(probs: Floats, given: Ints, counts: Ints) -> Ints:
+    """[j, k]: how many words given k are estimated to be j. The diagonal, words that are right, is 0."""
+    n_classes = len(counts)
+    confident = probs >= thresholds(*class_sums(probs, given)) - MARGIN
+    n_confident = confident.sum(axis=1)
+    guess = np.where(n_confident > 1, probs.argmax(axis=1), confident.argmax(axis=1))
+    counted = n_confident > 0
+    joint = np.bincount(guess[counted] * n_classes + given[counted], minlength=n_classes**2)
+    joint = joint.reshape(n_classes, n_classes)
+    np.fill_diagonal(joint, np.maximum(joint.diagonal(), 1))
+
+    # As many words given k in the estimate as there are.
+    scaled = joint / joint.sum(axis=0) * counts
+    scaled = scaled / scaled.sum() * counts.sum()
+    whole = np.stack([_rounded(column) for column in scaled.T], axis=1)
+
+    # At least one word of each class is right; what the diagonal lacks is taken evenly from the rest of its column.
+    right = np.maximum(whole.diagonal(), 1)
+    sources = np.maximum(np.count_nonzero(whole, axis=0) - 1, 1)
+    to_flag: Ints = np.maximum(whole - (right - whole.diagonal()) / sources, 0).astype(np.intp)
+    np.fill_diagonal(to_flag, 0)
+    return to_flag
+
+
+def _rounded(values: Floats) -> Ints:
+    """Whole numbers with the same sum: those nearest to the next whole number give way."""
+    whole = values.round()
+    lacking = int(values.sum().round() - whole.sum())
+    rest = np.argsort(values - whole)
+    if lacking > 0:
+        whole[rest[::-1][:lacking]] += 1
+    elif lacking < 0:
+        whole[rest[:-lacking]] -= 1
+    return whole.astype(np.intp)

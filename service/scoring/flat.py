@@ -1,0 +1,283 @@
+"""Many sentences as one array of words.
+
+Every score works on flat arrays: the words of all sentences one after the other, and where each sentence starts.
+`flatten` and `flat` are the gates: what passes them is aligned, finite and normalised, and nothing behind them
+checks again.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence, Sized
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.intp]
+Bools: TypeAlias = NDArray[np.bool_]
+
+SUM_TOLERANCE = 1e-3
+"""How far from 1 a word's probabilities may sum: half-precision rows pass, logits and percentages don't."""
+
+DROPPED = -1
+"""In a mapping of classes: this class has no counterpart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flat:
+    """The words of all sentences; sentence s is `starts[s]:ends[s]`. No checks here, see `flat` and `flatten`."""
+
+    probs: Floats
+    given: Ints
+    starts: Ints
+
+    @property
+    def n_words(self) -> int:
+        return len(self.given)
+
+    @property
+    def n_classes(self) -> int:
+        return int(self.probs.shape[1])
+
+    @property
+    def n_sentences(self) -> int:
+        return len(self.starts)
+
+    @property
+    def ends(self) -> Ints:
+        return np.append(self.starts[1:], self.n_words)[: self.n_sentences]
+
+    @property
+    def lengths(self) -> Ints:
+        return segment_lengths(self.starts, self.n_words)
+
+
+def flat(probs: ArrayLike, given: ArrayLike, lengths: ArrayLike) -> Flat:
+    """Check arrays that are flat already: probabilities [N, K], labels [N], words per sentence [S]."""
+    sizes = _integers(lengths, "lengths")
+    if (empty := np.flatnonzero(sizes < 1)).size:
+        raise InvalidInput("a sentence needs at least one word", field="lengths", sentence=int(empty[0]))
+    labels = _integers(given, "given")
+    table = _table(probs)
+    if table is None:
+        raise InvalidInput("should be a table of numbers, words by classes", field="probs")
+    rows = np.ascontiguousarray(table)
+    if not len(rows) == len(labels) == sizes.sum():
+        raise InvalidInput(
+            f"{len(rows)} rows of probabilities and {len(labels)} labels for sentences of {sizes.sum()} words in all"
+        )
+    return _checked(rows, labels, sizes)
+
+
+def flatten(given_nested: Sequence[Sequence[int] | Ints], probs_nested: Sequence[ArrayLike]) -> Flat:
+    """Check and flatten one sequence of labels and one table of probabilities [words, K] per sentence."""
+    if len(given_nested) != len(probs_nested):
+        raise InvalidInput(f"labels of {len(given_nested)} sentences, probabilities of {len(probs_nested)}")
+    sizes = _lengths(given_nested, "given")
+    row_counts = _lengths(probs_nested, "probs")
+    if not np.array_equal(sizes, row_counts):
+        sentence = int(np.flatnonzero(sizes != row_counts)[0])
+        raise InvalidInput(
+            f"{sizes[sentence]} labels for {row_counts[sentence]} rows of probabilities", sentence=sentence
+        )
+    if not sizes.all():
+        raise InvalidInput("a sentence needs at least one word", sentence=int(np.flatnonzero(sizes == 0)[0]))
+    if not len(sizes):
+        return Flat(np.empty((0, 0)), np.empty(0, np.intp), np.empty(0, np.intp))
+    return _checked(_rows(probs_nested), _labels(given_nested), sizes)
+
+
+def _checked(probs: Floats, given: Ints, sizes: Ints) -> Flat:
+    starts = np.zeros_like(sizes)
+    np.cumsum(sizes[:-1], out=starts[1:])
+    if not len(given):
+        return Flat(probs, given, starts)
+    n_classes = probs.shape[1]
+    if given.min() < 0 or given.max() >= n_classes:
+        word = int(np.flatnonzero((given < 0) | (given >= n_classes))[0])
+        raise _at(starts, word, "given", f"label {given[word]} is not one of the classes 0 to {n_classes - 1}")
+    # Not a matrix product: on so small a task the threads of a BLAS cost more than they save on a busy machine.
+    off: Floats = np.abs(np.einsum("ij->i", probs) - 1)
+    # Written so that NaN fails both comparisons.
+    if not (probs.min() >= 0 and off.max() <= SUM_TOLERANCE):
+        _refuse_row(probs, off, starts)
+    return Flat(probs, given, starts)
+
+
+def _refuse_row(probs: Floats, off: Floats, starts: Ints) -> NoReturn:
+    """Name the first row that isn't a probability distribution, and why."""
+    word = int(np.flatnonzero(~((probs.min(axis=1) >= 0) & (off <= SUM_TOLERANCE)))[0])
+    row = probs[word]
+    if not np.isfinite(row).all():
+        column = int(np.flatnonzero(~np.isfinite(row))[0])
+        problem = f"the probability of class {column} is {row[column]}"
+    elif row.min() < 0:
+        column = int(np.flatnonzero(row < 0)[0])
+        problem = f"the probability of class {column} is negative: {row[column]}"
+    else:
+        problem = f"the probabilities sum to {row.sum():.6g}, not to 1"
+    raise _at(starts, word, "probs", problem)
+
+
+def _at(starts: Ints, word: int, field: str, problem: str) -> InvalidInput:
+    sentence = int(np.searchsorted(starts, word, side="right")) - 1
+    return InvalidInput(problem, field=field, sentence=sentence, word=word - int(starts[sentence]))
+
+
+def _integers(values: ArrayLike, field: str) -> Ints:
+    """One dimension of integers; floats are refused even where they are whole, as they hide a mix-up."""
+    try:
+        found: NDArray[Any] = np.asarray(values)
+    except ValueError:
+        raise InvalidInput("should be one flat row of integers", field=field) from None
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        raise InvalidInput(f"should be one flat row of integers, not {found.ndim}-d {found.dtype}", field=field)
+    return found.astype(np.intp, copy=False)
+
+
+def _lengths(nested: Sequence[Any], field: str) -> Ints:
+    try:
+        return np.fromiter(map(len, nested), np.intp, count=len(nested))
+    except TypeError:
+        sentence = next(i for i, part in enumerate(nested) if not _has_length(part))
+        raise InvalidInput("should be a sequence with one entry a word", field=field, sentence=sentence) from None
+
+
+def _has_length(part: Sized) -> bool:
+    try:
+        len(part)
+    except TypeError:
+        return False
+    return True
+
+
+def _labels(nested: Sequence[Sequence[int] | Ints]) -> Ints:
+    arrays = [part for part in nested if isinstance(part, np.ndarray)]
+    if len(arrays) == len(nested) and all(part.ndim == 1 and part.dtype.kind in "iu" for part in arrays):
+        return np.concatenate(arrays, dtype=np.intp, casting="same_kind")
+    try:
+        # array("q") takes nothing but integers, where numpy would turn 1.5 into 1, and is as fast.
+        packed = array("q", list(chain.from_iterable(nested)))
+    except (TypeError, OverflowError):
+        _refuse_label(nested)
+    return np.frombuffer(packed, dtype=np.int64).astype(np.intp, copy=False)
+
+
+def _refuse_label(nested: Sequence[Sequence[int] | Ints]) -> NoReturn:
+    for sentence, part in enumerate(nested):
+        for word, label in enumerate(part):
+            try:
+                array("q", [label])
+            except (TypeError, OverflowError):
+                raise InvalidInput(
+                    f"label {label!r} is not the number of a class", field="given", sentence=sentence, word=word
+                ) from None
+    raise AssertionError("unreachable: some label was refused before")
+
+
+def _rows(nested: Sequence[ArrayLike]) -> Floats:
+    try:
+        rows: Floats = np.concatenate(nested, dtype=np.float64)
+    except (TypeError, ValueError):
+        _refuse_table(nested)
+    if rows.ndim != 2:
+        _refuse_table(nested)
+    return rows
+
+
+def _refuse_table(nested: Sequence[ArrayLike]) -> NoReturn:
+    n_classes = None
+    for sentence, part in enumerate(nested):
+        table = _table(part)
+        if table is None:
+            raise InvalidInput("should be a table of numbers, words by classes", field="probs", sentence=sentence)
+        n_classes = table.shape[1] if n_classes is None else n_classes
+        if table.shape[1] != n_classes:
+            raise InvalidInput(
+                f"{table.shape[1]} classes where sentence 0 has {n_classes}", field="probs", sentence=sentence
+            )
+    raise AssertionError("unreachable: some table was refused before")
+
+
+def _table(values: ArrayLike) -> Floats | None:
+    """Two dimensions of real numbers, or None."""
+    try:
+        table: NDArray[Any] = np.asarray(values)
+    except ValueError:
+        return None
+    return table.astype(np.float64, copy=False) if table.ndim == 2 and table.dtype.kind in "fiu" else None
+
+
+def segment_lengths(starts: Ints, n_words: int) -> Ints:
+    return np.diff(starts, append=n_words)
+
+
+# `reduceat` answers wrongly for empty segments; the gates above let none in.
+
+
+def segment_min(values: Floats, by: Flat | Ints) -> Floats:
+    return np.minimum.reduceat(values, _starts(by))
+
+
+def segment_max(values: Floats, by: Flat | Ints) -> Floats:
+    return np.maximum.reduceat(values, _starts(by))
+
+
+def segment_sum(values: Floats | Ints | Bools, by: Flat | Ints) -> Floats:
+    return np.add.reduceat(values, _starts(by), dtype=np.float64)
+
+
+def segment_mean(values: Floats | Ints | Bools, by: Flat | Ints) -> Floats:
+    return segment_sum(values, by) / segment_lengths(_starts(by), len(values))
+
+
+def _starts(by: Flat | Ints) -> Ints:
+    return by.starts if isinstance(by, Flat) else by
+
+
+def merge_classes(probs: Floats, mapping: Sequence[int]) -> Floats:
+    """Sum the columns of classes that become one: column i goes to `mapping[i]`, or nowhere where that is -1.
+
+    Where a class is dropped the rest is normalised again; a word whose whole mass was dropped is an error.
+    """
+    targets = _mapping(mapping, probs.shape[1])
+    merged = np.zeros((len(probs), int(targets.max()) + 1))
+    for source, target in enumerate(targets):
+        if target != DROPPED:
+            merged[:, target] += probs[:, source]
+    if (targets == DROPPED).any():
+        mass = merged.sum(axis=1, keepdims=True)
+        if (lost := np.flatnonzero(mass == 0)).size:
+            raise InvalidInput("all its probability is on classes that the mapping drops", word=int(lost[0]))
+        merged /= mass
+    return merged
+
+
+def merge_labels(given: Ints, mapping: Sequence[int]) -> Ints:
+    """The merged classes of given labels. A label of a dropped class is an error: its word has nothing to score."""
+    targets = _mapping(mapping, len(mapping))
+    if (outside := np.flatnonzero((given < 0) | (given >= len(targets)))).size:
+        word = int(outside[0])
+        raise InvalidInput(f"label {given[word]} is not one of the classes 0 to {len(targets) - 1}", word=word)
+    merged = targets[given]
+    if (lost := np.flatnonzero(merged == DROPPED)).size:
+        word = int(lost[0])
+        raise InvalidInput(f"its class {given[word]} is dropped by the mapping", field="given", word=word)
+    return merged
+
+
+def _mapping(mapping: Sequence[int], n_classes: int) -> Ints:
+    targets = _integers(mapping, "mapping")
+    if len(targets) != n_classes:
+        raise InvalidInput(f"{len(targets)} entries for {n_classes} classes", field="mapping")
+    if not len(targets) or targets.min() < DROPPED or targets.max() < 0:
+        raise InvalidInput("should name a class from 0 on for each class, -1 to drop it, and keep one", field="mapping")
+    return targets

@@ -1,0 +1,184 @@
+"""The paper's eleven scores for a sentence and its two variants, by the paper's names. Low is bad.
+
+q is a token score per word, b the flags; R are a sentence's flagged words, S the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+
+from service.errors import InvalidInput
+from service.scoring.flat import Bools, Flat, Floats, segment_max, segment_mean, segment_min, segment_sum
+from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES, likeliest
+
+TIE_BREAK = 1e-5
+"""ε: the unflagged words order sentences that are equal in everything else."""
+
+PAPER_TEMPERATURE = 10**-1.5
+
+T = TypeVar("T")
+
+SentenceScore: TypeAlias = Callable[[Flat, Floats, Bools], Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A way to score sentences. What it says it doesn't use it is given as zeros."""
+
+    name: str
+    uses_token_score: bool
+    uses_flags: bool
+    function: SentenceScore
+
+
+def predicted_difference(flat: Flat, _q: Floats, _flags: Bools) -> Floats:
+    """−|D| − max_D p_predicted over the words D whose likeliest class is not the given one."""
+    predicted = likeliest(flat.probs)
+    differs = predicted != flat.given
+    confidence = np.where(differs, flat.probs[np.arange(flat.n_words), predicted], 0.0)
+    return -segment_sum(differs, flat) - segment_max(confidence, flat)
+
+
+def bad_token_counts(flat: Flat, _q: Floats, flags: Bools) -> Floats:
+    """−Σb."""
+    return -segment_sum(flags, flat)
+
+
+def bad_token_counts_avg(flat: Flat, q: Floats, flags: Bools, *, tie_break: float = TIE_BREAK) -> Floats:
+    """−Σb + mean_R q + ε·mean_S q; the mean of no words is 0."""
+    return -segment_sum(flags, flat) + _mean_over(flat, q, flags) + tie_break * _mean_over(flat, q, ~flags)
+
+
+def bad_token_counts_min(flat: Flat, q: Floats, flags: Bools, *, tie_break: float = TIE_BREAK) -> Floats:
+    """−Σb + min_R q + ε·min_S q; the minimum of no words is 0."""
+    return -segment_sum(flags, flat) + _min_over(flat, q, flags) + tie_break * _min_over(flat, q, ~flags)
+
+
+def good_fraction(flat: Flat, _q: Floats, flags: Bools) -> Floats:
+    """The share of words that are not flagged."""
+    return 1 - segment_mean(flags, flat)
+
+
+def penalize_bad_tokens(flat: Flat, q: Floats, flags: Bools) -> Floats:
+    """1 − mean of b·(1 − q)."""
+    return 1 - segment_mean(flags * (1 - q), flat)
+
+
+def average_quality(flat: Flat, q: Floats, _flags: Bools) -> Floats:
+    """Mean q."""
+    return segment_mean(q, flat)
+
+
+def product(flat: Flat, q: Floats, _flags: Bools, *, offset: float = 1e-3) -> Floats:
+    """Σ ln(q + c)."""
+    return segment_sum(np.log(q + offset), flat)
+
+
+def expected_bad(flat: Flat, q: Floats, _flags: Bools, *, words: int = 2) -> Floats:
+    """Σ j·q^(j) over the `words` lowest q, from the lowest on."""
+    ordered, rank = _ordered(flat, q)
+    return segment_sum(np.where(rank <= words, rank * ordered, 0.0), flat)
+
+
+def expected_alt(flat: Flat, q: Floats, _flags: Bools, *, words: int = 2) -> Floats:
+    """Σ q^(j) over the `words` lowest q."""
+    ordered, rank = _ordered(flat, q)
+    return segment_sum(np.where(rank <= words, ordered, 0.0), flat)
+
+
+def worst_token(flat: Flat, q: Floats, _flags: Bools) -> Floats:
+    """Min q: the paper's choice."""
+    return segment_min(q, flat)
+
+
+def worst_token_min_alt(flat: Flat, q: Floats, flags: Bools, *, penalty: float = 0.1) -> Floats:
+    """min(q − d·b). The paper prints a plus; its text and its figures need the minus."""
+    return segment_min(q - penalty * flags, flat)
+
+
+def worst_token_softmin(flat: Flat, q: Floats, _flags: Bools, *, temperature: float = PAPER_TEMPERATURE) -> Floats:
+    """⟨q, softmax((1 − q)/t)⟩: the minimum at t = 0, the mean at t = ∞."""
+    if not temperature >= 0:
+        raise InvalidInput(f"should be 0 or more, not {temperature}", field="temperature")
+    lowest = segment_min(q, flat)
+    if temperature == 0:
+        return lowest
+    above = q - np.repeat(lowest, flat.lengths)
+    with np.errstate(over="ignore", under="ignore"):  # far above the minimum the weight is 0
+        weights = np.exp(-above / temperature)
+    # Around the minimum, so that a sentence of equal words gets exactly their score.
+    return lowest + segment_sum(above * weights, flat) / segment_sum(weights, flat)
+
+
+def _mean_over(flat: Flat, q: Floats, chosen: Bools) -> Floats:
+    return segment_sum(np.where(chosen, q, 0.0), flat) / np.maximum(segment_sum(chosen, flat), 1)
+
+
+def _min_over(flat: Flat, q: Floats, chosen: Bools) -> Floats:
+    lowest = segment_min(np.where(chosen, q, np.inf), flat)
+    return np.where(np.isinf(lowest), 0.0, lowest)
+
+
+def _ordered(flat: Flat, q: Floats) -> tuple[Floats, Floats]:
+    """The q ascending within each sentence, and each place's rank from 1."""
+    sentence = np.repeat(np.arange(flat.n_sentences), flat.lengths)
+    rank = np.arange(1.0, flat.n_words + 1) - np.repeat(flat.starts, flat.lengths)
+    return q[np.lexsort((q, sentence))], rank
+
+
+DEFAULT_METHOD = "worst-token"
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        method.name: method
+        for method in (
+            Method("predicted-difference", False, False, predicted_difference),
+            Method("bad-token-counts", False, True, bad_token_counts),
+            Method("bad-token-counts-avg", True, True, bad_token_counts_avg),
+            Method("bad-token-counts-min", True, True, bad_token_counts_min),
+            Method("good-fraction", False, True, good_fraction),
+            Method("penalize-bad-tokens", True, True, penalize_bad_tokens),
+            Method("average-quality", True, False, average_quality),
+            Method("product", True, False, product),
+            Method("expected-bad", True, False, expected_bad),
+            Method("expected-alt", True, False, expected_alt),
+            Method(DEFAULT_METHOD, True, False, worst_token),
+            Method("worst-token-min-alt", True, True, worst_token_min_alt),
+            Method("worst-token-softmin", True, False, worst_token_softmin),
+        )
+    }
+)
+
+
+def score_sentences(
+    flat: Flat,
+    *,
+    method: str = DEFAULT_METHOD,
+    token_score: str = DEFAULT_TOKEN_SCORE,
+    flags: Bools | None = None,
+) -> Floats:
+    """A score for each sentence by the names of a method and a token score."""
+    chosen = _named(METHODS, method, "method")
+    score = _named(TOKEN_SCORES, token_score, "token_score")
+    if flags is None:
+        if chosen.uses_flags:
+            raise InvalidInput(f"method {method} needs the flags of the words", field="flags")
+        flags = np.zeros(flat.n_words, dtype=np.bool_)
+    elif flags.shape != (flat.n_words,) or flags.dtype != np.bool_:
+        raise InvalidInput(
+            f"should be {flat.n_words} booleans, not {flags.dtype} of shape {flags.shape}", field="flags"
+        )
+    q = score(flat.probs, flat.given) if chosen.uses_token_score else np.zeros(flat.n_words)
+    return chosen.function(flat, q, flags)
+
+
+def _named(known: Mapping[str, T], name: str, field: str) -> T:
+    try:
+        return known[name]
+    except KeyError:
+        raise InvalidInput(f"{name!r} is not one of {', '.join(known)}", field=field) from None

@@ -1,0 +1,165 @@
+"""The scoring core against cleanlab, on the same nested sentences and for the same answers.
+
+Both sides start from what a caller has: a list of labels and a table of probabilities per sentence. Both end with
+flagged words and a score per sentence. Before anything is timed the answers are compared.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import cleanlab
+import numpy as np
+from cleanlab.token_classification.filter import find_label_issues
+from cleanlab.token_classification.rank import get_label_quality_scores
+
+from service.scoring.confident import class_sums, flag_words, judge_sentence, thresholds
+from service.scoring.flat import Bools, Floats, flatten, segment_min
+from service.scoring.token import self_confidence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SENTENCES = 20_000
+N_CLASSES = 9
+MEAN_LENGTH = 15.3
+ROUNDS = 7
+ONE_BY_ONE = 200
+SEED = 2003
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Nested, as both sides take them."""
+
+    given: list[list[int]]
+    probs: list[Floats]
+
+    @property
+    def n_words(self) -> int:
+        return sum(map(len, self.given))
+
+
+def make_sentences(n_sentences: int, seed: int = SEED) -> Sentences:
+    """Words as a trained tagger sees them: five in six are class 0, nearly all are near certain, few labels differ."""
+    rng = np.random.default_rng(seed)
+    lengths = 1 + rng.poisson(MEAN_LENGTH - 1, n_sentences)
+    n_words = int(lengths.sum())
+    words = np.arange(n_words)
+    true = np.where(rng.random(n_words) < 5 / 6, 0, rng.integers(1, N_CLASSES, n_words))
+    predicted = np.where(rng.random(n_words) < 0.97, true, rng.integers(0, N_CLASSES, n_words))
+    logits = rng.normal(0, 1, (n_words, N_CLASSES))
+    logits[words, predicted] += rng.gamma(6, 1.7, n_words)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probs = weights / weights.sum(axis=1, keepdims=True)
+    given = np.where(rng.random(n_words) < 0.98, true, rng.integers(0, N_CLASSES, n_words))
+    cuts = np.cumsum(lengths)[:-1]
+    return Sentences([part.tolist() for part in np.split(given, cuts)], np.split(probs, cuts))
+
+
+def ours_on_all(data: Sentences) -> tuple[Bools, Floats]:
+    flat = flatten(data.given, data.probs)
+    limits = thresholds(*class_sums(flat.probs, flat.given))
+    flags = flag_words(flat.probs, flat.given, limits)
+    return flags, segment_min(self_confidence(flat.probs, flat.given), flat)
+
+
+def peer(given: list[list[int]], probs: list[Floats]) -> tuple[list[tuple[int, int]], Floats]:
+    """Its rank and its filter; of its filters the one that gives our flags, which is not slower than its default."""
+    scores, _ = get_label_quality_scores(given, probs)
+    return find_label_issues(given, probs, filter_by="confident_learning", n_jobs=1), scores
+
+
+def run(n_sentences: int = SENTENCES, one_by_one: int = ONE_BY_ONE, rounds: int = ROUNDS) -> list[dict[str, Any]]:
+    """Both ratios, cleanlab's time over ours."""
+    data = make_sentences(n_sentences)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # cleanlab warns of classes with few words
+        return [_all_at_once(data, rounds), _one_at_a_time(data, one_by_one, rounds)]
+
+
+def _all_at_once(data: Sentences, rounds: int) -> dict[str, Any]:
+    flags, scores = ours_on_all(data)
+    issues, its_scores = peer(data.given, data.probs)
+    starts = np.cumsum([0, *map(len, data.given)])
+    its_flags = np.zeros_like(flags)
+    its_flags[[starts[sentence] + word for sentence, word in issues]] = True
+    if not (np.array_equal(flags, its_flags) and np.array_equal(scores, its_scores)):
+        raise RuntimeError("the two sides disagree: their times can't be compared")
+    return _ratio(
+        "scoring_vs_cleanlab",
+        lambda: peer(data.given, data.probs),
+        lambda: ours_on_all(data),
+        rounds,
+        {
+            "what": f"{len(data.given):,} sentences at once: flags and worst-token from nested input, checked",
+            "sentences": len(data.given),
+            "words": data.n_words,
+            "flagged": int(flags.sum()),
+        },
+    )
+
+
+def _one_at_a_time(data: Sentences, count: int, rounds: int) -> dict[str, Any]:
+    """Sentences one by one; cleanlab refuses one whose labels are all one class other than 0, so those are left out."""
+    pairs = [(y, p) for y, p in zip(data.given, data.probs, strict=True) if len(set(y)) > 1 or y[0] == 0][:count]
+    flat = flatten(data.given, data.probs)
+    limits = thresholds(*class_sums(flat.probs, flat.given))
+
+    def ours() -> list[float]:
+        scores = []
+        for given, probs in pairs:
+            one = flatten([given], [probs])
+            scores.append(judge_sentence(one.probs, one.given, limits).score)
+        return scores
+
+    def its() -> list[float]:
+        return [float(peer([given], [probs])[1][0]) for given, probs in pairs]
+
+    if ours() != its():
+        raise RuntimeError("the two sides disagree: their times can't be compared")
+    return _ratio(
+        "scoring_one_vs_cleanlab",
+        its,
+        ours,
+        rounds,
+        {
+            "what": f"{len(pairs):,} sentences one at a time: flags (ours by given thresholds) and worst-token, checked",
+            "sentences": len(pairs),
+            "words": sum(len(given) for given, _ in pairs),
+        },
+    )
+
+
+def _ratio(
+    name: str, its: Callable[[], object], ours: Callable[[], object], rounds: int, detail: dict[str, int | str]
+) -> dict[str, Any]:
+    """Both in turn, each first in every other round; both ran once before, so nothing is cold."""
+    times: dict[str, list[float]] = {"cleanlab": [], "ours": []}
+    for turn in range(rounds):
+        sides = [("cleanlab", its), ("ours", ours)]
+        for side, work in sides if turn % 2 else reversed(sides):
+            gc.collect()
+            start = time.perf_counter()
+            work()
+            times[side].append(time.perf_counter() - start)
+    medians = {side: statistics.median(values) for side, values in times.items()}
+    return {
+        "name": name,
+        "ratio": medians["cleanlab"] / medians["ours"],
+        "detail": {
+            "peer": f"cleanlab {cleanlab.__version__}: token rank + filter (confident_learning, n_jobs=1)",
+            **detail,
+            "classes": N_CLASSES,
+            "rounds": rounds,
+            **{
+                f"{side}_ms": {"median": medians[side] * 1e3, "min": min(values) * 1e3, "max": max(values) * 1e3}
+                for side, values in times.items()
+            },
+        },
+    }
