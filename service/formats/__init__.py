@@ -51,7 +51,6 @@ def read_records(
     *,
     format: str | None = None,  # noqa: A002 - the name users know it by
     options: Options = DEFAULT_OPTIONS,
-    on_bytes: Callable[[int], None] | None = None,
 ) -> Iterator[Record]:
     """Reads a file, `-` (standard input) or binary stream piece by piece; a bad sentence is a record with an error.
 
@@ -59,7 +58,7 @@ def read_records(
     """
     if format is not None and format not in FORMATS:
         raise InvalidInput(f"format {format!r} is not known: choose one of {', '.join(FORMATS)}", field="format")
-    with open_source(source, encoding=options.encoding, on_bytes=on_bytes) as opened:
+    with open_source(source, encoding=options.encoding) as opened:
         chosen = FORMATS[format if format is not None else detect_format(opened.name, opened.head)]
         yield from chosen.read(opened, options)
 

@@ -30,6 +30,7 @@ _LOOSE_PAIR = re.compile(r"^#\w+=")
 _BARE_ID = re.compile(r"^# *(id) +(\S+)")
 _LABEL = re.compile(r"^(O|[BILUESM]-\S+)$")
 _BLANKS = re.compile(r"[ \t]+")
+_DOCUMENT = "-DOCSTART-"
 _ID_KEYS = ("id", "sent_id", "sentence_id")
 
 
@@ -73,7 +74,7 @@ class _Reader:
 
     def feed(self, number: int, line: str) -> Record | None:
         bare = line.strip(" \t")
-        if not bare or _BLANKS.split(bare, maxsplit=1)[0] == "-DOCSTART-":
+        if not bare or (bare.startswith(_DOCUMENT) and _BLANKS.split(bare, maxsplit=1)[0] == _DOCUMENT):
             return self.finish()
         try:
             if bare.startswith("#") and self._is_comment(line):

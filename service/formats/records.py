@@ -111,7 +111,7 @@ def _label_number(value: Any, names: Sequence[str]) -> int | None:  # noqa: ANN4
 
 def check_text(text: str, encoding: str) -> None:
     """Sources are decoded with `surrogateescape`, so that a bad byte costs its sentence and not the file."""
-    bad = _ESCAPED_BYTES.search(text)
+    bad = None if text.isascii() else _ESCAPED_BYTES.search(text)
     if bad:
         byte = ord(bad.group()) - 0xDC00
         raise DecodeError(f"byte 0x{byte:02x} is not {encoding}: name the file's encoding with --encoding, say cp1252")

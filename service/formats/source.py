@@ -51,10 +51,9 @@ class Source:
 class _Replay(io.RawIOBase):
     """A stream whose first bytes can be looked at before it is read, pipes included."""
 
-    def __init__(self, stream: BinaryIO, on_bytes: Callable[[int], None] | None = None) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._pending = b""
-        self._on_bytes = on_bytes
 
     def readable(self) -> bool:
         return True
@@ -78,15 +77,11 @@ class _Replay(io.RawIOBase):
         # read1 gives what a pipe holds now; read would wait until `size` bytes have come.
         read1 = getattr(self._stream, "read1", None)
         piece: bytes = read1(size) if read1 is not None else self._stream.read(size)
-        if self._on_bytes is not None:
-            self._on_bytes(len(piece))
         return piece
 
 
 @contextmanager
-def open_source(
-    source: SourceLike, *, encoding: str | None = None, on_bytes: Callable[[int], None] | None = None
-) -> Iterator[Source]:
+def open_source(source: SourceLike, *, encoding: str | None = None) -> Iterator[Source]:
     """Opens a source, gzip or not; whatever goes wrong while it is read is an InvalidInput that names it."""
     name = source_name(source)
     try:
@@ -98,7 +93,7 @@ def open_source(
                 stream = stack.enter_context(Path(source).open("rb"))
             else:
                 stream = source
-            raw = _Replay(stream, on_bytes)
+            raw = _Replay(stream)
             if raw.look(lambda head: len(head) >= 2)[:2] == b"\x1f\x8b":
                 raw = _Replay(stack.enter_context(gzip.GzipFile(fileobj=io.BufferedReader(raw))))  # type: ignore[arg-type]  # it is a BinaryIO in all but name
             head = raw.look(_has_a_line_of_data)

@@ -112,7 +112,7 @@ def test_numbered_labels_with_the_option() -> None:
         ({"tokens": [], "labels": []}, "`tokens` is empty"),
         ({"tokens": ["a", 7], "labels": ["O", "O"]}, "`tokens.1`: Input should be a valid string"),
         ({"tokens": ["a"], "labels": [True]}, "`labels.0`: Input should be a valid string"),
-        ({"tokens": ["a"], "labels": "O"}, "`labels`: Input should be a valid tuple"),
+        ({"tokens": ["a"], "labels": "O"}, "`labels`: Input should be a valid array"),
         ({"text": "a b", "spans": []}, "`tokens`: none of tokens, words is there (the object has text, spans): name the field with --word-column"),
         ({"tokens": ["a"]}, "`labels`: none of labels, ner_tags, tags is there"),
         ({"tokens": ["a"], "labels": ["O"], "dataset": "No Good"}, "`dataset`: String should match pattern"),

@@ -1,0 +1,103 @@
+"""What the commands write: files that appear whole or not at all, and text that is safe to show on a terminal."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import typer
+
+from service.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from service.contracts import Assessment
+
+STDOUT = "-"
+# Controls and direction marks: words come from data, and a terminal obeys what it is shown.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def check_writable(path: str) -> None:
+    """Refuses before the work what could not be written after it; folders are made."""
+    target = Path(path)
+    try:
+        if target.is_dir():
+            raise SettingsError(f"can't write {path}: it is a folder")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(target if target.exists() else target.parent, os.W_OK):
+            raise SettingsError(f"can't write {path}: no permission")
+    except OSError as error:
+        raise SettingsError(f"can't write {path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def open_output(path: str) -> Iterator[TextIO]:
+    """UTF-8 text to a file, or to standard output for `-`.
+
+    A file is written beside its place and moved there when it is complete: who reads it never sees half of it.
+    """
+    if path == STDOUT:
+        stream = io.TextIOWrapper(typer.get_binary_stream("stdout"), encoding="utf-8", newline="")
+        try:
+            yield stream
+            stream.flush()
+        finally:
+            stream.detach()
+        return
+    target = Path(path)
+    if target.exists() and not target.is_file():  # a pipe or /dev/null is written to, not replaced
+        with target.open("w", encoding="utf-8", newline="") as special:
+            yield special
+        return
+    name = ""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield file
+        # mkstemp makes files that only the owner can read; others get what any new file would have.
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)
+        Path(name).replace(target)
+    except OSError as error:
+        raise SettingsError(f"can't write {path}: {error.strerror or error}") from error
+    finally:
+        if name:  # moved away by now if all went well
+            Path(name).unlink(missing_ok=True)
+
+
+def say(text: str) -> None:
+    """A line for people, on standard error."""
+    typer.echo(safe(text), err=True)
+
+
+def safe(text: str) -> str:
+    return _UNSAFE.sub("\ufffd", text)
+
+
+def sentence_lines(assessment: Assessment, rank: int) -> str:
+    """A sentence for people: where it is, and its words with the doubtful ones marked."""
+    flags = {flag.index: flag for flag in assessment.flags}
+    words = [
+        safe(token) if index not in flags else _doubt(f"{token}[{flags[index].given}→{flags[index].suggested}]")
+        for index, token in enumerate(assessment.tokens)
+    ]
+    priority = "–" if assessment.priority is None else f"{assessment.priority:.3g}"
+    place = assessment.id or ""
+    if assessment.source and assessment.source != assessment.id:
+        place = f"{place}  {assessment.source}"
+    return f"{rank:>4}  {priority:<9} {safe(place)}\n      {' '.join(words)}"
+
+
+def _doubt(text: str) -> str:
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return safe(text)
+    return typer.style(safe(text), fg=typer.colors.RED, bold=True)

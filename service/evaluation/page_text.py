@@ -1,0 +1,50 @@
+"""Words and numbers as the report writes them. Whatever comes from data passes through `esc`."""
+
+from __future__ import annotations
+
+import html
+import re
+
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+_TINY = 0.0001
+
+
+def esc(text: str) -> str:
+    """Text as HTML: never markup, and no characters that HTML forbids."""
+    return html.escape(_CONTROLS.sub(_visible, text), quote=True)
+
+
+def _visible(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return chr(0x2400 + code) if code < 0x20 else "\ufffd"
+
+
+def count(number: int) -> str:
+    return f"{number:,}"
+
+
+def percent(share: float) -> str:
+    """As many digits as tell it from 0 % and 100 %."""
+    if share <= 0 or share >= 1:
+        return f"{share:.0%}".replace("%", "\u202f%")
+    if share < _TINY:
+        return "<\u202f0.01\u202f%"
+    if share > 1 - _TINY:
+        return ">\u202f99.99\u202f%"
+    digits = 2 if share < 0.01 or share > 0.99 else 1
+    return f"{100 * share:.{digits}f}\u202f%"
+
+
+def decimal(value: float | None) -> str:
+    """A score with the digits that tell it from 0 and 1."""
+    if value is None:
+        return "–"
+    if 0 < value < 0.001:
+        return f"{value:.1e}".replace("e-0", "e-").replace("e-", "\u202f·\u202f10<sup>−") + "</sup>"
+    if 0.999 < value < 1:
+        return f"{value:.6f}".rstrip("0")
+    return f"{value:.3f}"
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"

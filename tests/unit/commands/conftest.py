@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from service.cli import main
+from tests.tiny_models import make_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+class Run(Protocol):
+    def __call__(self, *arguments: object) -> Ran: ...
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs `labelwatch ARGUMENTS` in this process, as the installed command does."""
+
+    def call(*arguments: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["labelwatch", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        sys.stdout.flush()
+        out, err = capfd.readouterr()
+        code = ended.value.code
+        return Ran(code if isinstance(code, int) else int(code is not None), out, err)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that knows nothing, but always the same."""
+    return make_model(tmp_path_factory.mktemp("tiny") / "model", "wordpiece")

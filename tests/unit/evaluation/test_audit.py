@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from service.contracts import LabelledSentence
+from service.errors import InferenceError, InvalidInput, LabelwatchError, UnknownLabelError
+from service.evaluation.audit import Located, audit
+from service.scoring.confident import class_sums, thresholds
+from service.state.priors import HeldOut
+from tests.unit.evaluation.audits import CLASSES, Answers, Place, make_judge, word_probs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from service.contracts import Assessment
+    from service.inference.classifier import WordProbs
+    from service.pipeline import Judge, Observation
+
+RNG = np.random.default_rng(3)
+
+
+def made(n: int, labels: Iterable[str] = ("O", "B-PER")) -> tuple[list[Place], list[WordProbs]]:
+    names = list(labels)
+    places, answers = [], []
+    for number in range(n):
+        given = [names[k] for k in RNG.integers(0, len(names), 3)]
+        read = [names[k] if RNG.random() < 0.2 else label for k, label in zip(RNG.integers(0, len(names), 3), given, strict=True)]  # fmt: skip
+        sentence = LabelledSentence(tokens=("a", "b", "c"), labels=tuple(given), id=str(number))
+        places.append(Place(f"f:{number}", sentence))
+        answers.append(word_probs(read, float(RNG.uniform(0.5, 0.99))))
+    return places, answers
+
+
+def stop(record: Located, error: LabelwatchError) -> None:
+    raise error
+
+
+def run(
+    places: list[Place], answers: list[WordProbs], judge: Judge, *, stream: bool = False
+) -> list[tuple[Observation, Assessment]]:
+    return list(audit(places, Answers.of(answers), judge, stream=stream, reject=stop))
+
+
+def test_two_passes_judge_by_the_means_of_the_whole_file() -> None:
+    places, answers = made(40)
+    found = run(places, answers, make_judge(held_out=HeldOut((9.0,) * 5, (10,) * 5)))
+    assert [a.id for _, a in found] == [p.sentence.id for p in places if p.sentence]
+    probs = np.concatenate([seen.probs for seen, _ in found])
+    given = np.concatenate([seen.given for seen, _ in found])
+    whole = thresholds(*class_sums(probs, given))
+    for _, assessment in found:
+        assert assessment.thresholds["O"] == pytest.approx(whole[0], abs=1e-9)
+        assert assessment.thresholds["B-PER"] == pytest.approx(whole[1], abs=1e-9)
+        assert assessment.warming_up == ("I-PER", "B-LOC", "I-LOC")
+
+
+def test_rare_classes_fall_back_to_the_models_own_words() -> None:
+    places, answers = made(40)
+    places.append(Place("f:x", LabelledSentence(tokens=("Oslo",), labels=("B-LOC",))))
+    answers.append(word_probs(["B-LOC"], 0.6))
+    with_prior = run(places, answers, make_judge(held_out=HeldOut((9.0, 9.0, 9.0, 8.0, 0.0), (10, 10, 10, 10, 0))))
+    assert with_prior[0][1].thresholds["I-PER"] == pytest.approx(0.9)
+    assert with_prior[0][1].thresholds["B-LOC"] == pytest.approx((200 * 0.8 + 0.6) / 201)
+    assert with_prior[0][1].thresholds["I-LOC"] is None
+    without = run(places, answers, make_judge())
+    assert [without[0][1].thresholds[name] for name in ("I-PER", "B-LOC", "I-LOC")] == [None, None, None]
+
+
+def test_a_stream_judges_before_it_learns() -> None:
+    places, answers = made(40)
+    judge = make_judge(held_out=HeldOut((9.0,) * 5, (10,) * 5))
+    found = run(places, answers, judge, stream=True)
+    stats = judge.empty()
+    for seen, assessment in found:
+        assert assessment == judge.judge(seen, stats)
+        stats = judge.learn(seen, stats)
+    assert found[0][1].thresholds == dict.fromkeys(CLASSES, 0.9)
+    assert found[0][1].warming_up == CLASSES
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_fails_is_told_and_the_rest_keeps_its_answers(stream: bool) -> None:
+    unreadable = InvalidInput("no label")
+    poison = InferenceError("the model fails")
+
+    def sentence(name: str, label: str = "O") -> LabelledSentence:
+        return LabelledSentence(tokens=(name,), labels=(label,), id=name)
+
+    places = [
+        Place("f:1", sentence("one")),
+        Place("f:2", error=unreadable),
+        Place("f:3", sentence("three", "B-GOD")),
+        Place("f:4", sentence("four")),
+        Place("f:5", LabelledSentence(id="gone", deleted=True)),
+        Place("f:6", sentence("six")),
+    ]
+    answers: list[WordProbs | InferenceError] = [word_probs(["O"], 0.9), poison, word_probs(["O"], 0.8)]
+    told: list[tuple[str, LabelwatchError]] = []
+    seen: list[int] = []
+    found = list(
+        audit(
+            places,
+            Answers.of(answers),
+            make_judge(),
+            stream=stream,
+            reject=lambda record, error: told.append((record.place, error)),
+            progress=seen.append,
+        )
+    )
+    assert {a.id: round(a.score or 0, 9) for _, a in found} == {"one": 0.9, "six": 0.8}
+    assert sorted(place for place, _ in told) == ["f:2", "f:3", "f:4"]
+    assert {place: type(error) for place, error in told} == {
+        "f:2": InvalidInput,
+        "f:3": UnknownLabelError,
+        "f:4": InferenceError,
+    }
+    assert seen == [1, 2]

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import pytest
+
+from service.evaluation.page import About, page
+from service.evaluation.page_charts import MOST_CLASSES
+from service.evaluation.page_sentences import Palette, given_spans, words
+from service.evaluation.page_text import decimal, esc, percent, plural
+from service.evaluation.summary import Summary
+from service.labels import Scheme, Span
+from tests.unit.evaluation.audits import CLASSES, judged, make_judge
+
+EVIL = "<script>alert(1)</script>"
+EVIL_ATTRIBUTE = "\"'onmouseover=alert(1)//"
+VOID = {"meta", "input", "br", "hr", "img", "link"}
+
+
+class Checker(HTMLParser):
+    """Follows the tags: every one that is opened must be closed, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.ids: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), f"{tag} has an attribute twice: {names}"
+        self.tags.append((tag, dict(attrs)))
+        if dict(attrs).get("id"):
+            self.ids.append(str(dict(attrs)["id"]))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "q":  # browsers write the quotes
+            self.text.append("“")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+        if tag == "q":
+            self.text.append("”")
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text.append(data)
+
+
+def parsed(html: str) -> Checker:
+    checker = Checker()
+    checker.feed(html)
+    checker.close()
+    assert checker.open == []
+    assert len(checker.ids) == len(set(checker.ids))
+    return checker
+
+
+def about(**changes: object) -> About:
+    fields: dict[str, object] = {
+        "sources": ["data.tsv"],
+        "model": "tiny",
+        "fingerprint": "0123456789abcdef",
+        "method": "worst-token",
+        "token_score": "self-confidence",
+        "scheme": Scheme.IOB2,
+        "stream": False,
+    }
+    return About(**(fields | changes))  # type: ignore[arg-type]
+
+
+def summary_of(*sentences: tuple[str, str, str], **fields: str) -> Summary:
+    judge = make_judge()
+    summary = Summary(judge.classes)
+    for number, (tokens, given, read) in enumerate(sentences):
+        summary.add(*judged(tokens, given, read, judge=judge, fields={"id": str(number), **fields}))
+    return summary
+
+
+ALL_KINDS = (
+    ("Ann saw Oslo", "B-PER O O", "B-PER O B-LOC"),
+    ("the port chamber", "O B-LOC I-LOC", "O O O"),
+    ("Bo Lee ran", "B-LOC I-LOC O", "B-PER I-PER O"),
+    ("New York Bay", "B-LOC I-LOC O", "B-LOC I-LOC I-LOC"),
+    ("all is well", "O O O", "O O O"),
+    ("\u200b", "O", "?"),
+)
+
+
+def test_the_page_is_well_formed_and_says_what_was_found() -> None:
+    html = page(summary_of(*ALL_KINDS), about(made_at=datetime(2026, 1, 2, 3, 4, tzinfo=UTC), rejected=3))
+    text = " ".join("".join(parsed(html).text).split())
+    for expected in (
+        "data.tsv",
+        "sentences6",
+        "sentences flagged466.7 %",
+        "sentences skipped3",
+        "One label in 2 is doubtful",
+        "Missed “Oslo” no entity → LOC",
+        "Spurious “port chamber” LOC → no entity",
+        "Wrong type “Bo Lee” LOC → PER",
+        "Wrong boundary “New York” → “New York Bay”",
+        "not flagged",
+        "Not scored: 1 word: no subword.",
+        "2026-01-02 03:04 UTC",
+        "in two passes",
+        "Labels read as IOB2",
+    ):
+        assert expected in text, expected
+
+
+def test_data_is_never_markup() -> None:
+    judge = make_judge()
+    summary = Summary(judge.classes)
+    fields = {"id": EVIL + EVIL_ATTRIBUTE, "source": EVIL + EVIL_ATTRIBUTE, "annotator": EVIL + EVIL_ATTRIBUTE}
+    tokens = f"{EVIL} {EVIL_ATTRIBUTE} <b>bold</b> &amp; x"
+    summary.add(*judged(tokens, "O B-LOC O O O", "B-PER O O O O", judge=judge, fields=fields))
+    html = page(summary, about(sources=[EVIL], model=EVIL, fingerprint=EVIL, method=EVIL, token_score=EVIL))
+    checker = parsed(html)
+    assert {tag for tag, _ in checker.tags} & {"script", "iframe", "object", "img", "link"} == set()
+    assert "<script" not in html
+    assert not any(name.startswith("on") for _, attributes in checker.tags for name in attributes)
+    text = "".join(checker.text)
+    assert EVIL in text
+    assert EVIL_ATTRIBUTE in text
+    assert "<b>bold</b>" in text
+    assert "&amp;" in text
+
+
+def test_class_names_are_never_markup() -> None:
+    label = "B-<i>X</i>"
+    judge = make_judge(classes=("O", label, "I-<i>X</i>"))
+    summary = Summary(judge.classes)
+    assert "<i>X</i>" not in page(summary, about())
+
+
+def test_the_page_needs_nothing_from_anywhere() -> None:
+    html = page(summary_of(*ALL_KINDS, source="https://example.org/task/1"), about())
+    checker = parsed(html)
+    for tag, attributes in checker.tags:
+        assert tag not in {"script", "link", "img", "iframe", "object", "embed", "base", "form", "video", "audio"}
+        for name in ("src", "srcset", "action", "data", "xlink:href", "background", "poster"):
+            assert name not in attributes
+        if "href" in attributes:
+            assert str(attributes["href"]).startswith("#")
+            assert str(attributes["href"])[1:] in checker.ids
+    style = html[html.index("<style>") : html.index("</style>")]
+    assert not re.search(r"url\(|@import|@font-face|https?:|expression|</", style)
+    (policy,) = [a["content"] for tag, a in checker.tags if tag == "meta" and "http-equiv" in a]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def test_labels_of_inputs_and_regions_exist() -> None:
+    checker = parsed(page(summary_of(*ALL_KINDS), about()))
+    for _, attributes in checker.tags:
+        for name in ("for", "aria-labelledby"):
+            if name in attributes:
+                assert attributes[name] in checker.ids
+    assert [tag for tag, _ in checker.tags if tag == "h1"] == ["h1"]
+    for tag, attributes in checker.tags:
+        if tag == "svg":
+            assert attributes.get("aria-hidden") == "true" or attributes.get("aria-label")
+
+
+def test_an_audit_that_found_nothing() -> None:
+    for summary in (Summary(CLASSES), summary_of(("all is well", "O O O", "O O O"))):
+        text = "".join(parsed(page(summary, about(stream=True))).text)
+        assert "No label is doubted" in text
+    assert "There was no sentence to judge." in page(Summary(CLASSES), about())
+
+
+def test_scores_that_are_counts_give_way_to_priority() -> None:
+    judge = make_judge(method="bad-token-counts")
+    summary = Summary(judge.classes)
+    summary.add(*judged("Ann saw Bo", "O O O", "B-PER O B-PER", judge=judge))
+    html = page(summary, about(method="bad-token-counts"))
+    assert "Histogram of the priority of 1 sentence" in html
+
+
+def test_many_classes_are_cut_to_those_with_doubts() -> None:
+    classes = ("O", *(f"{prefix}-T{n}" for n in range(40) for prefix in "BI"))
+    summary = Summary(classes)
+    summary.noise[0, 80] = 3
+    summary.noise[0, 0] = 100
+    html = page(summary, about())
+    parsed(html)
+    table = html[html.index('<table class="noise">') :]
+    table = table[: table.index("</table>")]
+    assert table.count("<tr>") == MOST_CLASSES + 1
+    assert "I-T39" in table
+    assert "57 classes with fewer doubts left out." in html
+
+
+def test_spans_above_and_below() -> None:
+    judge = make_judge()
+    assessment, _ = judged("In New York Bay", "O B-LOC I-LOC O", "O B-LOC I-LOC I-LOC", judge=judge)
+    html = words(assessment, Scheme.IOB2, Palette(CLASSES))
+    cells = re.findall(r"<(mark|span) class=\"w([^\"]*)\".*?<i class=\"g([^\"]*)\".*?<i class=\"s([^\"]*)\"", html)
+    assert [cell[0] for cell in cells] == ["span", "span", "span", "mark"]
+    assert [cell[2].split() for cell in cells] == [[], ["on", "t1", "first"], ["on", "t1", "last"], []]
+    assert [cell[3].split() for cell in cells] == [[], ["on", "t1", "first"], ["on", "t1"], ["on", "t1", "last"]]
+    assert html.count('aria-hidden="true">LOC<') == 2
+    assert "given O: 0.7" in html
+    assert "suggested I-LOC: 97.0" in html
+
+
+def test_labels_no_scheme_can_read_are_shown_word_by_word() -> None:
+    assert given_spans(["B-PER", "I-PER", "odd"], Scheme.IOB2) == [
+        Span(0, 1, "B-PER"),
+        Span(1, 2, "I-PER"),
+        Span(2, 3, "odd"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (0.0, "0 %"),
+        (1.0, "100 %"),
+        (0.00004, "< 0.01 %"),
+        (0.99999, "> 99.99 %"),
+        (0.0042, "0.42 %"),
+        (0.123, "12.3 %"),
+        (0.9951, "99.51 %"),
+    ],
+)
+def test_percentages_tell_nearly_from_wholly(share: float, text: str) -> None:
+    assert percent(share).replace("\u202f", " ") == text
+
+
+def test_numbers() -> None:
+    assert decimal(None) == "–"
+    assert decimal(0.25) == "0.250"
+    assert decimal(0.00031).replace("\u202f", " ") == "3.1 · 10<sup>−4</sup>"
+    assert decimal(3e-12).replace("\u202f", " ") == "3.0 · 10<sup>−12</sup>"
+    assert decimal(0.9995) == "0.9995"
+    assert decimal(1.0) == "1.000"
+    assert (plural(1, "word"), plural(2000, "word"), plural(2, "class", "classes")) == (
+        "1 word",
+        "2,000 words",
+        "2 classes",
+    )
+
+
+def test_characters_that_html_forbids_are_made_visible() -> None:
+    assert esc("a\0b\x1bc\x85\uffff<") == "a␀b␛c\ufffd\ufffd&lt;"
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _contrast(one: str, other: str) -> float:
+    high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_can_be_read(theme: str) -> None:
+    """WCAG AA: 4.5 to 1 for every colour that text has on what it stands on."""
+    style = files("service.evaluation").joinpath("page.css").read_text()
+    light, dark = re.findall(r":root \{(.*?)\}", style, re.DOTALL)[:2]
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light if theme == "light" else dark))
+    text_on = [(name, "paper") for name in ("ink", "muted", "doubt", "fix", *(f"t{n}" for n in range(8)))]
+    text_on += [
+        ("ink", "doubt-soft"),
+        ("ink", "h1"),
+        ("ink", "h2"),
+        ("ink", "h3"),
+        ("on-heat", "h4"),
+        ("on-heat", "h5"),
+    ]
+    text_on += [("paper", "ink")]
+    contrasts = {(text, ground): _contrast(colours[text], colours[ground]) for text, ground in text_on}
+    assert {pair: contrast for pair, contrast in contrasts.items() if contrast < 4.5} == {}
+    assert _contrast(colours["bar"], colours["doubt"]) > 1.5
