@@ -91,9 +91,7 @@ def _file(folder: Path, manifest: Manifest, role: str) -> Path:
         raise ModelError(
             f"{folder} has no {wanted} (precisions it has: {has}): choose another or add it to its model.json"
         )
-    return inside(
-        folder, name, named_by=f"{folder.name}/{MANIFEST}" if (folder / MANIFEST).exists() else "every export"
-    )
+    return inside(folder, name, named_by=MANIFEST)
 
 
 def _verify(folder: Path, manifest: Manifest, sums: dict[Path, str]) -> None:

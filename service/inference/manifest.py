@@ -21,6 +21,7 @@ OrtLevel = Literal["basic", "all"]
 
 MANIFEST = "model.json"
 CONFIG = "config.json"
+TOKENIZER = "tokenizer.json"
 FORMAT = 1
 GRAPHS = ("model.onnx", "onnx/model.onnx")
 MIN_LENGTH = 8
@@ -135,6 +136,11 @@ def _from_config(folder: Path) -> dict[str, Any]:
         raise ModelError(
             f"{folder / GRAPHS[0]} is missing: export the model to ONNX (optimum-cli export onnx) into the folder"
         )
+    if not (folder / TOKENIZER).is_file():
+        raise ModelError(
+            f"{folder / TOKENIZER} is missing: save the model's fast tokenizer into the folder (save_pretrained does); "
+            "a vocabulary alone does not say how words are cut"
+        )
     pad = config.get("pad_token_id")
     return {
         "name": folder.resolve().name or "model",
@@ -143,7 +149,7 @@ def _from_config(folder: Path) -> dict[str, Any]:
         "scheme": scheme.value,
         "max_length": _max_length(folder, config, pad),
         "pad_id": pad if isinstance(pad, int) and pad >= 0 else None,
-        "files": {"fast": graph, "tokenizer": "tokenizer.json"},
+        "files": {"fast": graph, "tokenizer": TOKENIZER},
     }
 
 

@@ -4,6 +4,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from service.errors import InferenceError, InvalidInput, ModelError
 from service.inference.classifier import TOLERANCE, Classifier, WordProbs
 from service.inference.folder import ModelFolder
-from tests.tiny_models import KINDS, POISON, Kind
+from service.inference.text import casing_class
+from tests.tiny_models import KINDS, MAX_LENGTH, POISON, Kind, make_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,6 +84,59 @@ def test_batch_mates_and_padding_change_no_bit(
     together = probs_of(classifier.infer([sentences[i] for i in places]))
     for place, probs in zip(places, together, strict=True):
         assert np.array_equal(probs, alone[place])
+
+
+@pytest.mark.parametrize("options", [{"kind": k} for k in KINDS] + [{"kind": "wordpiece", "casing": True}], ids=str)
+def test_answers_are_those_of_the_graph_run_by_hand(folder_of: MakeFolder, options: dict[str, Any]) -> None:
+    """Against tokenizers and onnxruntime themselves, one sentence at a time, without any of our own code between."""
+    folder = folder_of(**options)
+    sentences = some_sentences(12, seed=3)
+    answers = Classifier(ModelFolder.load(folder)).infer(sentences)
+    tokenizer = make_tokenizer(options["kind"])
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if options["kind"] == "bytelevel":
+        tokenizer.pre_tokenizer.add_prefix_space = True
+    session = ort.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+    compared = 0
+    for sentence, answer in zip(sentences, answers, strict=True):
+        assert isinstance(answer, WordProbs)
+        encoding = tokenizer.encode([word if word != "\u200b" else "" for word in sentence], is_pretokenized=True)
+        if len(encoding) > MAX_LENGTH:
+            continue
+        ids = np.array([encoding.ids])
+        shapes = [0 if word is None else casing_class(sentence[word]) for word in encoding.word_ids]
+        types = np.array([shapes]) if "casing" in options else np.zeros_like(ids)
+        feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types}
+        logits = session.run(None, {each.name: feeds[each.name] for each in session.get_inputs()})[0][0].astype(
+            np.float64
+        )
+        probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        for word in range(len(sentence)):
+            mine = [probs[i] for i, owner in enumerate(encoding.word_ids) if owner == word]
+            assert answer.scored[word] == bool(mine)
+            if mine:
+                np.testing.assert_allclose(answer.probs[word], np.mean(mine, axis=0), atol=1e-6)
+                compared += 1
+    assert compared > 20
+
+
+def test_short_sequences_are_padded_with_the_models_own_padding(
+    folder_of: MakeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classifier = Classifier(ModelFolder.load(folder_of("bytelevel")))
+    session, seen = classifier._graph._session, []
+
+    class Recorder:
+        def run(self, outputs: list[str], feeds: dict[str, Any]) -> Any:
+            seen.append(feeds)
+            return session.run(outputs, feeds)
+
+    monkeypatch.setattr(classifier._graph, "_session", Recorder())
+    classifier.infer([["the"], ["the", "of"]])
+    (feeds,) = seen
+    assert feeds["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
+    assert feeds["input_ids"][0, -1] == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
