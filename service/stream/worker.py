@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from service.state.running import RunningStats
-from service.stream.base import Changes, CommitRefused, Gained, Record
+from service.stream.base import CommitRefused, Gained, Record
 from service.stream.codec import read_state_key
 from service.stream.ledger import Account, Ledger
 
@@ -110,7 +110,7 @@ class Worker:
             while not stop.is_set():
                 self._datasets.read(settings.poll())
                 self._take_foreign(states.poll())
-                self._take(self._stream.changes())
+                self.take_changes()
                 self.step()
         finally:
             self.status.fails("worker", "the worker has stopped")
@@ -157,7 +157,14 @@ class Worker:
         elif records == self._records and seconds < BATCH_SECONDS / 2:
             self._records = min(self._most, self._records * 2)
 
-    def _take(self, changes: Changes) -> None:
+    @property
+    def owned(self) -> frozenset[int]:
+        """The partitions that are ours at this moment."""
+        return frozenset(self._owned)
+
+    def take_changes(self) -> None:
+        """Partitions that came bring the state they were left in; those that went are followed from now on."""
+        changes = self._stream.changes()
         for partition in changes.lost:
             self._owned.discard(partition)
         for gained in changes.gained:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-SUITES = ("scoring", "pipeline", "peers")
+SUITES = ("scoring", "pipeline", "stream", "peers")
 RESULTS = Path(".bench/results.json")
 
 

@@ -1,7 +1,8 @@
 """The scoring core against cleanlab, on the same nested sentences and for the same answers.
 
 Both sides start from what a caller has: a list of labels and a table of probabilities per sentence. Both end with
-flagged words and a score per sentence. Before anything is timed the answers are compared.
+flagged words and a score per sentence. Before anything is timed the answers are compared (one sentence at a time only
+the scores: cleanlab takes its thresholds from that sentence alone, we take given ones).
 """
 
 from __future__ import annotations

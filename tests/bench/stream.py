@@ -1,0 +1,193 @@
+"""The stream end to end against the graph alone: broker and producer on one core, a one-thread worker on the other.
+
+Both sides of a ratio run in one process on the same core, in turn. The raw side is the graph alone: everything
+tokenised beforehand and sorted by length over the whole corpus.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from service.stream.base import Output
+from service.stream.kafka import KafkaStream
+from service.stream.kafka_admin import create_topics
+from service.stream.kafka_settings import KafkaSettings
+from service.stream.sqlite import SqliteStream
+from service.stream.topics import Topics
+from tests.bench.pipeline import sample_sentences
+from tests.kafka.broker import Cluster
+from tests.tiny_models import LABELS, make_model
+
+ROUNDS = 3
+BROKER_CORE, WORKER_CORE = {0}, {1}
+MARKS = (10_000, 200_000)
+
+
+def messages() -> list[bytes]:
+    return [
+        json.dumps({"tokens": s.tokens, "labels": s.labels, "id": str(number)}).encode()
+        for number, s in enumerate(sample_sentences())
+    ]
+
+
+def launch(job: dict[str, Any]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.stream_side", json.dumps(job)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, _ = process.communicate()
+    if process.returncode:
+        raise RuntimeError("a benchmark process failed: its message stands above")
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
+def fill_kafka(servers: str, prefix: str, values: list[bytes], partitions: int) -> None:
+    settings = KafkaSettings(bootstrap_servers=servers)
+    topics = Topics(prefix)
+    create_topics(settings, topics, partitions=partitions, replication=1, min_isr=1)
+    append(KafkaStream(settings, topics, group="filler"), topics, values, partitions)
+
+
+def append(stream: KafkaStream | SqliteStream, topics: Topics, values: list[bytes], partitions: int) -> None:
+    stream.append([Output(topics.sentences, None, v, partition=i % partitions) for i, v in enumerate(values)])
+    stream.close()
+
+
+def against_raw(name: str, what: str, rounds: list[dict[str, float]]) -> dict[str, Any]:
+    ratios = [one["raw_seconds"] / one["seconds"] for one in rounds]
+    return {
+        "name": name,
+        "ratio": statistics.median(ratios),
+        "detail": {
+            "what": what,
+            "rounds": len(rounds),
+            "ratios": ratios,
+            "records": rounds[0]["records"],
+            "sentences_per_s": [one["records"] / one["seconds"] for one in rounds],
+            "raw_sentences_per_s": [one["records"] / one["raw_seconds"] for one in rounds],
+            "cpu_seconds_per_sentence": [one["cpu_seconds"] / one["records"] for one in rounds],
+        },
+    }
+
+
+def kafka_results(servers: str, values: list[bytes]) -> list[dict[str, Any]]:
+    found = {}
+    for kind in ("kafka", "untransacted"):
+        prefixes = [f"{kind}-{number}." for number in range(ROUNDS)]
+        for prefix in prefixes:
+            fill_kafka(servers, prefix, values, 2)
+        job = {"what": "measure", "kind": kind, "servers": servers, "prefixes": prefixes}
+        found[kind] = answer(launch({**job, "records": len(values), "cores": list(WORKER_CORE)}))["rounds"]
+    # Each worker is held against the raw graph of its own process, so that a change of the machine's mood cancels out.
+    speeds = {kind: [one["raw_seconds"] / one["seconds"] for one in rounds] for kind, rounds in found.items()}
+    return [
+        against_raw(
+            "kafka_vs_raw_ort",
+            "Kafka to review topic, one thread on its own core, over the graph alone",
+            found["kafka"],
+        ),
+        {
+            "name": "transactions_vs_none",
+            "ratio": statistics.median(speeds["kafka"]) / statistics.median(speeds["untransacted"]),
+            "detail": {"what": "throughput with transactions over the same worker without", "speeds": speeds},
+        },
+        two_workers(servers, values),
+    ]
+
+
+def two_workers(servers: str, values: list[bytes]) -> dict[str, Any]:
+    """Wall time from the first message to the last commit, the workers having their partitions already."""
+    cores = sorted(os.sched_getaffinity(0))
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    for number in range(ROUNDS):
+        for workers, taken in seconds.items():
+            prefix = f"share-{workers}-{number}."
+            settings, topics = KafkaSettings(bootstrap_servers=servers), Topics(prefix)
+            create_topics(settings, topics, partitions=2, replication=1, min_isr=1)
+            job: dict[str, Any] = {"what": "share", "kind": "kafka", "servers": servers, "prefixes": [prefix]}
+            job |= {"records": len(values) // workers, "partitions": 2 // workers}
+            running = [launch({**job, "cores": [cores[i % len(cores)]]}) for i in range(workers)]
+            for process in running:
+                assert wait_for_line(process.stdout) == "ready\n"
+            begun = time.perf_counter()
+            append(KafkaStream(settings, topics, group="filler"), topics, values, 2)
+            for process in running:
+                answer(process)
+            taken.append(time.perf_counter() - begun)
+    return {
+        "name": "workers_2_vs_1",
+        "ratio": statistics.median(seconds[1]) / statistics.median(seconds[2]),
+        "detail": {
+            "what": "throughput of two one-thread workers over one; the broker shares their cores",
+            "s": seconds,
+        },
+    }
+
+
+def wait_for_line(pipe: IO[str] | None) -> str:
+    assert pipe is not None
+    return pipe.readline()
+
+
+def sqlite_result(folder: Path, values: list[bytes]) -> dict[str, Any]:
+    prefixes = [f"round-{number}." for number in range(ROUNDS)]
+    for prefix in prefixes:
+        append(SqliteStream(folder / "log.sqlite", Topics(prefix), worker=False), Topics(prefix), values, 1)
+    job = {"what": "measure", "kind": "sqlite", "path": str(folder / "log.sqlite"), "prefixes": prefixes}
+    rounds = answer(launch({**job, "records": len(values), "cores": list(WORKER_CORE)}))["rounds"]
+    return against_raw("sqlite_vs_raw_ort", "embedded log, one thread on its own core, over the graph alone", rounds)
+
+
+def memory_result(folder: Path) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    words = ["the", "fox", "dog", "Oslo", "runs"]
+    values = [
+        json.dumps({"tokens": rng.choice(words, 6).tolist(), "labels": rng.choice(LABELS, 6).tolist()}).encode()
+        for _ in range(1_000)
+    ]
+    topics = Topics("memory.")
+    for _ in range(MARKS[-1] // len(values)):
+        append(SqliteStream(folder / "memory.sqlite", topics, worker=False), topics, values, 1)
+    job: dict[str, Any] = {
+        "what": "memory",
+        "kind": "sqlite",
+        "path": str(folder / "memory.sqlite"),
+        "prefixes": [topics.prefix],
+    }
+    job |= {"model": str(make_model(folder / "tiny", "wordpiece")), "records": MARKS[-1], "marks": MARKS}
+    seen = answer(launch({**job, "cores": sorted(os.sched_getaffinity(0))}))["megabytes"]
+    return {
+        "name": "memory_200k_vs_10k",
+        "ratio": seen[str(MARKS[1])] / seen[str(MARKS[0])],
+        "detail": {"what": "resident memory after 200,000 sentences over that after 10,000", "megabytes": seen},
+    }
+
+
+def run() -> list[dict[str, Any]]:
+    values = messages()
+    everywhere = os.sched_getaffinity(0)
+    if len(everywhere) < 2:
+        raise SystemExit("the stream benchmarks need two cores: one for the broker, one for the worker")
+    with tempfile.TemporaryDirectory() as scratch:
+        os.sched_setaffinity(0, BROKER_CORE)  # what is started from here keeps to this core unless it is told otherwise
+        try:
+            with Cluster(Path(scratch)) as cluster:
+                results = kafka_results(cluster.bootstrap_servers, values)
+        finally:
+            os.sched_setaffinity(0, everywhere)
+        results.append(sqlite_result(Path(scratch), values))
+        results.append(memory_result(Path(scratch)))
+    return results

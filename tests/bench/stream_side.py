@@ -1,0 +1,121 @@
+"""What the stream benchmarks measure, in a process of its own that keeps to the cores it is given.
+
+python -m tests.bench.stream_side '{"kind": "kafka", …}'    →    one line of JSON
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from service.inference.classifier import Classifier
+from service.inference.default import default_model
+from service.inference.folder import ModelFolder
+from service.stream.assess import Assessor
+from service.stream.datasets import Datasets
+from service.stream.kafka import KafkaStream
+from service.stream.kafka_settings import KafkaSettings
+from service.stream.sqlite import SqliteStream
+from service.stream.topics import Topics
+from service.stream.worker import Worker
+from tests.bench.pipeline import raw_run, sample_sentences, session_of, sorted_batches, timed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from service.stream.base import Stream, Work
+
+RAW_BATCH = 8
+
+
+class Untransacted(KafkaStream):
+    """The same log without the transaction: messages are written and waited for, offsets are not kept at all."""
+
+    def commit(self, work: Work) -> None:
+        self.append(list(self._outputs(work)))
+        self._committed |= work.polled.next_offsets
+
+
+def stream_of(job: dict[str, Any], topics: Topics) -> Stream:
+    if job["kind"] == "sqlite":
+        return SqliteStream(Path(job["path"]), topics)
+    kind = Untransacted if job["kind"] == "untransacted" else KafkaStream
+    settings = KafkaSettings(bootstrap_servers=job["servers"])
+    return kind(settings, topics, group="bench", worker_id=None)
+
+
+def worker_of(classifier: Classifier, stream: Stream, topics: Topics) -> Worker:
+    datasets = Datasets(classifier.folder, min_words=20, prior_words=200)
+    return Worker(stream, Assessor(classifier, datasets, topics), datasets, topics)
+
+
+def work_off(worker: Worker, wanted: int, told: Callable[[int], None] = lambda _: None) -> dict[str, float]:
+    """Runs until so many records are done; only steps that had records count, so that joining a group does not."""
+    done, seconds, processor = 0, 0.0, 0.0
+    while done < wanted:
+        worker.take_changes()
+        begun, used = time.perf_counter(), time.process_time()
+        records = worker.step()
+        if records:
+            done += records
+            seconds += time.perf_counter() - begun
+            processor += time.process_time() - used
+            told(done)
+    return {"seconds": seconds, "cpu_seconds": processor, "records": done}
+
+
+def measure(job: dict[str, Any]) -> dict[str, Any]:
+    """The raw graph and the worker in turn, once for each prefix that has been filled."""
+    folder = ModelFolder.load(Path(job["model"]) if "model" in job else default_model())
+    classifier = Classifier(folder, threads=1)
+    raw = raw_run(session_of(folder, 1), sorted_batches(classifier, sample_sentences(), RAW_BATCH))
+    raw()
+    rounds = []
+    for prefix in job["prefixes"]:
+        topics = Topics(prefix)
+        with contextlib.closing(stream_of(job, topics)) as stream:
+            found = work_off(worker_of(classifier, stream, topics), job["records"])
+        rounds.append({**found, "raw_seconds": timed(raw)})
+    return {"rounds": rounds}
+
+
+def share(job: dict[str, Any]) -> dict[str, Any]:
+    """One of several workers on a topic: tells when it has its partition, and each time it has done a batch."""
+    classifier = Classifier(ModelFolder.load(default_model()), threads=1)
+    topics = Topics(job["prefixes"][0])
+    with contextlib.closing(stream_of(job, topics)) as stream:
+        worker = worker_of(classifier, stream, topics)
+        while len(worker.owned) != job["partitions"]:
+            worker.take_changes()
+            worker.step()
+        print("ready", flush=True)
+        return work_off(worker, job["records"])
+
+
+def memory(job: dict[str, Any]) -> dict[str, Any]:
+    """Resident memory as the stream goes on: the statistics must not grow with it."""
+    classifier = Classifier(ModelFolder.load(Path(job["model"])), threads=1)
+    topics = Topics(job["prefixes"][0])
+    seen: dict[int, float] = {}
+
+    def note(done: int) -> None:
+        for mark in job["marks"]:
+            if done >= mark and mark not in seen:
+                pages = int(Path("/proc/self/statm").read_text().split()[1])
+                seen[mark] = pages * resource.getpagesize() / 1e6
+
+    with contextlib.closing(stream_of(job, topics)) as stream:
+        work_off(worker_of(classifier, stream, topics), job["records"], note)
+    return {"megabytes": seen}
+
+
+if __name__ == "__main__":
+    task = json.loads(sys.argv[1])
+    os.sched_setaffinity(0, task["cores"])
+    print(json.dumps({"measure": measure, "share": share, "memory": memory}[task["what"]](task)), flush=True)
