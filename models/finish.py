@@ -9,15 +9,11 @@ The test set is not touched.
 from __future__ import annotations
 
 import argparse
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from corpus import LABELS, Sentence, entity_f1, read_columns
+from corpus import LABELS, Sentence, f1, read_columns
 from manifest import write_manifest
 from noise import detection
 
@@ -59,7 +55,7 @@ def main() -> None:
     given = np.array([label for sentence in dev for label in sentence.labels])
     _, merge = merged_classes(LABELS)
     figures = {
-        "dev_f1": entity_f1([s.labels for s in dev], [p.argmax(1).tolist() for p in answers]),
+        "dev_f1": f1([s.labels for s in dev], [p.argmax(1).tolist() for p in answers]),
         "dev_detection": detection(dev, answers),
     }
     write_manifest(

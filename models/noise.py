@@ -6,10 +6,15 @@ F1 does not show how well a model finds wrong labels; detection on a corrupted d
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from corpus import LABELS, Sentence, spans
+from corpus import LABELS, Sentence, entities
+
+from service.evaluation.metrics import average_precision
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Share of entities (by true type) that annotators gave another type or none: the B- rows of the paper's appendix.
 RETYPED = {
@@ -30,7 +35,7 @@ def corrupt(sentences: Sequence[Sentence], seed: int) -> list[list[int]]:
 
 def _corrupted(sentence: Sentence, rng: random.Random) -> list[int]:
     labels = list(sentence.labels)
-    for start, end, kind in spans(sentence.labels):
+    for start, end, kind in entities(sentence):
         draw = rng.random()
         for other, share in RETYPED[kind].items():
             if draw < share:
@@ -50,12 +55,6 @@ def _corrupted(sentence: Sentence, rng: random.Random) -> list[int]:
                     break
                 draw -= share
     return labels
-
-
-def average_precision(scores: np.ndarray, positive: np.ndarray) -> float:
-    hits = positive[np.argsort(scores, kind="stable")]
-    precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
-    return float(precision[hits].mean())
 
 
 def detection(sentences: Sequence[Sentence], probabilities: Sequence[np.ndarray], *, seeds: int = 5) -> float:

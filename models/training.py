@@ -5,33 +5,23 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from corpus import LABELS, Sentence, entity_f1
-from encoders import CASING_CLASSES
-from tokenizers import Tokenizer
+from corpus import LABELS, Sentence, f1
+
+from service.inference.text import casing_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from tokenizers import Tokenizer
 
 MAX_LENGTH = 256
 EMA_DECAY = 0.995
-
-
-def casing_class(word: str) -> int:
-    """The shape of a word as one of eight classes; 0 is for what has neither letter nor digit."""
-    letters = [c for c in word if c.isalpha()]
-    digits = any(c.isdigit() for c in word)
-    if not letters:
-        return 6 if digits else 0
-    if digits:
-        return 7
-    if all(c.islower() for c in letters):
-        return 1
-    if all(c.isupper() for c in letters):
-        return 4 if len(letters) == 1 else 3
-    return 2 if letters[0].isupper() and all(c.islower() for c in letters[1:]) else 5
 
 
 @dataclass(frozen=True)
@@ -49,9 +39,8 @@ def encode_all(tokenizer: Tokenizer, sentences: Sequence[Sentence], *, casing: b
         sentences, tokenizer.encode_batch([list(s.words) for s in sentences], is_pretokenized=True), strict=True
     ):
         words = [-1 if index is None else index for index in encoding.word_ids]
-        shapes = [casing_class(word) if casing and word != "[MASK]" else 0 for word in sentence.words]
+        shapes = [casing_class(word) if casing else 0 for word in sentence.words]
         encoded.append(Encoded(encoding.ids, [shapes[w] if w >= 0 else 0 for w in words], words))
-    assert max(t for e in encoded for t in e.types) < CASING_CLASSES
     return encoded
 
 
@@ -89,7 +78,9 @@ def collate(encoded: Sequence[Encoded], chosen: Sequence[int]) -> dict[str, torc
 
 
 @torch.no_grad()
-def predict(model: torch.nn.Module, sentences: Sequence[Sentence], encoded: Sequence[Encoded], *, batch: int = 32) -> list[np.ndarray]:
+def predict(
+    model: torch.nn.Module, sentences: Sequence[Sentence], encoded: Sequence[Encoded], *, batch: int = 32
+) -> list[np.ndarray]:
     """Word probabilities: the mean over each word's subwords. A word without a subword gets O."""
     model.eval()
     answers: list[np.ndarray] = [np.empty(0)] * len(sentences)
@@ -111,7 +102,7 @@ def predict(model: torch.nn.Module, sentences: Sequence[Sentence], encoded: Sequ
 
 
 def f1_of(sentences: Sequence[Sentence], probabilities: Sequence[np.ndarray]) -> float:
-    return entity_f1([s.labels for s in sentences], [p.argmax(1).tolist() for p in probabilities])
+    return f1([s.labels for s in sentences], [p.argmax(1).tolist() for p in probabilities])
 
 
 @dataclass(frozen=True)
@@ -128,8 +119,9 @@ class Trainer:
 
     def __init__(self, model: torch.nn.Module, plan: Plan, folder: Path, total_steps: int) -> None:
         self.model, self.plan, self.folder, self.total = model, plan, folder, total_steps
-        fresh = [p for n, p in model.named_parameters() if p.requires_grad and ("classifier" in n or "token_type" in n)]
-        old = [p for n, p in model.named_parameters() if p.requires_grad and not ("classifier" in n or "token_type" in n)]
+        trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        fresh = [p for name, p in trained.items() if "classifier" in name or "token_type" in name]
+        old = [p for name, p in trained.items() if not ("classifier" in name or "token_type" in name)]
         self.params = old + fresh
         self.optimizer = torch.optim.AdamW(
             [{"params": old, "lr": plan.rate}, {"params": fresh, "lr": plan.head_rate}], weight_decay=0.01, fused=True
@@ -137,7 +129,7 @@ class Trainer:
         warm = max(1, total_steps // 15)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer,
-            lambda step: min(1.0, (step + 1) / warm) * max(0.0, (total_steps - step) / max(1, total_steps - warm)) if step >= warm else (step + 1) / warm,
+            lambda step: min((step + 1) / warm, max(0, total_steps - step) / max(1, total_steps - warm)),
         )
         self.average = [p.detach().clone() for p in self.params]
         self.step = 0
@@ -157,8 +149,11 @@ class Trainer:
 
     def save(self) -> None:
         state = {
-            "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
-            "schedule": self.schedule.state_dict(), "average": self.average, "step": self.step,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "average": self.average,
+            "step": self.step,
         }
         scratch = self.state_file.with_suffix(".tmp")
         torch.save(state, scratch)
@@ -185,7 +180,10 @@ class Trainer:
                 if self.step % 50 == 0:
                     rate = (time.monotonic() - started) / (self.step - first)
                     left = (self.total - self.step) * rate / 60
-                    print(f"step {self.step}/{self.total} loss {np.mean(losses[-50:]):.4f}, {left:.0f} min left", flush=True)
+                    print(
+                        f"step {self.step}/{self.total} loss {np.mean(losses[-50:]):.4f}, {left:.0f} min left",
+                        flush=True,
+                    )
                 if time.monotonic() - saved > 240:
                     self.save()
                     saved = time.monotonic()
