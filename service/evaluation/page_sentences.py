@@ -60,8 +60,8 @@ def words(assessment: Assessment, scheme: Scheme, palette: Palette) -> str:
     cells = []
     for index, token in enumerate(assessment.tokens):
         flag = flags.get(index)
-        above = _edge(given.get(index), index, palette, "g")
-        below = _edge(suggested.get(index), index, palette, "s")
+        above = _edge(given.get(index), index, assessment, palette, side="g")
+        below = _edge(suggested.get(index), index, assessment, palette, side="s")
         joined = _joins(given, index) or _joins(suggested, index)
         css = "w" + (" worst" if index == worst else "") + (" joined" if joined else "")
         tag = "mark" if flag else "span"
@@ -83,21 +83,15 @@ def given_spans(labels: Sequence[str], scheme: Scheme) -> list[Span]:
 def _suggestions(assessment: Assessment) -> list[Span]:
     """Suggested entities, "no entity" over what should have none, and for the rest of the flags their own label."""
     found: list[Span] = []
-    taken: set[int] = set()
     for suspect in assessment.suspects:
-        if suspect.suggested_span is not None:
-            span = suspect.suggested_span
-            found.append(Span(span.start, span.end, span.type))
-            taken.update(range(span.start, span.end))
+        span = suspect.suggested_span or suspect.given_span
+        if span is not None:
+            found.append(Span(span.start, span.end, NOTHING if suspect.suggested_span is None else span.type))
+    taken = {index for span in found for index in range(span.start, span.end)}
     for flag in assessment.flags:
         if flag.index not in taken:
-            taken.add(flag.index)
             kind = NOTHING if flag.suggested == OUTSIDE else entity_type(flag.suggested)
-            last = found[-1] if found else None
-            if last is not None and last.type == kind == NOTHING and last.end == flag.index:
-                found[-1] = Span(last.start, flag.index + 1, kind)
-            else:
-                found.append(Span(flag.index, flag.index + 1, kind))
+            found.append(Span(flag.index, flag.index + 1, kind))
     return found
 
 
@@ -110,10 +104,12 @@ def _joins(over: Mapping[int, Span], index: int) -> bool:
     return span is not None and index + 1 < span.end
 
 
-def _edge(span: Span | None, index: int, palette: Palette, side: str) -> str:
+def _edge(span: Span | None, index: int, assessment: Assessment, palette: Palette, *, side: str) -> str:
     if span is None:
         return f'<i class="{side}"></i>'
     ends = (" first" if index == span.start else "") + (" last" if index == span.end - 1 else "")
+    if index == span.start and len(" ".join(assessment.tokens[span.start : span.end])) > len(span.type) + 1:
+        ends += " spill"  # the name may run over the span's next words, so it need not widen the first
     colour = "tn" if span.type == NOTHING else palette.css(span.type)
     name = esc(span.type) if index == span.start else ""
     return f'<i class="{side} on {colour}{ends}" aria-hidden="true">{name}</i>'

@@ -205,11 +205,26 @@ def test_spans_above_and_below() -> None:
     html = words(assessment, Scheme.IOB2, Palette(CLASSES))
     cells = re.findall(r"<(mark|span) class=\"w([^\"]*)\".*?<i class=\"g([^\"]*)\".*?<i class=\"s([^\"]*)\"", html)
     assert [cell[0] for cell in cells] == ["span", "span", "span", "mark"]
-    assert [cell[2].split() for cell in cells] == [[], ["on", "t1", "first"], ["on", "t1", "last"], []]
-    assert [cell[3].split() for cell in cells] == [[], ["on", "t1", "first"], ["on", "t1"], ["on", "t1", "last"]]
+    assert [cell[2].split() for cell in cells] == [[], ["on", "t1", "first", "spill"], ["on", "t1", "last"], []]
+    assert [cell[3].split() for cell in cells] == [
+        [],
+        ["on", "t1", "first", "spill"],
+        ["on", "t1"],
+        ["on", "t1", "last"],
+    ]
     assert html.count('aria-hidden="true">LOC<') == 2
     assert "given O: 0.7" in html
     assert "suggested I-LOC: 97.0" in html
+
+
+def test_what_should_be_no_entity_says_so_below() -> None:
+    assessment, _ = judged("the port chamber", "O B-LOC I-LOC", "O O O", judge=make_judge())
+    html = words(assessment, Scheme.IOB2, Palette(CLASSES))
+    assert re.findall(r"<i class=\"s([^\"]*)\"[^>]*>([^<]*)", html) == [
+        ("", ""),
+        (" on tn first spill", "no entity"),
+        (" on tn last", ""),
+    ]
 
 
 def test_labels_no_scheme_can_read_are_shown_word_by_word() -> None:
