@@ -1,0 +1,259 @@
+"""The encoder as a hand-written ONNX graph, in three arithmetics over the same named tensors.
+
+float  plain fp32, for calibration
+exact  int8 weights that onnxruntime turns into fp32 when it loads them, fp32 arithmetic
+fast   int8 weights and int8 activations with one scale a row, so that a row's answer depends on that row alone
+
+Rows are subwords in the order position, sentence: then attention needs no transposed copy of query, key and value.
+Layer norms, bias and GELU stay separate nodes, because onnxruntime's fused ones are slower on a CPU; sessions have to
+load the graphs at the optimisation level `basic`, which leaves them so.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+Tensors = dict[str, np.ndarray]
+
+INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+CONTRIB = "com.microsoft"
+OPSET = 19
+LIMIT = 63  # AVX2 adds two uint8 × int8 products in 16 bits: 2 × 255 × 63 fits, 2 × 255 × 127 saturates
+ZERO = 128
+GELU_ZERO = 16  # GELU is never under -0.17, so nearly all of the 8 bits can go to what is above zero
+GELU_LEAST = 0.17
+MASKED = 1e4
+PARTS = ("query", "key", "value", "out", "inner", "outer")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    layers: int
+    heads: int
+    hidden: int
+    classes: int
+    epsilon: float
+
+
+def read_fused(path: Path) -> tuple[Sizes, Tensors]:
+    """The weights of a graph that export.py wrote, with the biases that attention does not need folded away.
+
+    A key bias adds the same to all of a query's logits, which softmax takes out again; attention weights sum to one,
+    so a value bias comes out unchanged and belongs to the next bias.
+    """
+    graph = onnx.load(str(path)).graph
+    given = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    attentions = [node for node in graph.node if node.op_type == "Attention"]
+    matrices = {node.output[0]: given[node.input[1]] for node in graph.node if node.op_type == "MatMul"}
+
+    def named(ending: str) -> np.ndarray:
+        return next(value for name, value in given.items() if name.endswith(ending))
+
+    def matrix(place: str) -> np.ndarray:
+        return next(value for name, value in matrices.items() if re.search(rf"/{place}/MatMul", name))
+
+    tensors: Tensors = {
+        "word": named("embeddings.word_embeddings.weight"),
+        "position": named("embeddings.position_embeddings.weight"),
+        "types": named("embeddings.token_type_embeddings.weight"),
+        "norm.gain": named("embeddings.LayerNorm.weight"),
+        "norm.bias": named("embeddings.LayerNorm.bias"),
+        "head": matrix("classifier"),
+        "head.bias": named("classifier.bias"),
+    }
+    for k, node in enumerate(attentions):
+        query, key, value = np.split(given[node.input[1]], 3, axis=1)
+        query_bias, _, value_bias = np.split(given[node.input[2]], 3)
+        theirs, ours = f"layer.{k}", f"layer.{k}."
+        out = matrix(f"{theirs}/attention/output/dense")
+        tensors |= {
+            ours + "query": query,
+            ours + "query.bias": query_bias,
+            ours + "key": key,
+            ours + "value": value,
+            ours + "out": out,
+            ours + "out.bias": named(f"{theirs}.attention.output.dense.bias") + value_bias @ out,
+            ours + "norm1.gain": named(f"{theirs}.attention.output.LayerNorm.weight"),
+            ours + "norm1.bias": named(f"{theirs}.attention.output.LayerNorm.bias"),
+            ours + "inner": matrix(f"{theirs}/intermediate/dense"),
+            ours + "inner.bias": named(f"{theirs}.intermediate.dense.bias"),
+            ours + "outer": matrix(f"{theirs}/output/dense"),
+            ours + "outer.bias": named(f"{theirs}.output.dense.bias"),
+            ours + "norm2.gain": named(f"{theirs}.output.LayerNorm.weight"),
+            ours + "norm2.bias": named(f"{theirs}.output.LayerNorm.bias"),
+        }
+    norm = next(node for node in graph.node if node.op_type.endswith("LayerNormalization"))
+    sizes = Sizes(
+        layers=len(attentions),
+        heads=helper.get_node_attr_value(attentions[0], "num_heads"),
+        hidden=tensors["word"].shape[1],
+        classes=len(tensors["head.bias"]),
+        epsilon=helper.get_node_attr_value(norm, "epsilon"),
+    )
+    return sizes, tensors
+
+
+class Graph:
+    """Collects nodes; `constant` is kept in the graph, `tensor` is looked up by name when the model is put together."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, onnx.TensorProto] = {}
+        self.tensors: dict[str, None] = {}
+
+    def op(self, kind: str, *inputs: str, domain: str = "", name: str = "", **attributes: float | list[int]) -> str:
+        output = name or f"{kind}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [output], output, domain=domain, **attributes))
+        return output
+
+    def constant(self, value: float | list[int], kind: type = np.float32) -> str:
+        name = f"{np.dtype(kind).name}:{value}"
+        self.constants[name] = numpy_helper.from_array(np.array(value, kind), name)
+        return name
+
+    def tensor(self, name: str) -> str:
+        self.tensors[name] = None
+        return name
+
+    def multiplied(self, x: str, matrix: str, **attributes: float | int) -> str:
+        """MatMul by its other name: onnxruntime would join a plain one with the bias after it to a slower Gemm."""
+        return self.op("FusedMatMul", x, matrix, domain=CONTRIB, **attributes)
+
+    def unpacked(self, name: str) -> str:
+        """An int8 tensor as fp32. Of constants, so onnxruntime does it once, at load; a DequantizeLinear it would not."""
+        values = self.op("Cast", self.tensor(f"{name}.values"), to=TensorProto.FLOAT)
+        return self.op("Mul", values, self.tensor(f"{name}.scale"))
+
+
+class Float:
+    """fp32 arithmetic on fp32 weights. Remembers what goes into each matrix."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.entered: dict[str, str] = {}
+
+    def enter(self, x: str, *, gelu: bool = False) -> str:  # noqa: ARG002 - the int8 arithmetic needs to know
+        return x
+
+    def linear(self, x: str, name: str) -> str:
+        self.entered[name] = x
+        return self.graph.multiplied(x, self.weight(name))
+
+    def weight(self, name: str) -> str:
+        return self.graph.tensor(name)
+
+
+class Exact(Float):
+    """fp32 arithmetic on int8 weights."""
+
+    def weight(self, name: str) -> str:
+        return self.graph.unpacked(name)
+
+
+class Fast:
+    """int8 arithmetic: each row is divided by a scale of its own, which comes back in after the multiplication."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = g = graph
+        rows = g.op("Unsqueeze", g.op("Size", INPUTS[0]), g.constant([0], np.int64))
+        self.zeros = {zero: g.op("Expand", g.constant(zero, np.uint8), rows) for zero in (ZERO, GELU_ZERO)}
+
+    def enter(self, x: str, *, gelu: bool = False) -> tuple[str, str, str]:
+        g = self.graph
+        last = g.constant([-1], np.int64)
+        largest = g.op("ReduceMax", x, last, keepdims=0)
+        if gelu:
+            scale = g.op("Mul", largest, g.constant(1 / (255 - GELU_ZERO)))
+            scale = g.op("Max", scale, g.constant(GELU_LEAST / GELU_ZERO))
+        else:
+            least = g.op("Neg", g.op("ReduceMin", x, last, keepdims=0))
+            scale = g.op("Mul", g.op("Max", largest, least, g.constant(1e-9)), g.constant(1 / (255 - ZERO)))
+        zero = GELU_ZERO if gelu else ZERO
+        packed = g.op("QuantizeLinear", x, scale, self.zeros[zero], axis=0)
+        return packed, g.op("Unsqueeze", scale, g.constant([1], np.int64)), g.constant(zero, np.uint8)
+
+    def linear(self, x: tuple[str, str, str], name: str) -> str:
+        g = self.graph
+        packed, scale, zero = x
+        product = g.op(
+            "MatMulIntegerToFloat", packed, g.tensor(f"{name}.values"), g.constant(1.0), g.tensor(f"{name}.scale"),
+            zero, g.constant(0, np.int8), domain=CONTRIB,
+        )  # fmt: skip
+        return g.op("Mul", product, scale)
+
+
+ARITHMETICS: dict[str, type[Float | Fast]] = {"float": Float, "exact": Exact, "fast": Fast}
+
+
+def build(sizes: Sizes, arithmetic: str) -> tuple[Graph, Float | Fast]:
+    """The whole classifier: embeddings, layers, head."""
+    g = Graph()
+    how = ARITHMETICS[arithmetic](g)
+    flat = g.constant([-1, sizes.hidden], np.int64)
+
+    def normed(x: str, name: str) -> str:
+        gain, bias = g.tensor(f"{name}.gain"), g.tensor(f"{name}.bias")
+        return g.op("LayerNormalization", x, gain, bias, axis=-1, epsilon=sizes.epsilon)
+
+    def biased(x: str, name: str) -> str:
+        return g.op("Add", x, g.tensor(f"{name}.bias"))
+
+    ids, types = (g.op("Transpose", name, perm=[1, 0]) for name in INPUTS[:2])
+    shape = g.op("Shape", ids)
+    heads = g.op("Concat", shape, g.constant([sizes.heads, sizes.hidden // sizes.heads], np.int64), axis=0)
+    hidden = g.op("Cast", g.op("Sub", g.constant(1, np.int64), INPUTS[2]), to=TensorProto.FLOAT)
+    hidden = g.op("Unsqueeze", g.op("Mul", hidden, g.constant(-MASKED)), g.constant([1, 2], np.int64))
+
+    if arithmetic == "float":
+        words = g.op("Gather", g.tensor("word"), ids)
+        positions = g.tensor("position")
+    else:
+        words = g.op("Cast", g.op("Gather", g.tensor("word.values"), ids), to=TensorProto.FLOAT)
+        words = g.op("Mul", words, g.op("Gather", g.tensor("word.scale"), ids))
+        positions = g.unpacked("position")
+    positions = g.op("Slice", positions, g.constant([0], np.int64), g.op("Shape", ids, start=0, end=1))
+    positions = g.op("Unsqueeze", positions, g.constant([1], np.int64))
+    x = g.op("Add", g.op("Add", words, g.op("Gather", g.tensor("types"), types)), positions)
+    x = normed(g.op("Reshape", x, flat), "norm")
+
+    for k in range(sizes.layers):
+        layer = f"layer.{k}."
+        entered = how.enter(x)
+        query = biased(how.linear(entered, layer + "query"), layer + "query")
+        key, value = (how.linear(entered, layer + part) for part in ("key", "value"))
+        query, key, value = (g.op("Reshape", part, heads) for part in (query, key, value))
+        damping = (sizes.hidden / sizes.heads) ** -0.5
+        logits = g.multiplied(query, key, transBatchA=1, transBatchB=1, transB=1, alpha=damping)
+        weights = g.op("Softmax", g.op("Add", logits, hidden), axis=-1)
+        mixed = g.multiplied(weights, value, transBatchB=1)
+        mixed = g.op("Reshape", g.op("Transpose", mixed, perm=[2, 0, 1, 3]), flat)
+        out = biased(how.linear(how.enter(mixed), layer + "out"), layer + "out")
+        x = normed(g.op("Add", out, x), layer + "norm1")
+        inner = biased(how.linear(how.enter(x), layer + "inner"), layer + "inner")
+        inner = how.enter(g.op("Gelu", inner, domain=CONTRIB), gelu=True)
+        outer = biased(how.linear(inner, layer + "outer"), layer + "outer")
+        x = normed(g.op("Add", outer, x), layer + "norm2")
+
+    logits = biased(g.multiplied(x, g.tensor("head")), "head")
+    answer = g.op("Concat", shape, g.constant([sizes.classes], np.int64), axis=0)
+    g.op("Transpose", g.op("Reshape", logits, answer), name="logits", perm=[1, 0, 2])
+    return g, how
+
+
+def assemble(graph: Graph, sizes: Sizes, initializers: Mapping[str, onnx.TensorProto]) -> onnx.ModelProto:
+    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["sentences", "subwords"]) for name in INPUTS]
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["sentences", "subwords", sizes.classes])
+    parts = [*graph.constants.values(), *(initializers[name] for name in graph.tensors)]
+    body = helper.make_graph(graph.nodes, "labelwatch", inputs, [logits], parts)
+    versions = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)]
+    return helper.make_model(body, opset_imports=versions, ir_version=9, producer_name="labelwatch")

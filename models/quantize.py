@@ -1,0 +1,186 @@
+"""Makes the two int8 graphs of a fp32 folder, over one file of weights, and checks them.
+
+    python models/quantize.py --fp32 DIR --data DIR --out DIR
+
+Weights are int8 within ±63, one scale a column. Two things bring the answers nearer to fp32 without costing any time:
+the mean of what goes into a layer is taken out (layer norms' and linear layers' biases absorb it), which leaves
+smaller numbers to round; and each row of a matrix is rounded so as to make up for the error of those before it
+(GPTQ: Frantar et al., arXiv 2210.17323). Both look at training sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from graphs import LIMIT, PARTS, Float, Sizes, Tensors, assemble, build, read_fused
+from manifest import FILES, MAX_LENGTH
+from onnx import TensorProto, numpy_helper
+from verify import encoded_sentences, padded, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from training import Encoded
+
+ALIGNMENT = 64
+EMBEDDING_LIMIT = 127  # looked up and multiplied out in fp32, so nothing can saturate
+DAMPING = 0.01
+BLOCK = 64
+
+
+def activations(sizes: Sizes, tensors: Tensors, sentences: Sequence[Encoded]) -> Iterator[dict[str, np.ndarray]]:
+    """For each sentence what goes into each matrix, [subwords, n], in fp32."""
+    graph, how = build(sizes, "float")
+    assert isinstance(how, Float)
+    model = assemble(graph, sizes, {name: numpy_helper.from_array(tensors[name], name) for name in graph.tensors})
+    taps = list(dict.fromkeys(how.entered.values()))
+    model.graph.output.extend(onnx.helper.make_tensor_value_info(tap, TensorProto.FLOAT, None) for tap in taps)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    for sentence in sentences:
+        values = dict(zip(taps, session.run(taps, padded([sentence])), strict=True))
+        yield {name: values[tap] for name, tap in how.entered.items()}
+
+
+def recentred(sizes: Sizes, tensors: Tensors, sentences: Sequence[Encoded]) -> Tensors:
+    """The same model, its layer norms answering with the mean taken out.
+
+    The layers that read them make up for it in their biases, and so does the sum that goes past them.
+    """
+    sums: dict[str, np.ndarray] = {}
+    rows = 0
+    for values in activations(sizes, tensors, sentences):
+        rows += len(values["layer.0.query"])
+        for name in values:
+            if name.endswith((".query", ".inner")):
+                sums[name] = sums.get(name, 0) + values[name].sum(0, dtype=np.float64)
+    moved = {name: value.astype(np.float64) for name, value in tensors.items()}
+    for k in range(sizes.layers):
+        layer, before = f"layer.{k}.", f"layer.{k - 1}.norm2" if k else "norm"
+        mean = sums[layer + "query"] / rows
+        moved[f"{before}.bias"] -= mean
+        moved[layer + "query.bias"] += mean @ moved[layer + "query"]
+        moved[layer + "out.bias"] += mean @ moved[layer + "value"] @ moved[layer + "out"] + mean
+        mean = sums[layer + "inner"] / rows
+        moved[layer + "norm1.bias"] -= mean
+        moved[layer + "inner.bias"] += mean @ moved[layer + "inner"]
+        moved[layer + "outer.bias"] += mean
+    return {name: value.astype(np.float32) for name, value in moved.items()}
+
+
+def gram_matrices(sizes: Sizes, tensors: Tensors, sentences: Sequence[Encoded]) -> dict[str, np.ndarray]:
+    grams: dict[str, np.ndarray] = {}
+    for values in activations(sizes, tensors, sentences):
+        for name, x in values.items():
+            if not name.endswith((".key", ".value")):
+                grams[name] = grams.get(name, 0) + (x.T @ x).astype(np.float64)
+    for k in range(sizes.layers):  # query, key and value read the same
+        grams[f"layer.{k}.key"] = grams[f"layer.{k}.value"] = grams[f"layer.{k}.query"]
+    return grams
+
+
+def rounded(matrix: np.ndarray, gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """int8 values and a scale for each column; rows not yet rounded make up for the error of those that are."""
+    weights = matrix.astype(np.float64)
+    scale = np.maximum(np.abs(weights).max(0), 1e-12) / LIMIT
+    order = np.argsort(-np.diag(gram))  # what matters most first, while there are rows left to make up for it
+    weights = weights[order]
+    damped = gram[np.ix_(order, order)] + np.eye(len(gram)) * DAMPING * np.diag(gram).mean()
+    factor = np.linalg.cholesky(np.linalg.inv(damped)).T
+    values = np.zeros_like(weights)
+    for start in range(0, len(weights), BLOCK):
+        end = min(start + BLOCK, len(weights))
+        errors = np.zeros((end - start, weights.shape[1]))
+        for row in range(start, end):
+            values[row] = np.clip(np.rint(weights[row] / scale), -LIMIT, LIMIT)
+            errors[row - start] = (weights[row] - values[row] * scale) / factor[row, row]
+            weights[row:end] -= np.outer(factor[row, row:end], errors[row - start])
+        weights[end:] -= factor[start:end, end:].T @ errors
+    restored = np.empty_like(values)
+    restored[order] = values
+    return restored.astype(np.int8), scale.astype(np.float32)
+
+
+def rounded_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An embedding table: int8 values and a scale for each row."""
+    scale = np.maximum(np.abs(table).max(1, keepdims=True), 1e-12) / EMBEDDING_LIMIT
+    return np.rint(table / scale).astype(np.int8), scale.astype(np.float32)
+
+
+def packed(sizes: Sizes, tensors: Tensors, sentences: Sequence[Encoded]) -> Tensors:
+    """What the weights file holds: int8 values and scales of matrices and embeddings, the rest as it is."""
+    tensors = dict(tensors) | {"position": tensors["position"][:MAX_LENGTH]}
+    tensors = recentred(sizes, tensors, sentences)
+    print("means taken out", flush=True)
+    grams = gram_matrices(sizes, tensors, sentences)
+    answer: Tensors = {}
+    matrices = {f"layer.{k}.{part}" for k in range(sizes.layers) for part in PARTS}
+    for name, value in tensors.items():
+        if name in matrices:
+            answer[f"{name}.values"], answer[f"{name}.scale"] = rounded(value, grams[name])
+            if name.endswith(".outer"):
+                print(f"rounded {name.removesuffix('.outer')} of {sizes.layers}", flush=True)
+        elif name in ("word", "position"):
+            answer[f"{name}.values"], answer[f"{name}.scale"] = rounded_rows(value)
+        else:
+            answer[name] = value
+    return answer
+
+
+def write_weights(tensors: Tensors, path: Path) -> dict[str, onnx.TensorProto]:
+    """One file with all tensors, and for each the initializer that points into it."""
+    places: dict[str, onnx.TensorProto] = {}
+    with path.open("wb") as out:
+        for name, value in tensors.items():
+            out.write(b"\0" * (-out.tell() % ALIGNMENT))
+            data = np.ascontiguousarray(value).tobytes()
+            place = TensorProto(name=name, dims=value.shape, data_location=TensorProto.EXTERNAL)
+            place.data_type = onnx.helper.np_dtype_to_tensor_dtype(value.dtype)
+            for key, entry in (("location", path.name), ("offset", out.tell()), ("length", len(data))):
+                place.external_data.add(key=key, value=str(entry))
+            places[name] = place
+            out.write(data)
+    return places
+
+
+def quantise(fp32: Path, data: Path, out: Path, *, calibration: int) -> None:
+    """Writes both graphs, their weights and the tokenizer."""
+    out.mkdir(parents=True, exist_ok=True)
+    sizes, tensors = read_fused(fp32 / "model.onnx")
+    casing = len(tensors["types"]) > 2
+    sentences = encoded_sentences(fp32 / "tokenizer.json", data / "train.tsv", calibration, casing=casing)
+    places = write_weights(packed(sizes, tensors, sentences), out / FILES["weights"])
+    for arithmetic in ("fast", "exact"):
+        graph, _ = build(sizes, arithmetic)
+        model = assemble(graph, sizes, places)
+        (out / FILES[arithmetic]).write_bytes(model.SerializeToString(deterministic=True))
+    shutil.copyfile(fp32 / "tokenizer.json", out / FILES["tokenizer"])
+
+
+def main() -> dict[str, Any]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fp32", type=Path, required=True, help="what export.py wrote")
+    parser.add_argument("--data", type=Path, required=True, help="folder with train.tsv and dev.tsv")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--calibration", type=int, default=256, help="training sentences to look at")
+    parser.add_argument("--sentences", type=int, default=60, help="dev sentences for the checks")
+    parser.add_argument("--plans", type=int, default=3, help="random batch plans for the checks")
+    parser.add_argument("--figures", type=Path, help="where to write the checks' figures as JSON")
+    options = parser.parse_args()
+    quantise(options.fp32, options.data, options.out, calibration=options.calibration)
+    figures = verify(options.fp32, options.out, options.data, count=options.sentences, plans=options.plans)
+    if options.figures:
+        options.figures.write_text(json.dumps(figures, indent=2) + "\n")
+    return figures
+
+
+if __name__ == "__main__":
+    main()
