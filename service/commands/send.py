@@ -1,0 +1,233 @@
+"""`labelwatch send FILE…`: appends the sentences of files to the input topic, as any producer would."""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from tqdm import tqdm
+
+from service.commands import score_options as opt
+from service.commands.rejects import OnError
+from service.commands.streams import open_stream, topics_of
+from service.commands.terminal import STDOUT, say
+from service.contracts import LabelledSentence, read_sentence
+from service.errors import InvalidInput, SettingsError, StreamError
+from service.evaluation.page_text import plural
+from service.formats import Options, Record, placed, read_records
+from service.settings import read_settings
+from service.stream.base import Output
+from service.stream.codec import SENTENCE, event_headers
+from service.stream.topics import MAX_INPUT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from service.stream.base import Stream
+
+STDIN = STDOUT  # both are called `-`
+BATCH_SENTENCES = 500
+BATCH_BYTES = 4 * MAX_INPUT_BYTES
+DATASET_RULE = "a name has 1 to 64 lower-case letters, digits, dots, dashes or underscores"
+MAX_VALUE_BYTES = MAX_INPUT_BYTES - 4096  # key and headers count too
+
+Dataset = Annotated[
+    str | None,
+    typer.Option(metavar="D", help="Dataset of all sentences; without: what each says itself, else `default`."),
+]
+Update = Annotated[
+    bool,
+    typer.Option(
+        "--update",
+        help="They replace earlier annotations: open review items are closed or renewed. A sentence without a revision "
+        "gets the time as its revision.",
+    ),
+]
+Annotator = Annotated[str | None, typer.Option(metavar="A", help="Annotator of all sentences.")]
+IdPrefix = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT", help="Put before the number of a sentence without an id; without: the file's name and a colon."
+    ),
+]
+Skip = Annotated[
+    OnError,
+    typer.Option(
+        "--on-error",
+        rich_help_panel=opt.INPUT,
+        help="At a sentence that can't be read: stop (of files that can be read twice, nothing is sent then), or skip "
+        "it and tell it on stderr.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Files and how to read them."""
+
+    files: list[str]
+    form: str | None
+    options: Options
+    id_prefix: str | None
+
+    def records(self) -> Iterator[Record]:
+        for file in self.files:
+            prefix = self.id_prefix if self.id_prefix is not None else f"{self._called(file)}:"
+            yield from read_records(file, format=self.form, options=replace(self.options, id_prefix=prefix))
+
+    def _called(self, file: str) -> str:
+        """Sentences of different files and pipes must not share their ids."""
+        if file == STDIN:
+            return f"stdin-{uuid.uuid4().hex[:12]}"
+        name = Path(file).name
+        return name if sum(Path(other).name == name for other in self.files) == 1 else file
+
+    @property
+    def readable_twice(self) -> bool:
+        return all(name != STDIN and Path(name).is_file() for name in self.files)
+
+
+def send(
+    files: opt.Files,
+    *,
+    dataset: Dataset = None,
+    update: Update = False,
+    annotator: Annotator = None,
+    id_prefix: IdPrefix = None,
+    format: opt.Format = None,  # noqa: A002 - the option's name
+    word_column: opt.WordColumn = None,
+    label_column: opt.LabelColumn = None,
+    sentence_column: opt.SentenceColumn = None,
+    rows: opt.Rows = None,
+    label_names: opt.LabelNames = None,
+    comments: opt.Comments = "auto",
+    encoding: opt.Encoding = None,
+    on_error: Skip = "stop",
+    progress: opt.Bar = None,
+) -> None:
+    """Send the sentences of files to the input topic. They are safe in the log when the command ends."""
+    if files.count(STDIN) > 1:
+        raise typer.BadParameter("standard input can be read only once", param_hint="FILE…")
+    settings = read_settings()
+    topics = topics_of(settings)
+    options = Options(
+        word=word_column,
+        label=label_column,
+        sentence=sentence_column,
+        rows=rows,
+        label_names=tuple(name.strip() for name in label_names.split(",")) if label_names else (),
+        comments=comments,
+        encoding=encoding,
+        max_words=settings.worker.max_words,
+    )
+    source = Source(files, format, options, id_prefix)
+    change = Change.of(dataset=dataset, annotator=annotator, update=update)
+    total = _checked(source, change) if on_error == "stop" and source.readable_twice else None
+    with ExitStack() as stack:
+        stream = stack.enter_context(closing(open_stream(settings, topics=topics)))
+        hidden = not (sys.stderr.isatty() if progress is None else progress)
+        bar = stack.enter_context(tqdm(total=total, unit=" sentences", file=sys.stderr, disable=hidden))
+        sending = Sending(stream, topics.sentences, bar)
+        skipped = 0
+        try:
+            for record in source.records():
+                try:
+                    sending.add(_message(record, change, topics.sentences))
+                except InvalidInput as error:
+                    if on_error == "stop":
+                        sending.flush()
+                        before = plural(sending.sent, "sentence")
+                        raise InvalidInput(f"{error}; {before} before it were sent") from error
+                    skipped += 1
+                    bar.clear()
+                    say(f"labelwatch: skipped {error}")
+            sending.flush()
+        except KeyboardInterrupt:
+            raise StreamError(f"interrupted: {sending.so_far()}") from None
+        except StreamError as error:
+            raise StreamError(f"{error}; {sending.so_far()}") from error
+    left_out = f", {skipped:,} skipped" if skipped else ""
+    typer.echo(f"{plural(sending.sent, 'sentence')} sent to {topics.sentences}{left_out}")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What the command line says of every sentence; it counts before what the files say."""
+
+    fields: dict[str, Any]
+    revision: int | None  # of sentences that have none
+
+    @classmethod
+    def of(cls, *, dataset: str | None, annotator: str | None, update: bool) -> Change:
+        fields: dict[str, Any] = {"dataset": dataset, "annotator": annotator, "update": update or None}
+        fields = {name: value for name, value in fields.items() if value is not None}
+        try:
+            read_sentence({"tokens": ["x"], "labels": ["O"], **fields})
+        except InvalidInput as error:
+            problem = DATASET_RULE if error.field == "dataset" else error.problem
+            raise SettingsError(f"--{error.field}: {problem}") from error
+        return cls(fields, time.time_ns() // 1000 if update else None)
+
+    def made(self, sentence: LabelledSentence) -> LabelledSentence:
+        fields = self.fields
+        if self.revision is not None and "revision" not in sentence.model_fields_set:
+            fields = {**fields, "revision": self.revision}
+        return sentence.model_copy(update=fields) if fields else sentence
+
+
+def _message(record: Record, change: Change, topic: str) -> Output:
+    if record.sentence is None:
+        raise record.error or InvalidInput(f"{record.place}: no sentence")
+    sentence = change.made(record.sentence)
+    value = sentence.model_dump_json(exclude_defaults=True).encode()
+    if len(value) > MAX_VALUE_BYTES:
+        told = f"the message has {len(value):,} bytes, at most {MAX_VALUE_BYTES:,} are taken: split it"
+        raise placed(InvalidInput(told), record.place)
+    headers = event_headers(SENTENCE, identity=str(uuid.uuid4()), at=datetime.now(UTC))
+    return Output(topic, f"{sentence.dataset}/{sentence.id}".encode(), value, headers)
+
+
+def _checked(source: Source, change: Change) -> int:
+    """Reads everything once before anything is sent: what is half sent can't be taken back, and would teach twice."""
+    found = 0
+    for record in source.records():
+        _message(record, change, "")
+        found += 1
+    return found
+
+
+class Sending:
+    """Appends in batches, each safe in the log before the next."""
+
+    def __init__(self, stream: Stream, topic: str, bar: tqdm[Any]) -> None:
+        self._stream = stream
+        self._bar = bar
+        self._waiting: list[Output] = []
+        self._bytes = 0
+        self.topic = topic
+        self.sent = 0
+
+    def add(self, message: Output) -> None:
+        self._waiting.append(message)
+        self._bytes += len(message.value or b"")
+        if len(self._waiting) >= BATCH_SENTENCES or self._bytes >= BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._waiting:
+            return
+        self._stream.append(self._waiting)
+        self.sent += len(self._waiting)
+        self._bar.update(len(self._waiting))
+        self._waiting, self._bytes = [], 0
+
+    def so_far(self) -> str:
+        sure = f"the first {plural(self.sent, 'sentence')} are in {self.topic}"
+        return f"{sure}, of the next {len(self._waiting):,} some may be" if self._waiting else sure

@@ -1,0 +1,62 @@
+"""Threads that must not die: the first that ends unasked ends the process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import typer
+
+from service.errors import LabelwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+TICK = 0.5
+
+
+class Supervisor:
+    """Runs threads until `stop` is set, by whoever. Each is given `stop` and should return soon after it is set."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._failures: list[tuple[str, BaseException | None]] = []
+
+    def start(self, name: str, target: Callable[[threading.Event], None]) -> None:
+        thread = threading.Thread(target=self._watched, args=(name, target), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _watched(self, name: str, target: Callable[[threading.Event], None]) -> None:
+        try:
+            target(self.stop)
+        except BaseException as error:  # noqa: BLE001 - whatever it died of, the process must not live on
+            self._failures.append((name, error))
+        else:
+            if not self.stop.is_set():
+                self._failures.append((name, None))
+        finally:
+            self.stop.set()
+
+    def wait(self, tick: Callable[[], None] = lambda: None) -> None:
+        """Until every thread has ended; raises what the first died of."""
+        while any(thread.is_alive() for thread in self._threads):
+            for thread in self._threads:
+                thread.join(TICK)
+            tick()
+        if not self._failures:
+            return
+        name, error = self._failures[0]
+        if isinstance(error, LabelwatchError):
+            raise error
+        if error is None:
+            typer.echo(f"labelwatch: the thread `{name}` ended although nobody asked it to", err=True)
+        else:
+            log.error("the thread `%s` died", name, exc_info=error)
+            told = str(error) or "no reason given"
+            typer.echo(f"labelwatch: the thread `{name}` died of {type(error).__name__}: {told}", err=True)
+        raise typer.Exit(1)

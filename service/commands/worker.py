@@ -1,0 +1,203 @@
+"""`labelwatch worker`: reads sentences from the log, assesses them and writes what came of it, exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from service.commands.streams import (
+    claimed,
+    draining,
+    model_folder,
+    new_datasets,
+    open_stream,
+    set_up_logging,
+    topics_of,
+)
+from service.commands.supervise import Supervisor
+from service.commands.terminal import say
+from service.errors import SettingsError, StreamError
+from service.evaluation.page_text import plural
+from service.inference.classifier import Classifier
+from service.settings import Settings, read_settings
+from service.stream.assess import Assessor
+from service.stream.base import FencedError
+from service.stream.worker import POLL_TIMEOUT, Counts, Worker
+
+if TYPE_CHECKING:
+    import threading
+
+    from service.stream.base import Stream
+    from service.stream.datasets import Datasets
+    from service.stream.topics import Topics
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+TELL_EVERY = 30.0
+PASS_POLL_TIMEOUT = 0.1
+
+AnyWorker = TypeVar("AnyWorker", bound=Worker)
+
+Once = Annotated[bool, typer.Option("--once", help="Stop when everything is read, instead of waiting for more.")]
+
+worker_app = typer.Typer(help="Assess sentences as they come.", invoke_without_command=True)
+
+
+@worker_app.callback()
+def worker(context: typer.Context, once: Once = False) -> None:
+    """Assess sentences as they come, until SIGTERM or Ctrl-C: then the batch at hand is finished first."""
+    if context.invoked_subcommand is not None:
+        return
+    settings = read_settings()
+    set_up_logging()
+    topics = topics_of(settings)
+    with claimed(settings, topics):
+        running = Running(settings, topics, once=once)
+        supervisor = Supervisor()
+        with draining(supervisor.stop):
+            supervisor.start("worker", running.run)
+            supervisor.wait(lambda: running.tell(supervisor.stop))
+    say(running.summary())
+
+
+@worker_app.command()
+def leave(
+    worker_id: Annotated[str, typer.Argument(metavar="ID", help="The LABELWATCH_WORKER_ID it ran with.")],
+) -> None:
+    """Take a worker with a fixed identity out of its group at once, as for scaling down."""
+    settings = read_settings()
+    if settings.kafka is None:
+        raise SettingsError(
+            "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS is not set: the embedded log has no group that a worker could leave"
+        )
+    from service.stream.kafka_admin import leave as leave_group
+
+    group = settings.worker.group
+    if not leave_group(settings.kafka, group=group, worker_id=worker_id):
+        raise SettingsError(f"no member of the group {group} (LABELWATCH_WORKER_GROUP) has the id {worker_id!r}")
+    typer.echo(f"{worker_id} has left the group {group}: its partitions go to the others")
+
+
+class PassWorker(Worker):
+    """Stops when there is nothing left to read."""
+
+    _read: threading.Event
+    _quiet = 0
+
+    def run(self, stop: threading.Event) -> None:
+        self._read = stop
+        super().run(stop)
+
+    def step(self) -> int:
+        refused = self.counts.refused_batches
+        done = super().step()
+        behind = self._stream.lag()
+        # What the log tells of its end may be a moment old while partitions come and go: ask twice.
+        at_end = not done and refused == self.counts.refused_batches and set(behind) == self._owned
+        self._quiet = self._quiet + 1 if at_end and behind and not any(behind.values()) else 0
+        if self._quiet > 1:
+            self._read.set()
+        return done
+
+
+def make_worker(
+    kind: type[AnyWorker],
+    settings: Settings,
+    classifier: Classifier,
+    *,
+    datasets: Datasets,
+    stream: Stream,
+    topics: Topics,
+) -> AnyWorker:
+    limits = settings.worker
+    assessor = Assessor(classifier, datasets, topics, max_words=limits.max_words, publish_scores=limits.publish_scores)
+    timeout = PASS_POLL_TIMEOUT if issubclass(kind, PassWorker) else POLL_TIMEOUT
+    return kind(stream, assessor, datasets, topics, batch_records=limits.batch_records, poll_timeout=timeout)
+
+
+class Running:
+    """The worker's thread: one worker at a time, and a new one whenever the log has failed."""
+
+    def __init__(self, settings: Settings, topics: Topics, *, once: bool) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._once = once
+        self._all = Counts()  # of the workers before this one
+        self._worker: Worker | None = None
+        self._told_at = time.monotonic()
+        self._told = 0
+        self._told_refused: dict[str, str] = {}
+        self._told_stop = False
+        folder = model_folder(settings)
+        self._classifier = Classifier(folder, threads=settings.model.threads)
+        self._datasets = new_datasets(settings, folder)
+        log.info("model %s: %d classes, fingerprint %.12s", folder.name, len(folder.labels), folder.fingerprint)
+
+    def run(self, stop: threading.Event) -> None:
+        pause, opened = FIRST_PAUSE, False
+        while not stop.is_set():
+            before = self.counts.records
+            try:
+                with contextlib.closing(open_stream(self._settings, worker=True, topics=self._topics)) as stream:
+                    opened = True
+                    self._datasets = new_datasets(self._settings, self._classifier.folder)
+                    kind = PassWorker if self._once else Worker
+                    self._worker = make_worker(
+                        kind,
+                        self._settings,
+                        self._classifier,
+                        datasets=self._datasets,
+                        stream=stream,
+                        topics=self._topics,
+                    )
+                    self._worker.run(stop)
+            except FencedError:
+                raise
+            except StreamError as error:
+                # A broker may be away for a while. A file of our own that can't be opened won't mend itself.
+                if self._once or not (opened or self._settings.kafka):
+                    raise
+                pause = FIRST_PAUSE if self.counts.records > before else min(2 * pause, LONGEST_PAUSE)
+                log.warning("%s; trying again in %.1f s", error, pause)
+                stop.wait(pause)
+            finally:
+                self._all, self._worker = self.counts, None
+
+    @property
+    def counts(self) -> Counts:
+        """Since the process started."""
+        now, before = (self._worker.counts if self._worker else Counts()), self._all
+        outputs = {
+            name: before.outputs.get(name, 0) + now.outputs.get(name, 0) for name in {*before.outputs, *now.outputs}
+        }
+        return Counts(
+            records=before.records + now.records,
+            committed_batches=before.committed_batches + now.committed_batches,
+            refused_batches=before.refused_batches + now.refused_batches,
+            outputs=outputs,
+            lost_records=before.lost_records + now.lost_records,
+        )
+
+    def tell(self, stop: threading.Event) -> None:
+        """What people who watch the log should know, once."""
+        if stop.is_set() and not self._told_stop and not self._once:
+            self._told_stop = True
+            log.info("stopping: the batch at hand is finished first (a second signal ends the worker at once)")
+        for name, why in dict(self._datasets.refused).items():
+            if self._told_refused.get(name) != why:
+                self._told_refused[name] = why
+                log.error("the settings of the dataset %s can't be used, the ones before them stay: %s", name, why)
+        if time.monotonic() - self._told_at >= TELL_EVERY and self.counts.records > self._told:
+            self._told_at, self._told = time.monotonic(), self.counts.records
+            log.info("%s", self.summary())
+
+    def summary(self) -> str:
+        counts = self.counts
+        review, dead = (counts.outputs.get(name, 0) for name in (self._topics.review, self._topics.dead_letters))
+        return f"{plural(counts.records, 'message')} read, {review:,} to review, {plural(dead, 'dead letter')}"

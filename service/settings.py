@@ -1,0 +1,113 @@
+"""One frozen tree of settings from LABELWATCH_* variables, read once at the edge and handed inwards.
+
+    LABELWATCH_KAFKA_BOOTSTRAP_SERVERS=broker:9092   →   settings.kafka.bootstrap_servers
+
+The first word after the prefix is the group. What can't be used is a SettingsError that names the variable.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsError as UnreadableError
+
+from service.contracts import MAX_WORDS
+from service.errors import SettingsError
+from service.state.priors import MIN_WORDS, PRIOR_WORDS
+from service.stream.datasets import MAX_DATASETS
+from service.stream.kafka_settings import KafkaSettings
+from service.stream.worker import BATCH_RECORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX = "LABELWATCH_"
+
+
+class Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class LogSettings(Group):
+    """The embedded log, used where no Kafka is named."""
+
+    path: Path = Field(default=Path(".labelwatch/log.sqlite"), description="The file that holds topics and state")
+    max_bytes: int = Field(default=2_000_000_000, ge=1_000_000, description="Size past which old records go")
+    max_age_days: float = Field(default=30, gt=0, description="Age past which old records go")
+
+
+class TopicSettings(Group):
+    prefix: str = Field(
+        default="labelwatch.", pattern=r"^[a-zA-Z0-9._-]{0,64}$", description="Put before every topic name"
+    )
+    sentences: str | None = Field(
+        default=None,
+        pattern=r"^[a-zA-Z0-9._-]{1,128}$",
+        description="Input topic where it has another prefix, as after a cut-over to a replay; none: prefix + sentences",
+    )
+    partitions: int = Field(default=6, ge=1, le=1000, description="Of the input, when `topics create` makes it")
+    replication: int = Field(default=3, ge=1, le=15, description="Copies of each partition")
+    min_isr: int = Field(default=2, ge=1, le=15, description="Copies that must be written before a write counts")
+
+
+class WorkerSettings(Group):
+    id: str | None = Field(
+        default=None,
+        pattern=r"^[a-zA-Z0-9._-]{1,128}$",
+        description="A fixed identity, such as a StatefulSet's pod name",
+    )
+    group: str = Field(default="labelwatch", min_length=1, description="Consumer group that shares the partitions")
+    batch_records: int = Field(default=BATCH_RECORDS, ge=1, le=10_000, description="Most records of one commit")
+    max_words: int = Field(default=MAX_WORDS, ge=1, description="Longer sentences are dead letters")
+    max_datasets: int = Field(default=MAX_DATASETS, ge=1, description="Datasets made without being set up, at most")
+    min_words: int = Field(default=MIN_WORDS, ge=0, description="Own words under which a class is warming up")
+    prior_words: int = Field(default=PRIOR_WORDS, ge=0, description="What the model's held-out mean is worth, in words")
+    publish_scores: bool = Field(default=False, description="Write every assessment to the scores topic as well")
+
+
+class ModelSettings(Group):
+    folder: Path | None = Field(default=None, description="Model folder; none: the default model")
+    precision: Literal["fast", "exact"] = Field(default="fast", description="`exact` answers the same on every CPU")
+    threads: int = Field(default=1, ge=1, le=256, description="Threads of the onnxruntime session")
+
+
+class Settings(BaseSettings):
+    """Everything that can be set."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="_", env_nested_max_split=1, frozen=True, extra="forbid"
+    )
+
+    kafka: KafkaSettings | None = None
+    log: LogSettings = LogSettings()
+    topics: TopicSettings = TopicSettings()
+    worker: WorkerSettings = WorkerSettings()
+    model: ModelSettings = ModelSettings()
+
+
+def read_settings() -> Settings:
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        variable = PREFIX + "_".join(str(part) for part in first["loc"]).upper()
+        problem = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            problem = "there is no such setting: correct the name or remove it"
+        elif first["type"] == "missing":
+            problem = "it is needed for the others of its group: set it"
+        raise SettingsError(f"{variable}: {problem}") from None
+    except UnreadableError:  # a group given as a whole, which then must be JSON
+        groups = ", ".join(f"{PREFIX}{name.upper()}" for name in Settings.model_fields)
+        raise SettingsError(f"one of {groups} is set by itself: set {PREFIX}WORKER_ID and the like instead") from None
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Variables that look like settings and are none, such as misspelt ones: they would be ignored without a word."""
+    groups = tuple(f"{PREFIX}{name.upper()}_" for name in Settings.model_fields)
+    return sorted(
+        name for name in environment if name.upper().startswith(PREFIX) and not name.upper().startswith(groups)
+    )

@@ -1,0 +1,289 @@
+"""The stream commands on the embedded log, with the real worker and pipeline (a tiny model)."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.contracts import LabelledSentence
+from service.errors import StreamError
+from service.stream.base import Output
+from service.stream.codec import header
+from service.stream.sqlite import SqliteStream
+from service.stream.topics import Topics
+from tests.stream_desk import Desk, sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+TOPICS = Topics()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> Desk:
+    return Desk(tmp_path, tiny_model, capfd=capfd)
+
+
+def sent(desk: Desk) -> list[LabelledSentence]:
+    return [LabelledSentence.model_validate_json(record.value or b"") for record in desk.records(TOPICS.sentences)]
+
+
+# -- send --------------------------------------------------------------------------------------------------------------
+
+
+def test_sent_sentences_have_their_key_and_event_headers(desk: Desk) -> None:
+    ran = desk.run("send", desk.file(sentences(3, dataset="news")))
+    assert (ran.code, ran.out) == (0, "3 sentences sent to labelwatch.sentences\n")
+    records = desk.records(TOPICS.sentences)
+    assert [record.key for record in records] == [b"news/0-0", b"news/0-1", b"news/0-2"]
+    assert {header(record.headers, "ce_type") for record in records} == {"labelwatch.sentence.v1"}
+    assert len({header(record.headers, "ce_id") for record in records}) == 3
+    assert [sentence.id for sentence in sent(desk)] == ["0-0", "0-1", "0-2"]
+
+
+def test_the_command_line_counts_before_the_file(desk: Desk) -> None:
+    file = desk.file([*sentences(1, dataset="theirs"), *sentences(1, seed=1, revision=7)])
+    assert desk.run("send", file, "--dataset", "ours", "--annotator", "anna", "--update").code == 0
+    first, second = sent(desk)
+    assert {(one.dataset, one.annotator, one.update) for one in (first, second)} == {("ours", "anna", True)}
+    assert first.revision > 10**15  # microseconds: grows with every update
+    assert second.revision == 7
+
+
+def test_sentences_without_ids_of_different_files_do_not_share_them(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = [{"tokens": ["Oslo"], "labels": ["B-LOC"]}]
+    one, two, other = (desk.file(bare, name) for name in ("a/x.jsonl", "b/x.jsonl", "y.jsonl"))
+    desk.run("send", one, two, other)
+    assert [sentence.id for sentence in sent(desk)] == [f"{one}:1", f"{two}:1", "y.jsonl:1"]
+    for _ in range(2):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(bare[0]).encode())))
+        assert desk.run("send", "-").code == 0
+    ids = [sentence.id for sentence in sent(desk)]
+    assert len(set(ids)) == 5
+    desk.run("send", other, "--id-prefix", "batch7/")
+    assert sent(desk)[-1].id == "batch7/1"
+
+
+BROKEN = {"id": "broken", "tokens": ["a", "b"], "labels": ["O"]}
+
+
+def test_a_bad_sentence_stops_before_anything_is_sent(desk: Desk) -> None:
+    ran = desk.run("send", desk.file([*sentences(600), BROKEN]))
+    assert ran.code == 1
+    assert "data.jsonl:601" in ran.err
+    assert "`tokens` has 2 words and `labels` has 1" in ran.err
+    assert not desk.log.exists()
+
+
+def test_bad_sentences_can_be_skipped_and_are_counted_and_told(desk: Desk) -> None:
+    ran = desk.run("send", desk.file([*sentences(2), BROKEN, *sentences(1, seed=1)]), "--on-error", "skip")
+    assert (ran.code, ran.out) == (0, "3 sentences sent to labelwatch.sentences, 1 skipped\n")
+    assert "data.jsonl:3" in ran.err
+    assert len(sent(desk)) == 3
+
+
+def test_of_a_pipe_what_came_before_the_bad_sentence_is_sent_and_told(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "".join(json.dumps(line) + "\n" for line in [*sentences(2), BROKEN])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+    ran = desk.run("send", "-")
+    assert ran.code == 1
+    assert "<stdin>:3" in ran.err
+    assert "2 sentences before it were sent" in ran.err
+    assert len(sent(desk)) == 2
+
+
+def test_a_message_that_no_topic_takes_is_a_bad_sentence(desk: Desk) -> None:
+    big = {"tokens": ["x" * 400_000] * 3, "labels": ["O"] * 3}
+    ran = desk.run("send", desk.file([big]))
+    assert ran.code == 1
+    assert "data.jsonl:1" in ran.err
+    assert "bytes, at most" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--dataset", "No Way"], "--dataset: a name has 1 to 64 lower-case"),
+        (["--annotator", "x" * 300], "--annotator: String should have at most 256 characters"),
+        (["--format", "xml"], "'xml' is not one of conll, jsonl, csv, tsv"),
+    ],
+)
+def test_what_is_wrong_on_the_command_line_is_told(desk: Desk, arguments: list[str], told: str) -> None:
+    ran = desk.run("send", desk.file(sentences(1)), *arguments)
+    assert ran.code in (1, 2)
+    assert told in " ".join(ran.err.replace("│", " ").split())
+
+
+def test_a_log_that_fails_says_what_is_safe(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = SqliteStream.append, []
+
+    def append(stream: SqliteStream, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
+        calls.append(len(outputs))
+        if len(calls) == 2:
+            raise StreamError("the disk is full")
+        real(stream, outputs)
+
+    monkeypatch.setattr(SqliteStream, "append", append)
+    ran = desk.run("send", desk.file(sentences(700)))
+    assert ran.code == 1
+    assert (
+        "the disk is full; the first 500 sentences are in labelwatch.sentences, of the next 200 some may be" in ran.err
+    )
+    assert len(sent(desk)) == 500
+
+
+def test_a_log_that_cannot_be_made_is_named(desk: Desk) -> None:
+    (desk.folder / "file").write_text("")
+    path = desk.folder / "file" / "log.sqlite"
+    ran = desk.run("send", desk.file(sentences(1)), LABELWATCH_LOG_PATH=str(path))
+    assert ran.code == 1
+    assert f"LABELWATCH_LOG_PATH: can't use {path}" in ran.err
+
+
+# -- topics and tail ---------------------------------------------------------------------------------------------------
+
+
+def test_topics_of_the_embedded_log(desk: Desk) -> None:
+    assert "nothing to create" in desk.run("topics", "create").out
+    assert "there is no log at" in desk.run("topics", "describe").err
+    desk.run("send", desk.file(sentences(20)))
+    described = desk.run("topics", "describe").out
+    assert "goes on at offset 0 of labelwatch.sentences, 20 behind the end" in described
+    desk.run("worker", "--once")
+    described = desk.run("topics", "describe").out
+    rows = {line.split()[0]: line.split()[1:4] for line in described.splitlines()[1:-1]}
+    assert rows[TOPICS.sentences] == ["20", "0", "20"]
+    assert rows[TOPICS.review][0] == str(len(desk.review()))
+    assert "goes on at offset 20 of labelwatch.sentences, 0 behind the end" in described
+
+
+def test_tail_shows_the_newest_for_people_and_for_programs(desk: Desk) -> None:
+    assert "there is no log" in desk.run("tail", "review").err
+    desk.run("send", desk.file(sentences(40, annotator="anna")))
+    desk.run("worker", "--once")
+    said = desk.review()
+    assert len(said) > 3
+    ran = desk.run("tail", "review", "--last", "3", "--json")
+    assert [json.loads(line)["id"] for line in ran.out.splitlines()] == [one.id for one in said[-3:]]
+    lines = desk.run("tail", "review", "-n", "1").out.splitlines()
+    last = said[-1]
+    assert f"default/{last.id}" in lines[0]
+    assert "flagged" in lines[0]
+    assert f"score {last.score:.4g}" in lines[0]
+    assert "by anna" in lines[0]
+    for flag in last.flags:
+        assert f"{flag.token}[{flag.given}→{flag.suggested}]" in lines[1]
+    assert len(desk.run("tail", "review").out.splitlines()) == 20
+
+
+def test_tail_is_safe_to_look_at(desk: Desk) -> None:
+    desk.append(
+        Output(TOPICS.review, b"default/gone", None),
+        Output(TOPICS.review, b"default/\x1b[2J", b'{"from": "the future"}'),
+        Output(TOPICS.dead_letters, b"\x1b]0;", b"\xff\x1b[31m"),
+    )
+    review = desk.run("tail", "review").out
+    assert "removed   default/gone" in review
+    assert "not an assessment of this version" in review
+    letters = desk.run("tail", "dead-letters").out
+    assert "no reason was given" in letters
+    assert "\x1b" not in review + letters
+    assert json.loads(desk.run("tail", "dead-letters", "--json").out)["value"] == {"base64": "/xtbMzFt"}
+
+
+def test_tail_of_scores_says_how_to_have_them(desk: Desk) -> None:
+    desk.run("send", desk.file(sentences(5)))
+    desk.run("worker", "--once")
+    assert "LABELWATCH_WORKER_PUBLISH_SCORES=true" in desk.run("tail", "scores").err
+    desk.run("send", desk.file(sentences(5, seed=1)))
+    desk.run("worker", "--once", LABELWATCH_WORKER_PUBLISH_SCORES="true")
+    assert len(desk.run("tail", "scores", "--json").out.splitlines()) == 5
+
+
+def test_tail_follows_what_comes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.append(Output(TOPICS.review, b"default/first", None))
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 1:
+            desk.append(Output(TOPICS.review, b"default/second", None))
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("service.commands.tail.time.sleep", nap)
+    ran = desk.run("tail", "review", "--follow")
+    assert ran.code == 0
+    assert [line.split()[-1] for line in ran.out.splitlines()] == ["default/first", "default/second"]
+
+
+# -- dead letters ------------------------------------------------------------------------------------------------------
+
+RAW: list[tuple[bytes | None, bytes | None]] = [
+    (b"\xffkey", b"\xfe not json"),
+    (None, b'{"tokens": ["a"], "labels": ["B-GHOST"], "dataset": "odd", "id": "g"}'),
+    (b"k", None),
+]
+OWN = (("trace", b"\x00\xff"), ("__connect.errors.stage", b"theirs"))
+
+
+def letters_made(desk: Desk) -> None:
+    desk.append(*(Output(TOPICS.sentences, key, value, OWN) for key, value in RAW))
+    desk.run("worker", "--once")
+
+
+def test_dead_letters_are_listed_with_their_reasons(desk: Desk) -> None:
+    letters_made(desk)
+    ran = desk.run("dead-letters", "list")
+    assert "B-GHOST" in ran.out
+    assert "the message has no value" in ran.out
+    assert "3 dead letters: 2 decode, 1 labels" in ran.err
+    [line] = desk.run("dead-letters", "list", "--stage", "labels", "--json").out.splitlines()
+    told = json.loads(line)
+    assert told["stage"] == "labels"
+    assert told["origin"] == "labelwatch.sentences-0-1"
+    assert told["headers"] == [["trace", {"base64": "AP8="}], ["__connect.errors.stage", {"text": "theirs"}]]
+
+
+def test_dead_letters_go_back_byte_for_byte_and_only_once(desk: Desk) -> None:
+    letters_made(desk)
+    assert "1 dead letter would be sent" in desk.run("dead-letters", "replay", "--stage", "labels", "--dry-run").out
+    assert len(desk.records(TOPICS.sentences)) == 3
+    assert "1 dead letter sent" in desk.run("dead-letters", "replay", "--stage", "labels").out
+    ran = desk.run("dead-letters", "replay")
+    assert ran.out.startswith("2 dead letters sent to labelwatch.sentences; 1 was sent again before")
+    again = desk.records(TOPICS.sentences)[3:]
+    assert sorted((record.key or b"", record.value or b"") for record in again) == sorted(
+        (key or b"", value or b"") for key, value in RAW
+    )
+    assert {tuple(one for one in record.headers if one[0] != "labelwatch-replay-of") for record in again} == {OWN}
+    assert desk.run("dead-letters", "replay").out.startswith("0 dead letters sent")
+    assert desk.run("dead-letters", "replay", "--again").out.startswith("3 dead letters sent")
+
+
+def test_a_mended_cause_brings_the_letter_to_review(desk: Desk) -> None:
+    letters_made(desk)
+    desk.settings(name="odd", version=1, label_map={"GHOST": "PER"}, control_share=1.0)
+    desk.run("dead-letters", "replay", "--stage", "labels")
+    desk.run("worker", "--once")
+    assert [one.id for one in desk.review()] == ["g"]
+    assert len(desk.records(TOPICS.dead_letters)) == 3
+
+
+def test_a_letter_that_dies_again_can_be_sent_again(desk: Desk) -> None:
+    letters_made(desk)
+    desk.run("dead-letters", "replay", "--stage", "labels")
+    desk.run("worker", "--once")
+    ran = desk.run("dead-letters", "replay", "--stage", "labels")
+    assert ran.out.startswith("1 dead letter sent to labelwatch.sentences; 1 was sent again before")
+    marks = [one for one in desk.records(TOPICS.sentences)[-1].headers if one[0] == "labelwatch-replay-of"]
+    assert marks == [("labelwatch-replay-of", b"labelwatch.dead-letters-0-3")]

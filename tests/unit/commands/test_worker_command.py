@@ -1,0 +1,205 @@
+"""`labelwatch worker`: how it starts, what it survives, how it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+
+from service.commands import worker as command
+from service.commands.supervise import Supervisor
+from service.errors import ModelError, StreamError
+from service.settings import Settings
+from service.stream.base import FencedError, Polled, Work
+from service.stream.sqlite import SqliteStream
+from service.stream.topics import Topics
+from tests.stream_desk import ROOT, Desk, sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TOPICS = Topics()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> Desk:
+    return Desk(tmp_path, tiny_model, capfd=capfd)
+
+
+def test_once_reads_to_the_end_and_says_what_it_did(desk: Desk) -> None:
+    desk.run("send", desk.file([*sentences(30), {"tokens": ["a"], "labels": ["B-GHOST"]}]))
+    ran = desk.run("worker", "--once", LABELWATCH_WORKER_BATCH_RECORDS="4")
+    assert ran.code == 0
+    assert f"31 messages read, {len(desk.review())} to review, 1 dead letter" in ran.err
+    assert "0 messages read" in desk.run("worker", "--once").err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_and_ends_well(desk: Desk, number: signal.Signals) -> None:
+    desk.run("send", desk.file(sentences(20)))
+    worker = desk.start("worker")
+    wait_until(lambda: position(desk) == 20, worker)
+    desk.run("send", desk.file(sentences(5, seed=1)))
+    wait_until(lambda: position(desk) == 25, worker)
+    worker.send_signal(number)
+    _, err = worker.communicate(timeout=60)
+    assert worker.returncode == 0, err
+    assert "25 messages read" in err
+    with closing(SqliteStream(desk.log, TOPICS)):
+        pass  # its place is free again
+
+
+def position(desk: Desk) -> int:
+    described = desk.run("topics", "describe").out
+    return int(described.partition("goes on at offset ")[2].split()[0])
+
+
+def wait_until(reached: Callable[[], bool], worker: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + 120
+    while not reached():
+        assert worker.poll() is None, worker.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+STUBBORN = """
+import sys, threading, time
+from service.commands.streams import draining
+stop = threading.Event()
+with draining(stop):
+    print("ready", flush=True)
+    stop.wait()
+    print("asked", flush=True)
+    while True:
+        time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_at_once(second: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", STUBBORN], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "asked\n"
+        process.send_signal(second)
+        assert process.wait(60) == -second
+
+
+def test_a_second_worker_on_the_embedded_log_is_refused(desk: Desk) -> None:
+    with closing(SqliteStream(desk.log, TOPICS)):
+        ran = desk.run("worker", "--once")
+    assert ran.code == 1
+    assert f"another worker is running on {desk.log}" in ran.err
+
+
+def test_a_model_that_cannot_be_used_ends_it(desk: Desk) -> None:
+    ran = desk.run("worker", LABELWATCH_MODEL_FOLDER="nowhere")
+    assert ran.code == 1
+    assert ran.err.splitlines()[-1].startswith("labelwatch: nowhere is not a folder")
+
+
+class Failing(SqliteStream):
+    """Fails at the first commits and polls, as a log that is away for a while."""
+
+    failures: list[Exception]
+
+    def poll(self, *, max_records: int, timeout: float) -> Polled:
+        if self.failures and not isinstance(self.failures[0], AssertionError):
+            raise self.failures.pop(0)
+        return super().poll(max_records=max_records, timeout=timeout)
+
+    def commit(self, work: Work) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        super().commit(work)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (FencedError("another process has the identity w-0"), "labelwatch: another process has the identity w-0"),
+        (ModelError("the session answers no more; restart"), "labelwatch: the session answers no more; restart"),
+        (KeyError("a bug"), "labelwatch: the thread `worker` died of KeyError: 'a bug'"),
+        (AssertionError("a bug"), "labelwatch: the thread `worker` died of AssertionError: a bug"),
+    ],
+)
+def test_what_no_retry_mends_ends_it_with_a_sentence(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+) -> None:
+    desk.run("send", desk.file(sentences(5)))
+    monkeypatch.setattr(Failing, "failures", [error], raising=False)
+    monkeypatch.setattr("service.commands.streams.SqliteStream", Failing)
+    ran = desk.run("worker")
+    assert ran.code == 1
+    assert told in ran.err.splitlines()
+    monkeypatch.undo()
+    assert "5 messages read" in desk.run("worker", "--once").err  # nothing was lost, and its place is free
+
+
+def test_a_log_that_is_away_for_a_while_is_waited_for(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.run("send", desk.file(sentences(12)))
+    monkeypatch.setattr(command, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(Failing, "failures", [StreamError("gone"), StreamError("still gone")], raising=False)
+    monkeypatch.setattr("service.commands.streams.SqliteStream", Failing)
+    for name, value in desk.environment.items():
+        monkeypatch.setenv(name, value)
+    running, stop = command.Running(Settings(), TOPICS, once=False), threading.Event()
+    thread = threading.Thread(target=running.run, args=(stop,))
+    thread.start()
+    until = time.monotonic() + 60
+    while running.counts.records < 12 and time.monotonic() < until:
+        time.sleep(0.02)
+    stop.set()
+    thread.join(60)
+    assert running.counts.records == 12
+    assert "gone; trying again in" in caplog.text
+    assert "still gone; trying again in" in caplog.text
+    assert running.summary() == f"12 messages read, {len(desk.review())} to review, 0 dead letters"
+
+
+def test_once_does_not_wait_for_a_log_that_fails(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.run("send", desk.file(sentences(2)))
+    monkeypatch.setattr(Failing, "failures", [StreamError("the disk is gone")], raising=False)
+    monkeypatch.setattr("service.commands.streams.SqliteStream", Failing)
+    ran = desk.run("worker", "--once")
+    assert ran.code == 1
+    assert ran.err.splitlines()[-1] == "labelwatch: the disk is gone"
+
+
+def test_settings_that_cannot_be_used_are_told_in_the_log(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    desk.settings(name="news", version=1, method="magic")
+    desk.run("worker", "--once")
+    assert "the settings of the dataset news can't be used" in caplog.text
+
+
+def test_a_thread_that_ends_unasked_ends_the_process(capsys: pytest.CaptureFixture[str]) -> None:
+    supervisor, stopped = Supervisor(), threading.Event()
+
+    def patient(stop: threading.Event) -> None:
+        stop.wait()
+        stopped.set()
+
+    supervisor.start("patient", patient)
+    supervisor.start("fickle", lambda stop: None)
+    with pytest.raises(typer.Exit) as ended:
+        supervisor.wait()
+    assert ended.value.exit_code == 1
+    assert stopped.is_set()
+    assert "the thread `fickle` ended although nobody asked it to" in capsys.readouterr().err
+
+
+def test_leaving_a_group_is_for_kafka(desk: Desk) -> None:
+    ran = desk.run("worker", "leave", "w-0")
+    assert ran.code == 1
+    assert "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS is not set" in ran.err

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from service.errors import SettingsError
+from service.settings import read_settings, unknown_variables
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("LABELWATCH_")]:
+        monkeypatch.delenv(name)
+
+
+def test_the_first_word_is_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABELWATCH_WORKER_BATCH_RECORDS", "7")
+    monkeypatch.setenv("LABELWATCH_TOPICS_PREFIX", "trial.")
+    settings = read_settings()
+    assert (settings.worker.batch_records, settings.topics.prefix) == (7, "trial.")
+    assert settings.kafka is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("LABELWATCH_WORKER_BATCH_RECORDS", "0", "LABELWATCH_WORKER_BATCH_RECORDS: Input should be greater"),
+        ("LABELWATCH_WORKER_COLOUR", "red", "LABELWATCH_WORKER_COLOUR: there is no such setting"),
+        ("LABELWATCH_KAFKA_SASL_USERNAME", "anna", "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: it is needed"),
+        ("LABELWATCH_WORKER", "x", "LABELWATCH_WORKER"),
+        ("LABELWATCH_TOPICS_SENTENCES", "no spaces", "LABELWATCH_TOPICS_SENTENCES: String should match"),
+    ],
+)
+def test_what_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError) as error:
+        read_settings()
+    assert told in str(error.value)
+
+
+def test_secrets_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LABELWATCH_KAFKA_BOOTSTRAP_SERVERS", "broker:9092")
+    monkeypatch.setenv("LABELWATCH_KAFKA_SASL_PASSWORD", "hunter2")
+    with pytest.raises(SettingsError) as error:
+        read_settings()
+    assert "hunter2" not in str(error.value)
+    monkeypatch.setenv("LABELWATCH_KAFKA_SECURITY_PROTOCOL", "SASL_PLAINTEXT")
+    monkeypatch.setenv("LABELWATCH_KAFKA_SASL_MECHANISM", "PLAIN")
+    monkeypatch.setenv("LABELWATCH_KAFKA_SASL_USERNAME", "anna")
+    assert "hunter2" not in repr(read_settings())
+
+
+def test_variables_that_look_like_settings_are_found() -> None:
+    there = {"LABELWATCH_WORKER_ID": "a", "LABELWATCH_WRKER_ID": "a", "PATH": "/bin", "labelwatch_x": "1"}
+    assert unknown_variables(there) == ["LABELWATCH_WRKER_ID", "labelwatch_x"]
