@@ -14,7 +14,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(BIN)/python:
-	@tests/system-packages venv
+	@PYTHON=$(PYTHON) tests/system-packages venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"labelwatch needs Python 3.11 or newer, this is {sys.version.split()[0]}: set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
 
@@ -30,9 +30,22 @@ setup: $(DEV) ## make .venv with everything that tests and lint need
 run: $(DEV) ## audit the sample data and write a report
 	$(BIN)/labelwatch score models/sample/sample.tsv --output .labelwatch/sample.jsonl --report .labelwatch/sample.html
 
+.PHONY: run-kafka
+run-kafka: $(DEV) ## start a real Kafka, a worker and a sample producer; show flagged sentences as they come
+	@tests/system-packages java mvn
+	$(BIN)/python -m tests.kafka.demo
+
 .PHONY: test
 test: lint ## lint, then all tests
+	@tests/system-packages java mvn kcat
 	$(BIN)/python -m pytest
+
+SEED ?= 1
+RUNS ?= 20
+.PHONY: chaos
+chaos: $(DEV) ## kill workers and brokers at random, RUNS times from SEED on, and check that nothing is lost or doubled
+	@tests/system-packages java mvn
+	$(BIN)/python -m tests.chaos --seed $(SEED) --runs $(RUNS)
 
 .PHONY: lint
 lint: $(DEV) ## ruff, mypy --strict and the import layers
@@ -43,6 +56,7 @@ lint: $(DEV) ## ruff, mypy --strict and the import layers
 
 .PHONY: bench
 bench: $(DEV) ## run the benchmarks, print a table, write .bench/results.json
+	@tests/system-packages java mvn
 	$(BIN)/python -m tests.bench
 
 .venv-peers/.ready: $(LOCKS)/peers.txt
@@ -67,11 +81,11 @@ model-base: .venv-train/.ready ## fine-tune bert-base-cased on CoNLL-2003 and ex
 
 .PHONY: model-small
 model-small: .venv-train/.ready ## make the default model anew in $(WORK)/default (hours)
-	CONLL=$(CONLL) WORK=$(WORK) PY=.venv-train/bin/python models/make small
+	CONLL=$(CONLL) WORK=$(WORK) PY=.venv-train/bin/python TEACH=$(TEACH) models/make small
 
 .PHONY: lock
-lock: $(DEV) ## pin the dependencies anew (needs uv)
-	@for group in serving dev train peers; do \
+lock: ## pin the dependencies anew (needs uv)
+	@set -e; for group in serving dev train peers; do \
 	  uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
 	    pyproject.toml $$([ $$group = serving ] || echo --group $$group) -o $(LOCKS)/$$group.txt; done

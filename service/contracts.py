@@ -6,6 +6,7 @@ Unknown fields are an error on REST and ignored on Kafka, where a producer may b
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -18,12 +19,15 @@ from pydantic import (
     StrictInt,
     StrictStr,
     ValidationError,
+    field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from service.errors import DecodeError, InvalidInput, TooLongError
 
 MAX_WORDS = 5_000
+NOT_UNICODE = "it holds half of a surrogate pair: send valid Unicode text"
 
 DatasetName = Annotated[StrictStr, Field(pattern=r"^[a-z0-9._-]{1,64}$", description="Lower-case name of the dataset")]
 Reason = Literal["flagged", "update", "deleted", "control", "scored"]
@@ -33,7 +37,7 @@ SuspectKind = Literal["missed", "spurious", "type", "boundary"]
 class Message(BaseModel):
     """Frozen, and silent about fields it does not know unless the reader says otherwise."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="constants")
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class LabelledSentence(Message):
@@ -43,7 +47,9 @@ class LabelledSentence(Message):
     labels: tuple[StrictStr, ...] = Field(default=(), description="One label a word, in the dataset's own names")
     dataset: DatasetName = "default"
     id: StrictStr | None = Field(default=None, min_length=1, max_length=512, description="Unique in its dataset")
-    revision: StrictInt = Field(default=0, description="Grows each time the sentence is annotated again")
+    revision: StrictInt = Field(
+        default=0, ge=-(2**63), lt=2**63, description="Grows each time the sentence is annotated again"
+    )
     update: StrictBool = Field(default=False, description="Replaces an earlier annotation")
     deleted: StrictBool = Field(default=False, description="The annotation is gone; needs no tokens")
     annotator: StrictStr | None = Field(default=None, max_length=256)
@@ -51,28 +57,56 @@ class LabelledSentence(Message):
     annotated_at: datetime | None = None
     meta: dict[str, JsonValue] | None = None
 
+    @field_validator("annotated_at", mode="before")
+    @classmethod
+    def _only_iso_text(cls, value: object) -> object:
+        """A bare number would be read as seconds since 1970, which is never what was meant."""
+        if isinstance(value, str) and not value.strip().lstrip("+-").isdigit():
+            return value
+        if value is None or isinstance(value, datetime):
+            return value
+        raise ValueError("give the time as ISO 8601 text, such as 2024-05-31T12:00:00Z")
+
     @model_validator(mode="after")
-    def _words_and_labels_pair_up(self) -> LabelledSentence:
-        if self.deleted:
-            return self
-        if not self.tokens:
-            raise ValueError("`tokens` is empty: send at least one word, or `deleted: true`")
-        if len(self.tokens) != len(self.labels):
-            raise ValueError(
-                f"`tokens` has {len(self.tokens)} words and `labels` has {len(self.labels)}: give each word one label"
-            )
+    def _fits_together(self) -> LabelledSentence:
+        if self.deleted and self.id is None:
+            raise _wrong("id", "a deletion needs the id of the sentence that is gone")
+        if not self.deleted and not self.tokens:
+            raise _wrong("tokens", "it is empty: send at least one word, or `deleted: true`")
+        if not self.deleted and len(self.tokens) != len(self.labels):
+            raise _wrong("labels", f"{len(self.labels)} labels for {len(self.tokens)} words: give each word one label")
         for field, texts in (("tokens", self.tokens), ("labels", self.labels)):
-            if any(max(text, default="") >= "\ud800" and not _encodable(text) for text in texts):
-                raise ValueError(f"`{field}` holds half of a surrogate pair: send valid Unicode text")
+            for word, text in enumerate(texts):
+                if not _encodable(text):
+                    raise _wrong(field, NOT_UNICODE, word=word)
+        if self.meta is not None:
+            _check_meta(self.meta)
         return self
 
 
+def _wrong(field: str, problem: str, *, word: int | None = None) -> PydanticCustomError:
+    """An error that `read_sentence` can tell with its field and word."""
+    return PydanticCustomError("labelwatch", "{problem}", {"problem": problem, "field": field, "word": word})
+
+
 def _encodable(text: str) -> bool:
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _check_meta(meta: dict[str, JsonValue]) -> None:
+    """What is handed through must be able to leave again as JSON."""
+    try:
+        json.dumps(meta, allow_nan=False, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise _wrong("meta", NOT_UNICODE) from None
+    except ValueError:
+        raise _wrong("meta", "it holds NaN or an infinity, which JSON can't: leave it out or send null") from None
 
 
 class WordScore(Message):
@@ -173,7 +207,7 @@ class DatasetSettings(Message):
 
     name: DatasetName = "default"
     version: int = 0
-    scheme: Literal["iob1", "iob2", "biluo", "io"] | None = Field(default=None, description="None: as the labels look")
+    scheme: Literal["iob1", "iob2", "biluo", "io"] | None = Field(default=None, description="None: as the model's")
     label_map: dict[str, str] = Field(default_factory=dict, description="Dataset's label or type to the model's")
     unmapped: Literal["reject", "unscored"] = "reject"
     method: str = "worst-token"
@@ -205,10 +239,17 @@ def read_sentence(
 
 
 def _clear(error: ValidationError) -> InvalidInput:
-    first = error.errors(include_url=False, include_context=False)[0]
+    first = error.errors(include_url=False)[0]
     problem = first["msg"].removeprefix("Value error, ").replace("valid tuple", "valid array")
     if first["type"] == "json_invalid":
         return DecodeError(problem)
-    field = ".".join(str(part) for part in first["loc"])
+    context = first.get("ctx", {})
+    field, word = context.get("field"), context.get("word")
+    if first["type"] != "labelwatch":
+        place = first["loc"]
+        if len(place) == 2 and place[0] in ("tokens", "labels") and isinstance(place[1], int):
+            field, word = str(place[0]), place[1]
+        else:
+            field = ".".join(str(part) for part in place) or None
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return InvalidInput(problem + more, field=field or None)
+    return InvalidInput(problem + more, field=field, word=word)

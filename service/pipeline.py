@@ -27,11 +27,11 @@ from service.contracts import (
     WordScore,
 )
 from service.errors import InvalidInput
-from service.labels import UNSCORED, LabelMap, Scheme, Span
-from service.scoring.confident import NEVER, flag_words, weighted_word_scores
+from service.labels import OUTSIDE, UNSCORED, LabelMap, Scheme, Span
+from service.scoring.confident import NEVER, judge_sentence, weighted_word_scores
 from service.scoring.flat import Flat, merge_classes
-from service.scoring.sentence import METHODS
-from service.scoring.token import TOKEN_SCORES
+from service.scoring.sentence import DEFAULT_METHOD, METHODS
+from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES
 from service.state.priors import MIN_WORDS, PRIOR_WORDS, HeldOut, flag_thresholds, priority_weights, warming_up
 from service.state.running import UNDATED, RunningStats, day_of
 from service.suspects import find_suspects
@@ -58,6 +58,7 @@ class Observation:
     given: npt.NDArray[np.intp]
     index: npt.NDArray[np.intp]
     unscored: Mapping[int, str]
+    classes: npt.NDArray[np.intp]  # of every word of the sentence; UNSCORED where the model has none for its label
 
     @property
     def flat(self) -> Flat:
@@ -96,7 +97,7 @@ class Judge:
                 field="token_score",
             )
         self.settings = settings
-        self._method = METHODS[settings.method].function
+        self._other_score = (settings.method, settings.token_score) != (DEFAULT_METHOD, DEFAULT_TOKEN_SCORE)
         self.min_words = min_words
         self.prior_words = prior_words
         self.scheme = Scheme(settings.scheme) if settings.scheme else folder.scheme
@@ -122,9 +123,8 @@ class Judge:
         return RunningStats.empty(len(self.classes), keep_days=self.settings.forget_after_days)
 
     def observe(self, sentence: LabelledSentence, words: WordProbs) -> Observation:
-        given = np.asarray(self.labels.map(sentence.labels).ids, np.intp)
-        known = given != UNSCORED
-        chosen = words.scored & known
+        given = classes = np.asarray(self.labels.map(sentence.labels).ids, np.intp)
+        chosen = words.scored & (classes != UNSCORED)
         unscored = {}
         probs = words.probs
         if not chosen.all():
@@ -132,7 +132,7 @@ class Judge:
             probs, given = probs[chosen], given[chosen]
         if self.labels.merge is not None:
             probs = merge_classes(probs, self.labels.merge)
-        return Observation(sentence, probs, given, np.flatnonzero(chosen), unscored)
+        return Observation(sentence, probs, given, np.flatnonzero(chosen), unscored, classes)
 
     def yardstick(self, stats: RunningStats) -> Yardstick:
         total = stats.total(self.settings.forget_after_days)
@@ -156,9 +156,10 @@ class Judge:
         """The assessment by the statistics, or by a yardstick already read from them."""
         yardstick = by if isinstance(by, Yardstick) else self.yardstick(by)
         if len(seen.given):
-            flags = flag_words(seen.probs, seen.given, yardstick.thresholds)
-            qualities = TOKEN_SCORES[self.settings.token_score](seen.probs, seen.given)
-            score = float(self._method(seen.flat, qualities, flags)[0])
+            flags, qualities, score = judge_sentence(seen.probs, seen.given, yardstick.thresholds)
+            if self._other_score:
+                qualities = TOKEN_SCORES[self.settings.token_score](seen.probs, seen.given)
+                score = float(METHODS[self.settings.method].function(seen.flat, qualities, flags)[0])
             priority = float(weighted_word_scores(seen.probs, seen.given, yardstick.weights).min())
         else:
             flags, qualities, score, priority = np.zeros(0, np.bool_), np.zeros(0), None, None
@@ -246,21 +247,24 @@ class Judge:
         return tuple(found)
 
     def _suspects(self, seen: Observation, flags: npt.NDArray[np.bool_]) -> tuple[SuspectSpan, ...]:
-        """Spans are found over the scored words, then told in the sentence's own word positions."""
-        given = [self.classes[k] for k in seen.given]
-        found = find_suspects(given, seen.probs, self.classes, self.labels.scheme, flags.tolist())
+        """Spans of the whole sentence: a word without probabilities counts as what it was given, and parts nothing."""
+        outside = self.classes.index(OUTSIDE) if OUTSIDE in self.classes else 0
+        given = np.where(seen.classes == UNSCORED, outside, seen.classes)
+        probs = np.eye(len(self.classes))[given]
+        probs[seen.index] = seen.probs
+        flagged = np.zeros(len(given), np.bool_)
+        flagged[seen.index] = flags
+        names = [self.classes[k] for k in given]
         return tuple(
             SuspectSpan(
                 kind=suspect.kind,
-                given_span=self._placed(seen, suspect.given_span),
-                suggested_span=self._placed(seen, suspect.suggested_span),
+                given_span=_entity(suspect.given_span),
+                suggested_span=_entity(suspect.suggested_span),
                 confidence=suspect.confidence,
             )
-            for suspect in found
+            for suspect in find_suspects(names, probs, self.classes, self.labels.scheme, flagged.tolist())
         )
 
-    @staticmethod
-    def _placed(seen: Observation, span: Span | None) -> EntitySpan | None:
-        if span is None:
-            return None
-        return EntitySpan(start=int(seen.index[span.start]), end=int(seen.index[span.end - 1]) + 1, type=span.type)
+
+def _entity(span: Span | None) -> EntitySpan | None:
+    return None if span is None else EntitySpan(start=span.start, end=span.end, type=span.type)

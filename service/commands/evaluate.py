@@ -43,7 +43,7 @@ Model = Annotated[
 Stream = Annotated[bool, typer.Option("--stream", help="Also judge one sentence after the other, in file order.")]
 Out = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Write evaluation.json, tables.md and PNG curves here instead of stdout."),
+    typer.Option(metavar="DIR", help="Also write evaluation.json, tables.md and PNG curves here."),
 ]
 ClassSets = Annotated[Classes, typer.Option(help="Classes as they are, merged to entity types, or both.")]
 Bootstrap = Annotated[int, typer.Option(min=0, help="Resamples behind the intervals; 0: none.")]
@@ -97,10 +97,9 @@ def evaluate(
         if other is None
         else compare(data, other, stream=stream, classes=classes, n=bootstrap, seed=seed, judged=judged),
     )
-    if out is None:
-        typer.echo(report.render(found), nl=False)
-        return
-    _write(found, out)
+    typer.echo(report.render(found), nl=False)
+    if out is not None:
+        _write(found, out)
 
 
 def _data(source: Source) -> EvaluationData:
@@ -139,8 +138,6 @@ def _write(found: report.Evaluation, out: Path) -> None:
             typer.echo(f"labelwatch: no curves were drawn: {error}", err=True)
     except OSError as error:
         raise SettingsError(f"can't write to {out}: {error.strerror or error}") from error
-    typer.echo(report.headline(found))
-    if found.against is not None:
-        typer.echo(report.render_comparison(found))
+    typer.echo(f"\n{report.headline(found)}")
     for path in written:
         typer.echo(path)

@@ -10,7 +10,7 @@ from service.errors import InferenceError, InvalidInput
 from service.evaluation.data import MERGED, UNMERGED, EvaluationData
 from service.inference.text import join_words
 from service.labels import UNSCORED, LabelMap, detect_scheme, merged_classes
-from service.scoring.flat import Flat, merge_classes
+from service.scoring.flat import flat, merge_classes
 from service.state.priors import HeldOut
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def data_from_model(
     held_out = {name: HeldOut(held.sums, held.counts) for name, held in sums.items() if held is not None}
     return EvaluationData(
         name,
-        Flat(probs, np.concatenate([row.given for row in rows]), np.cumsum(lengths) - lengths),
+        flat(probs, np.concatenate([row.given for row in rows]), lengths),
         np.concatenate([row.corrected for row in rows]),
         np.array([row.keep for row in rows]),
         labels.classes,
@@ -84,12 +84,12 @@ def check_pairs(given: Sequence[LabelledSentence], corrected: Sequence[LabelledS
             "both files must hold the same sentences in the same order",
             field="corrected",
         )
-    for number, (one, other) in enumerate(zip(given, corrected, strict=True), start=1):
+    for one, other in zip(given, corrected, strict=True):
         if one.tokens != other.tokens:
             raise InvalidInput(
                 "the words differ from those of the given labels: both files must hold the same sentences",
                 field="corrected",
-                sentence=number,
+                sentence=one.id,
             )
 
 

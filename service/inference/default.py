@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from service.errors import ModelError
+from service.inference.manifest import MANIFEST
 
 PACKAGED = Path(__file__).resolve().parents[1] / "default_model"
 CHECKOUT = Path(__file__).resolve().parents[2] / "models" / "default"
@@ -12,6 +13,6 @@ CHECKOUT = Path(__file__).resolve().parents[2] / "models" / "default"
 
 def default_model() -> Path:
     for folder in (PACKAGED, CHECKOUT):
-        if folder.is_dir():
+        if (folder / MANIFEST).is_file():
             return folder
     raise ModelError("this installation has no default model: name a model folder with --model")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from service.errors import InvalidInput
 from service.scoring.flat import Bools, Flat, Floats, Ints, segment_min
 from service.scoring.token import likeliest, self_confidence
 
@@ -59,6 +60,10 @@ def flag_words(probs: Floats, given: Ints, thresholds: Floats) -> Bools:
     Both have to hold: the likeliest class is another one even with MARGIN added to the given one's probability, and
     some other class reaches its threshold (not necessarily the likeliest).
     """
+    if probs.shape != (len(given), len(thresholds)):
+        raise InvalidInput(
+            f"{probs.shape} probabilities for {len(given)} words and {len(thresholds)} thresholds", field="probs"
+        )
     flags = np.zeros(len(given), dtype=np.bool_)
     # Few words get past the first clause without its margin, so the rest is done for those alone.
     doubtful = (likeliest(probs) != given).nonzero()[0]
@@ -75,14 +80,6 @@ def _flag_doubtful(probs: Floats, given: Ints, thresholds: Floats) -> Bools:
     probs[rows, given] += MARGIN
     flags: Bools = (probs.argmax(axis=1) != given) & confident.any(axis=1)
     return flags
-
-
-def suggested(probs: Floats, given: Ints, thresholds: Floats) -> Ints:
-    """What a reviewer is told to look at: the likeliest class of a flagged word, the given class of any other."""
-    flags = flag_words(probs, given, thresholds)
-    classes = given.copy()
-    classes[flags] = likeliest(probs[flags])
-    return classes
 
 
 class SentenceVerdict(NamedTuple):

@@ -266,7 +266,9 @@ def merge_labels(given: Ints, mapping: Sequence[int]) -> Ints:
     targets = _mapping(mapping, len(mapping))
     if (outside := np.flatnonzero((given < 0) | (given >= len(targets)))).size:
         word = int(outside[0])
-        raise InvalidInput(f"label {given[word]} is not one of the classes 0 to {len(targets) - 1}", word=word)
+        raise InvalidInput(
+            f"label {given[word]} is not one of the classes 0 to {len(targets) - 1}", field="given", word=word
+        )
     merged = targets[given]
     if (lost := np.flatnonzero(merged == DROPPED)).size:
         word = int(lost[0])

@@ -10,6 +10,7 @@ import argparse
 import importlib
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +20,38 @@ RESULTS = Path(".bench/results.json")
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("suites", nargs="*", choices=[*SUITES, []], help="which to run (default: all but peers)")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)} (default: all but peers)")
     chosen = parser.parse_args().suites or [suite for suite in SUITES if suite != "peers"]
-    results: list[dict[str, Any]] = []
+    if unknown := set(chosen) - set(SUITES):
+        parser.error(f"there is no suite {', '.join(sorted(unknown))}: use {', '.join(SUITES)}")
+    found: list[dict[str, Any]] = []
+    failed = []
     for suite in chosen:
         print(f"measuring {suite} …", file=sys.stderr, flush=True)
-        results += importlib.import_module(f"tests.bench.{suite}").run()
-    # A suite that ran in an environment of its own must not wipe out what the others found.
-    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    names = {result["name"] for result in results}
-    RESULTS.parent.mkdir(exist_ok=True)
-    merged = [result for result in kept if result["name"] not in names] + results
-    RESULTS.write_text(json.dumps(merged, indent=2) + "\n")
-    width = max(len(result["name"]) for result in results)
-    for result in results:
+        try:
+            results = importlib.import_module(f"tests.bench.{suite}").run()
+        except Exception:  # noqa: BLE001 - the figures of the other suites are worth having all the same
+            traceback.print_exc()
+            failed.append(suite)
+            continue
+        keep(results)
+        found += results
+    width = max((len(result["name"]) for result in found), default=0)
+    for result in found:
         print(f"{result['name']:<{width}}  {result['ratio']:8.2f}  {result['detail'].get('what', '')}")
     print(f"written to {RESULTS}")
-    return 0
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def keep(results: list[dict[str, Any]]) -> None:
+    """A suite that ran at another time, or in an environment of its own, keeps the figures it has."""
+    before = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    names = {result["name"] for result in results}
+    RESULTS.parent.mkdir(exist_ok=True)
+    merged = [result for result in before if result["name"] not in names] + results
+    RESULTS.write_text(json.dumps(merged, indent=2) + "\n")
 
 
 if __name__ == "__main__":

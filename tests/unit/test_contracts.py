@@ -34,24 +34,32 @@ def test_bytes_text_and_objects_read_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "field", "says"),
+    ("change", "field", "word", "says"),
     [
-        ({"labels": ["O"]}, None, "2 words and `labels` has 1"),
-        ({"tokens": [], "labels": []}, None, "`tokens` is empty"),
-        ({"tokens": "Oslo waits"}, "tokens", "valid array"),
-        ({"tokens": ["Oslo", 3]}, "tokens.1", "valid string"),
-        ({"dataset": "My Data"}, "dataset", "pattern"),
-        ({"revision": "7"}, "revision", "valid integer"),
-        ({"update": "yes"}, "update", "valid boolean"),
-        ({"id": ""}, "id", "at least 1 character"),
-        ({"annotated_at": "yesterday"}, "annotated_at", "datetime"),
-        ({"tokens": ["\ud83d", "waits"]}, None, "surrogate"),
+        ({"labels": ["O"]}, "labels", None, "1 labels for 2 words"),
+        ({"tokens": [], "labels": []}, "tokens", None, "it is empty"),
+        ({"tokens": "Oslo waits"}, "tokens", None, "valid array"),
+        ({"tokens": ["Oslo", 3]}, "tokens", 1, "valid string"),
+        ({"dataset": "My Data"}, "dataset", None, "pattern"),
+        ({"revision": "7"}, "revision", None, "valid integer"),
+        ({"revision": 2**70}, "revision", None, "less than"),
+        ({"update": "yes"}, "update", None, "valid boolean"),
+        ({"id": ""}, "id", None, "at least 1 character"),
+        ({"annotated_at": "yesterday"}, "annotated_at", None, "datetime"),
+        ({"annotated_at": 5}, "annotated_at", None, "ISO 8601"),
+        ({"annotated_at": "12"}, "annotated_at", None, "ISO 8601"),
+        ({"tokens": ["\ud83d", "waits"]}, "tokens", 0, "surrogate"),
+        ({"labels": ["O", "\ud83d"]}, "labels", 1, "surrogate"),
+        ({"annotator": "\ud83d"}, "annotator", None, "unicode"),
+        ({"meta": {"x": ["\ud83d"]}}, "meta", None, "surrogate"),
+        ({"meta": {"x": float("nan")}}, "meta", None, "NaN"),
+        ({"deleted": True}, "id", None, "needs the id"),
     ],
 )
-def test_what_is_wrong_is_named(change: dict[str, object], field: str | None, says: str) -> None:
+def test_what_is_wrong_is_named(change: dict[str, object], field: str, word: int | None, says: str) -> None:
     with pytest.raises(InvalidInput, match=says) as caught:
         read_sentence({**BARE, **change})
-    assert caught.value.field == field
+    assert (caught.value.field, caught.value.word) == (field, word)
 
 
 @pytest.mark.parametrize(

@@ -200,3 +200,24 @@ def test_thresholds_start_from_the_models_own_sums_merged_or_not(folder: ModelFo
         assert judge.yardstick(judge.empty()).warming_up == judge.classes
         cold = Judge(warm, settings, held_out=False)
         np.testing.assert_array_equal(cold.yardstick(cold.empty()).thresholds, NEVER)
+
+
+def test_a_word_without_a_class_parts_spans_and_one_without_a_subword_does_not(folder: ModelFolder) -> None:
+    judge = Judge(folder, DatasetSettings(unmapped="unscored"))
+    size, person = len(judge.classes), [judge.classes.index(name) for name in ("B-PER", "I-PER")]
+    other = np.full((3, size), 0.01 / size)
+    other[:, judge.classes.index("O")] += 0.99
+    probs = other / other.sum(axis=1, keepdims=True)
+    whole = np.array([True, True, True])
+
+    def given_spans(
+        labels: tuple[str, ...], scored: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    ) -> list[tuple[int, int]]:
+        words = WordProbs(probs, scored, 1, dict.fromkeys(np.flatnonzero(~scored).tolist(), "no subword"))
+        seen = judge.observe(LabelledSentence(tokens=("a", "b", "c"), labels=labels), words)
+        flags = np.ones(len(seen.given), np.bool_)
+        return sorted((s.given_span.start, s.given_span.end) for s in judge._suspects(seen, flags) if s.given_span)
+
+    assert person
+    assert given_spans(("B-PER", "B-DATE", "I-PER"), whole) == [(0, 1), (2, 3)]
+    assert given_spans(("B-PER", "I-PER", "I-PER"), np.array([True, False, True])) == [(0, 3)]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
+from service.errors import InvalidInput
 from service.scoring.confident import (
     NEVER,
     agreeing_sums,
@@ -17,7 +18,6 @@ from service.scoring.confident import (
     judge_sentence,
     priority,
     prune_by_noise_rate,
-    suggested,
     thresholds,
     weighted_word_scores,
 )
@@ -97,13 +97,11 @@ class TestFlags:
     def test_golden_values(self) -> None:
         data = golden()
         assert flag_words(data.probs, data.given, limits_of(data)).tolist() == [False, False, True, False, False, False]
-        assert suggested(data.probs, data.given, limits_of(data)).tolist() == [0, 0, 2, 1, 1, 2]
 
     def test_any_other_class_at_its_threshold_is_enough(self) -> None:
         """Comparing the likeliest class alone with its threshold is a look-alike of the rule, and wrong."""
         probs, y, limits = np.array([[0.1, 0.5, 0.4]]), np.array([0]), np.array([0.9, 0.6, 0.3])
         assert flag_words(probs, y, limits).tolist() == [True]
-        assert suggested(probs, y, limits).tolist() == [1], "the reviewer is told the likeliest all the same"
 
     def test_a_confident_class_is_not_enough_where_the_given_one_is_likeliest(self) -> None:
         """So is leaving out the first clause."""
@@ -139,10 +137,15 @@ class TestFlags:
         assert flag_words(probs, given, thresholds(*class_sums(probs, given))).tolist() == [False, False]
         assert prune_by_noise_rate(probs, given).tolist() == [False, False]
 
+    @pytest.mark.parametrize(("words", "classes"), [(1, 2), (3, 2), (2, 1), (2, 3)])
+    def test_what_does_not_pair_up_is_refused(self, words: int, classes: int) -> None:
+        probs = np.full((2, 2), 0.5)
+        with pytest.raises(InvalidInput, match="probabilities for"):
+            flag_words(probs, np.zeros(words, dtype=np.intp), np.full(classes, 0.5))
+
     def test_no_words(self) -> None:
         nothing, none = np.empty((0, 2)), np.empty(0, dtype=np.intp)
         assert flag_words(nothing, none, np.array([0.5, 0.5])).shape == (0,)
-        assert suggested(nothing, none, np.array([0.5, 0.5])).shape == (0,)
         assert prune_by_noise_rate(nothing, none).shape == (0,)
         assert flag_words(np.empty((0, 0)), none, np.empty(0)).shape == (0,)
 
@@ -156,9 +159,6 @@ class TestFlags:
         for limits in (own, other):
             flags = flag_words(data.probs, data.given, limits)
             np.testing.assert_array_equal(flags, flags_by_the_rule(data.probs, data.given, limits))
-            told = suggested(data.probs, data.given, limits)
-            np.testing.assert_array_equal(told != data.given, flags)
-            np.testing.assert_array_equal(told[flags], data.probs[flags].argmax(axis=1))
         np.testing.assert_array_equal(data.probs, before)
 
     @given(flats(), st.data())
