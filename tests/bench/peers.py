@@ -1,0 +1,203 @@
+"""The whole pipeline against what one would put together without labelwatch: transformers' pipeline, then cleanlab.
+
+Same weights (those of the shipped file, multiplied out to fp32 for torch), same sentences, same threads, in turn in one
+process. The peer is given its better batch size. It scores and flags everything at the end in one go, which is the
+fastest way to use it; ours judges and learns sentence by sentence.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import torch
+from cleanlab.token_classification import filter as peer_filter
+from cleanlab.token_classification import rank as peer_rank
+from onnx import numpy_helper
+from transformers import BertConfig, BertForTokenClassification, PreTrainedTokenizerFast, TokenClassificationPipeline
+
+from service.errors import InferenceError
+from service.inference.classifier import Classifier
+from service.inference.default import default_model
+from service.inference.folder import ModelFolder
+from service.inference.text import CASING_CLASSES, casing_class
+from tests.bench.pipeline import THREADS, pipeline_run, sample_sentences, spread, timed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from service.contracts import LabelledSentence
+
+ROUNDS = 3
+BATCH_SIZES = (1, 32)
+TOLERANCE = 2e-3
+HEADS = 12
+
+Tensors = dict[str, "npt.NDArray[np.float32]"]
+
+
+def shipped_tensors(graph: Path) -> Tensors:
+    """The tensors of the shipped file, int8 values multiplied out."""
+    found = {each.name: numpy_helper.to_array(each) for each in onnx.load(str(graph)).graph.initializer}
+    plain = {name: value for name, value in found.items() if not name.endswith((".values", ".scale"))}
+    for name in [name.removesuffix(".values") for name in found if name.endswith(".values")]:
+        plain[name] = found[f"{name}.values"].astype(np.float32) * found[f"{name}.scale"]
+    return plain
+
+
+def torch_model(folder: ModelFolder) -> BertForTokenClassification:
+    given = shipped_tensors(folder.path / "model.exact.onnx")
+    layers = 1 + max(int(name.split(".")[1]) for name in given if name.startswith("layer."))
+    hidden = given["word"].shape[1]
+    config = BertConfig(
+        vocab_size=len(given["word"]),
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=HEADS,
+        intermediate_size=len(given["layer.0.inner.bias"]),
+        max_position_embeddings=len(given["position"]),
+        type_vocab_size=CASING_CLASSES,
+        id2label=dict(enumerate(folder.labels)),
+        label2id={label: k for k, label in enumerate(folder.labels)},
+    )
+    model = BertForTokenClassification(config)
+    state = {
+        "bert.embeddings.word_embeddings.weight": given["word"],
+        "bert.embeddings.position_embeddings.weight": given["position"],
+        "bert.embeddings.token_type_embeddings.weight": given["types"],
+        "bert.embeddings.LayerNorm.weight": given["norm.gain"],
+        "bert.embeddings.LayerNorm.bias": given["norm.bias"],
+        "classifier.weight": given["head"].T,
+        "classifier.bias": given["head.bias"],
+    }
+    places = {
+        "query": "attention.self.query",
+        "key": "attention.self.key",
+        "value": "attention.self.value",
+        "out": "attention.output.dense",
+        "inner": "intermediate.dense",
+        "outer": "output.dense",
+    }
+    for k in range(layers):
+        ours, theirs = f"layer.{k}.", f"bert.encoder.layer.{k}."
+        for part, place in places.items():
+            matrix = given[ours + part]
+            state[f"{theirs}{place}.weight"] = matrix.T
+            state[f"{theirs}{place}.bias"] = given.get(f"{ours}{part}.bias", np.zeros(matrix.shape[1], np.float32))
+        for norm, place in (("norm1", "attention.output.LayerNorm"), ("norm2", "output.LayerNorm")):
+            state[f"{theirs}{place}.weight"] = given[f"{ours}{norm}.gain"]
+            state[f"{theirs}{place}.bias"] = given[f"{ours}{norm}.bias"]
+    model.load_state_dict({name: torch.from_numpy(np.array(value, order="C")) for name, value in state.items()})
+    return model.eval()
+
+
+class WordPipeline(TokenClassificationPipeline):  # type: ignore[misc]
+    """transformers' pipeline over words, answering with all probabilities instead of the best label."""
+
+    def _sanitize_parameters(self, **_: object) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        return {}, {}, {}
+
+    def preprocess(self, words: Sequence[str], **_: object) -> Iterator[dict[str, Any]]:
+        encoding = self.tokenizer(list(words), is_split_into_words=True, return_tensors="pt")
+        places = [-1 if place is None else place for place in encoding.word_ids()]
+        shapes = [casing_class(word) for word in words]
+        encoding["token_type_ids"] = torch.tensor([[shapes[p] if p >= 0 else 0 for p in places]])
+        yield {**encoding, "is_last": True, "places": places, "n_words": len(words)}
+
+    def _forward(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        kept = {name: inputs.pop(name) for name in ("is_last", "places", "n_words")}
+        return {"logits": self.model(**inputs).logits, **kept}
+
+    def postprocess(self, outputs: Any, **_: object) -> npt.NDArray[np.float64]:
+        one = outputs[0] if isinstance(outputs, list) else outputs
+        places = np.array(one["places"]).ravel()
+        probs = torch.softmax(one["logits"][0], -1).numpy()[: len(places)].astype(np.float64)
+        n_words = int(np.ravel(one["n_words"])[0])
+        sums, counts = np.zeros((n_words, probs.shape[1])), np.zeros(n_words)
+        np.add.at(sums, places[places >= 0], probs[places >= 0])
+        np.add.at(counts, places[places >= 0], 1)
+        return sums / counts[:, None]
+
+
+def peer_probs(pipeline: WordPipeline, sentences: Sequence[LabelledSentence], batch: int) -> list[Any]:
+    # Batches of the pipeline pad what they know; lists of our own can't be padded, so one call a batch, as its docs do
+    # for inputs of uneven shape.
+    if batch == 1:
+        return [pipeline([list(s.tokens)])[0] for s in sentences]
+    return batched_probs(pipeline, sentences, batch)
+
+
+def batched_probs(pipeline: WordPipeline, sentences: Sequence[LabelledSentence], batch: int) -> list[Any]:
+    found = []
+    for start in range(0, len(sentences), batch):
+        items = [next(iter(pipeline.preprocess(s.tokens))) for s in sentences[start : start + batch]]
+        width = max(item["input_ids"].shape[1] for item in items)
+        inputs = {
+            name: torch.cat([torch.nn.functional.pad(item[name], (0, width - item[name].shape[1])) for item in items])
+            for name in ("input_ids", "token_type_ids", "attention_mask")
+        }
+        with torch.no_grad():
+            logits = pipeline.model(**inputs).logits
+        found += [pipeline.postprocess({**item, "logits": logits[row : row + 1]}) for row, item in enumerate(items)]
+    return found
+
+
+def peer_run(pipeline: WordPipeline, sentences: Sequence[LabelledSentence], batch: int, labels: Sequence[str]) -> None:
+    probs = peer_probs(pipeline, sentences, batch)
+    given = [[labels.index(label) for label in s.labels] for s in sentences]
+    peer_rank.get_label_quality_scores(given, probs)
+    peer_filter.find_label_issues(given, probs, n_jobs=1)
+
+
+def check_same(classifier: Classifier, pipeline: WordPipeline, sentences: Sequence[LabelledSentence]) -> float:
+    """Both must compute the same thing, or the comparison is of two models."""
+    worst = 0.0
+    for sentence, answer in zip(sentences, classifier.infer([s.tokens for s in sentences]), strict=True):
+        assert not isinstance(answer, InferenceError)
+        worst = max(worst, float(np.abs(peer_probs(pipeline, [sentence], 1)[0] - answer.probs).max()))
+    if worst > TOLERANCE:
+        raise RuntimeError(f"the peer's probabilities differ by {worst:.3g}: not the same weights")
+    return worst
+
+
+def run() -> list[dict[str, Any]]:
+    torch.set_num_threads(THREADS)
+    folder = ModelFolder.load(default_model())
+    exact = Classifier(ModelFolder.load(default_model(), precision="exact"), threads=THREADS)
+    classifier = Classifier(folder, threads=THREADS)
+    sentences = sample_sentences()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(folder.tokenizer), pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]"
+    )
+    pipeline = WordPipeline(model=torch_model(folder), tokenizer=tokenizer)
+    difference = check_same(exact, pipeline, sentences[:50])
+    sides = {"fast": pipeline_run(classifier, sentences), "exact": pipeline_run(exact, sentences)}
+    times: dict[str, list[float]] = {name: [] for name in (*sides, *(f"peer_{size}" for size in BATCH_SIZES))}
+    for _ in range(ROUNDS):
+        for name, work in sides.items():
+            times[name].append(timed(work))
+        for size in BATCH_SIZES:
+            times[f"peer_{size}"].append(timed(lambda: peer_run(pipeline, sentences, size, folder.labels)))  # noqa: B023
+    best = min((f"peer_{size}" for size in BATCH_SIZES), key=lambda name: statistics.median(times[name]))
+    ratios = {name: statistics.median(times[best]) / statistics.median(times[name]) for name in sides}
+    return [
+        {
+            "name": "pipeline_vs_transformers_cleanlab",
+            "ratio": ratios["fast"],
+            "detail": {
+                "what": "sentences/s of the pipeline (int8) over transformers' pipeline and cleanlab, same weights",
+                "ratio_exact": ratios["exact"],
+                "threads": THREADS,
+                "rounds": ROUNDS,
+                "sentences": len(sentences),
+                "largest_difference_to_peer": difference,
+                "peer_batch": best,
+                "sentences_per_s": {name: spread(taken, len(sentences)) for name, taken in times.items()},
+            },
+        }
+    ]
