@@ -58,3 +58,32 @@ def test_running_flags_find_what_the_study_found(conll: Path) -> None:
     run = judge_all(data_from_npz(conll / "minilm_probs.npz"), stream=True, classes=UNMERGED)[1]
     figures = flag_figures(run)
     assert (figures.rate, figures.precision, figures.recall) == pytest.approx((0.105, 0.36, 0.70), abs=0.01)
+
+
+def test_every_method_keeps_its_figures(conll: Path) -> None:
+    """AUPRC in batch, nine classes, self-confidence where a token score is needed."""
+    results = evaluate(data_from_npz(conll / "minilm_probs.npz"), stream=False, bootstrap=0, classes=UNMERGED)
+    found = {
+        r.method: r.figures["auprc"]
+        for r in results
+        if r.level == "sentence" and r.token_score in (None, "self-confidence")
+    }
+    assert found == pytest.approx(
+        {
+            "predicted-difference": 0.3214,
+            "bad-token-counts": 0.3215,
+            "bad-token-counts-avg": 0.3809,
+            "bad-token-counts-min": 0.3894,
+            "good-fraction": 0.3300,
+            "penalize-bad-tokens": 0.3466,
+            "average-quality": 0.3438,
+            "product": 0.3782,
+            "expected-bad": 0.3702,
+            "expected-alt": 0.3792,
+            "worst-token": 0.4081,
+            "worst-token-min-alt": 0.4051,
+            "worst-token-softmin": 0.4082,
+            "priority": 0.4839,
+        },
+        abs=0.0005,
+    )
