@@ -1,0 +1,288 @@
+"""The transactional log: outputs, state and offsets of a batch in one Kafka transaction.
+
+    assigned ─ paused at once ─ state read back from its topic ─ sought to the state's own next offset ─ resumed
+    batch ─ begin, outputs + state + position, every message checked, offsets under the generation of the batch, commit
+    any error ─ new producer, every partition paused, restored, sought
+
+The state's next offset is the authority; the group's committed offset is there for tools that show lag.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafka import OffsetAndMetadata, TopicPartition
+
+from service.errors import StreamError
+from service.stream.base import Changes, CommitRefused, Gained, Output, Polled, Work
+from service.stream.codec import position_key, position_value
+from service.stream.kafka_client import CLIENT_ERRORS, dispose, records_of, send, writer
+from service.stream.kafka_commit import CLOSE_TIMEOUT, Committer
+from service.stream.kafka_follow import KafkaFollower, follow
+from service.stream.kafka_member import Member, PlaceLostError
+from service.stream.kafka_restore import PATIENCE, Restored, Restorer
+from service.stream.kafka_watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kafka import ConsumerGroupMetadata, KafkaProducer
+
+    from service.stream.kafka_settings import KafkaSettings
+    from service.stream.topics import Topics
+
+log = logging.getLogger(__name__)
+
+RESTORE_WAIT = 0.1  # where no partition delivers yet there is nothing else to do
+COMMITTED_TIMEOUT_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What a batch was read under; it can be committed only while this still holds."""
+
+    epoch: int
+    group: ConsumerGroupMetadata
+    starts: Mapping[int, int]
+
+
+class KafkaStream:
+    """A `Stream` over Kafka. Without a worker id it makes one up, and leaves its group when it is closed."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        topics: Topics,
+        *,
+        group: str,
+        worker_id: str | None = None,
+        watchdog: Watchdog | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._watchdog = watchdog or Watchdog()
+        self._member = Member(settings, topics.sentences, group=group, worker_id=worker_id)
+        self._committer = Committer(
+            settings,
+            transactional_id=f"{topics.prefix}{group}.{worker_id or uuid.uuid4().hex}",
+            may_write=self._member.may_write,
+            watchdog=self._watchdog,
+        )
+        self._restorer = Restorer(settings, topics, patience=patience)
+        self._epoch = 0  # grows with everything after which a batch read before must not be committed
+        self._assigned: set[int] = set()
+        self._told: set[int] = set()  # what the caller knows to be its own
+        self._next: dict[int, int] = {}  # by partition that delivers: the offset to read next
+        self._committed: dict[int, int] = {}
+        self._gaps: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        self._lag: dict[int, int] = {}
+        self._appender: KafkaProducer | None = None
+        self._appending = threading.Lock()
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What keeps the worker from its work at this moment, in sentences; empty when all is well."""
+        return tuple(one for one in (self._member.trouble, self._committer.trouble, *self._restorer.troubles) if one)
+
+    # -- partitions ------------------------------------------------------------------------------------------------
+
+    def changes(self) -> Changes:
+        lost = self._take_news()
+        gained: list[Gained] = []
+        # The producer first: as it begins it aborts what we may have left open, which the restore would wait for.
+        if self._restorer.partitions and self._committer.ready():
+            wait = 0.0 if self._next else RESTORE_WAIT
+            gained = [self._release(restored) for restored in self._restorer.step(wait)]
+        return Changes(gained, lost)
+
+    def _take_news(self) -> list[int]:
+        lost: list[int] = []
+        for note in self._member.news():
+            self._epoch += 1
+            if note.came:
+                self._assigned |= note.partitions
+                self._restorer.want(note.partitions)
+                continue
+            self._assigned -= note.partitions
+            self._restorer.forget(note.partitions)
+            lost += sorted(self._told & note.partitions)
+            self._told -= note.partitions
+            for partition in note.partitions:
+                self._stop(partition)
+        return lost
+
+    def _stop(self, partition: int) -> None:
+        for kept in (self._next, self._committed, self._gaps, self._ends):
+            kept.pop(partition, None)
+
+    def _release(self, restored: Restored) -> Gained:
+        gained = restored.gained
+        partition = gained.partition
+        self._note_difference(gained)
+        self._next[partition] = self._committed[partition] = gained.next_offset
+        self._ends[partition] = restored.source_end
+        self._told.add(partition)
+        self._member.release(partition, gained.next_offset)
+        return gained
+
+    def _note_difference(self, gained: Gained) -> None:
+        known = self._member.committed(gained.partition, timeout_ms=COMMITTED_TIMEOUT_MS)
+        if known is not None and known != gained.next_offset:
+            log.info(
+                "partition %d: goes on at %d, as its state says; the group's offset is %d",
+                gained.partition,
+                gained.next_offset,
+                known,
+            )
+
+    def _restore_all(self) -> None:
+        """Nothing in memory counts any more: every partition is stopped and read back."""
+        self._epoch += 1
+        for partition in self._assigned:
+            self._member.hold(partition)
+            self._stop(partition)
+        self._restorer.want(self._assigned)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def poll(self, *, max_records: int, timeout: float) -> Polled:
+        if self._restorer.partitions and not self._next:
+            timeout = min(timeout, RESTORE_WAIT)  # nothing can come: go on restoring soon
+        try:
+            found = self._member.poll(max_records=max_records, timeout=timeout)
+        except PlaceLostError as error:
+            log.warning("the place to read on is lost, the partitions are restored: %s", error)
+            self._restore_all()
+            return Polled({})
+        group = self._member.group()
+        if self._member.has_news or group is None:
+            # Partitions came or went meanwhile: what stays with us is read again once that is settled.
+            for partition in found:
+                if partition in self._next:
+                    self._member.seek(partition, self._next[partition])
+            return Polled({})
+        fitting = {
+            partition: messages for partition, messages in found.items() if self._fits(partition, messages[0].offset)
+        }
+        starts = {partition: self._next[partition] for partition in fitting}
+        for partition, messages in fitting.items():
+            self._next[partition] = messages[-1].offset + 1
+        self._note_lag()
+        records = {partition: records_of(messages) for partition, messages in fitting.items()}
+        return Polled(records, Lease(self._epoch, group, starts))
+
+    def _fits(self, partition: int, first: int) -> bool:
+        """Whether a batch begins where the one before ended; if not it is dropped, and the partition sought back.
+
+        Offsets may be missing in the log itself, where producers use transactions: a gap that is still there when
+        we look for the second time is one of those.
+        """
+        wanted = self._next.get(partition)
+        if wanted is None:
+            return False
+        seen = self._gaps.pop(partition, None)
+        if first == wanted or (first > wanted and seen == first):
+            return True
+        if first > wanted:
+            self._gaps[partition] = first
+        self._member.seek(partition, wanted)
+        return False
+
+    def _note_lag(self) -> None:
+        for partition in self._next:
+            self._ends[partition] = max(self._ends[partition], self._member.highwater(partition) or 0)
+        self._lag = {partition: max(0, self._ends[partition] - at) for partition, at in self._next.items()}
+
+    def lag(self) -> dict[int, int]:
+        return dict(self._lag)
+
+    def follow(self, topic: str) -> KafkaFollower:
+        return follow(self._settings, topic)
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def commit(self, work: Work) -> None:
+        offsets = work.polled.next_offsets
+        lease = work.polled.lease
+        refusal = self._refusal(lease, offsets) if offsets else ""
+        if refusal:
+            self._restore_all()
+            raise CommitRefused(refusal)
+        outputs = list(self._outputs(work))
+        if not outputs:
+            return
+        try:
+            self._committer.commit(
+                outputs,
+                {
+                    TopicPartition(self._topics.sentences, at): OffsetAndMetadata(offset)
+                    for at, offset in offsets.items()
+                },
+                lease.group if isinstance(lease, Lease) else None,
+            )
+        except BaseException:
+            self._restore_all()
+            raise
+        self._committed |= offsets
+
+    def _refusal(self, lease: object, offsets: Mapping[int, int]) -> str:
+        """Why the batch can't be committed. The broker takes offsets from a worker that is in no group: we must not."""
+        if not isinstance(lease, Lease):
+            return "the batch was not read from this log"
+        if lease.epoch != self._epoch or self._member.has_news:
+            return "partitions came or went, or another batch failed, since the batch was read"
+        if lease.group.generation_id < 0 or not lease.group.member_id:
+            return "the worker had no place in its group when the batch was read"
+        now = self._member.group()
+        if now is None or (now.generation_id, now.member_id) != (lease.group.generation_id, lease.group.member_id):
+            return "the worker lost its place in the group: the batch took longer than max_poll_interval_ms allows"
+        if any(lease.starts[partition] != self._committed.get(partition) for partition in offsets):
+            return "a batch before it was not committed"
+        return ""
+
+    def _outputs(self, work: Work) -> Iterator[Output]:
+        state = self._topics.state
+        yield from work.outputs
+        for partition, values in work.state.items():
+            for key, value in values.items():
+                yield Output(state, key, value, partition=partition)
+        for partition, offset in work.polled.next_offsets.items():
+            yield Output(state, position_key(partition), position_value(offset), partition=partition)
+
+    def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
+        producer: KafkaProducer | None = None
+        try:
+            producer = self._shared_producer()
+            futures = [send(producer, output) for output in outputs]
+            producer.flush(timeout=timeout)
+            for future in futures:
+                future.get(timeout=0)
+        except CLIENT_ERRORS as error:
+            with self._appending:
+                if producer is not None and self._appender is producer:
+                    self._appender = None
+                    dispose(producer)
+            raise StreamError(f"Kafka did not take the messages: {type(error).__name__}: {error}") from error
+
+    def _shared_producer(self) -> KafkaProducer:
+        with self._appending:
+            if self._appender is None:
+                self._appender = writer(self._settings)
+            return self._appender
+
+    def close(self) -> None:
+        self._committer.close()
+        self._member.close()
+        self._restorer.close()
+        self._watchdog.close()
+        with self._appending, contextlib.suppress(*CLIENT_ERRORS):
+            if self._appender is not None:
+                self._appender.close(timeout=CLOSE_TIMEOUT)
+            self._appender = None

@@ -1,0 +1,155 @@
+"""How to reach Kafka and how long to wait for it; what can't work together is refused before anything connects."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+
+SERVER = re.compile(r"^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})$")
+# What the client needs for each, beside itself: any of the modules, and what to install for them.
+COMPRESSION_MODULES = {
+    "snappy": (("snappy",), "kafka-python[snappy]"),
+    "lz4": (("lz4", "lz4f", "lz4framed"), "kafka-python[lz4]"),
+    "zstd": (("zstandard",), "kafka-python[zstd]"),
+}
+SASL_MODULES = {"GSSAPI": ("gssapi", "gssapi"), "AWS_MSK_IAM": ("botocore", "botocore")}
+PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+class KafkaSettings(BaseModel):
+    """The defaults of the time-outs held through killed and hung brokers (three of them, replication 3)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    bootstrap_servers: str = Field(description="host:port of the brokers, commas between them; name all of them")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        default="PLAINTEXT", description="How to talk to the brokers"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "AWS_MSK_IAM"] | None = Field(
+        default=None, description="How to log in, with a SASL_ protocol"
+    )
+    sasl_username: str | None = Field(default=None, description="For PLAIN and SCRAM")
+    sasl_password: SecretStr | None = Field(default=None, description="For PLAIN and SCRAM")
+    ssl_cafile: Path | None = Field(default=None, description="Certificate authorities; none: the system's own")
+    ssl_certfile: Path | None = Field(default=None, description="Client certificate, PEM")
+    ssl_keyfile: Path | None = Field(default=None, description="Key of the client certificate, PEM")
+    ssl_password: SecretStr | None = Field(default=None, description="Of the key, where it is encrypted")
+    ssl_check_hostname: bool = Field(default=True, description="Whether a broker's certificate must name its host")
+    compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
+        default="none", description="Of what is written"
+    )
+    session_timeout_ms: int = Field(
+        default=20_000,
+        ge=1_000,
+        le=1_800_000,
+        description="After so long without a sign of life the group gives up on a worker",
+    )
+    heartbeat_interval_ms: int = Field(default=1_000, ge=100, description="Between signs of life")
+    max_poll_interval_ms: int = Field(default=60_000, ge=2_000, description="Longest time that one batch may take")
+    transaction_timeout_ms: int = Field(
+        default=15_000,
+        ge=1_000,
+        le=900_000,
+        description="When brokers abort an open commit; above their fail-over time",
+    )
+    delivery_timeout_ms: int = Field(default=12_000, ge=500, description="When a message of a commit counts as failed")
+    request_timeout_ms: int = Field(default=15_000, ge=1_000, description="When a broker counts as not answering")
+
+    @property
+    def servers(self) -> list[str]:
+        return self.bootstrap_servers.split(",")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.security_protocol.startswith("SASL_")
+
+    @classmethod
+    def at(cls, *servers: str) -> Self:
+        return cls(bootstrap_servers=",".join(servers))
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _reachable(cls, value: str) -> str:
+        servers = [part.strip() for part in value.split(",") if part.strip()]
+        if not servers:
+            raise ValueError("no broker is named: give host:port, with commas between several")
+        for server in servers:
+            found = SERVER.match(server)
+            if found is None or not 0 < int(found[1]) < 65_536:
+                raise ValueError(f"{server!r} is not host:port")
+        return ",".join(servers)
+
+    @field_validator("sasl_mechanism")
+    @classmethod
+    def _with_sasl(cls, value: str | None, info: ValidationInfo) -> str | None:
+        protocol = str(info.data.get("security_protocol"))
+        if protocol.startswith("SASL_") and value is None:
+            raise ValueError(f"security_protocol {protocol} needs one: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
+        if value is not None and not protocol.startswith("SASL_"):
+            raise ValueError(f"it is used only with a SASL_ protocol, and security_protocol is {protocol}")
+        module, package = SASL_MODULES.get(value or "", (None, ""))
+        if module is not None and find_spec(module) is None:
+            raise ValueError(f"{value} needs the package {package}, which is not installed")
+        return value
+
+    @field_validator("sasl_username", "sasl_password")
+    @classmethod
+    def _with_password(cls, value: object, info: ValidationInfo) -> object:
+        mechanism = info.data.get("sasl_mechanism")
+        if mechanism in PASSWORD_MECHANISMS and not value:
+            raise ValueError(f"sasl_mechanism {mechanism} needs a username and a password")
+        if mechanism not in PASSWORD_MECHANISMS and value is not None:
+            raise ValueError(f"it is used only with the mechanisms {', '.join(PASSWORD_MECHANISMS)}")
+        return value
+
+    @field_validator("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
+    @classmethod
+    def _with_ssl(cls, value: object, info: ValidationInfo) -> object:
+        if value is None:
+            return value
+        protocol = str(info.data.get("security_protocol"))
+        if not protocol.endswith("SSL"):
+            raise ValueError(f"it is used only with SSL or SASL_SSL, and security_protocol is {protocol}")
+        if isinstance(value, Path) and not value.is_file():
+            raise ValueError(f"{value} is not a file")
+        if info.field_name in ("ssl_keyfile", "ssl_password") and info.data.get("ssl_certfile") is None:
+            raise ValueError("it belongs to a client certificate: set ssl_certfile as well")
+        return value
+
+    @field_validator("compression_type")
+    @classmethod
+    def _compressible(cls, value: str) -> str:
+        modules, package = COMPRESSION_MODULES.get(value, ((), ""))
+        if modules and not any(find_spec(module) for module in modules):
+            raise ValueError(f"{value} needs a library that is not installed: pip install '{package}'")
+        return value
+
+    @field_validator("heartbeat_interval_ms")
+    @classmethod
+    def _beats_in_time(cls, value: int, info: ValidationInfo) -> int:
+        session = info.data.get("session_timeout_ms")
+        if session is not None and value * 3 > session:
+            raise ValueError(f"at most a third of session_timeout_ms ({session}), so that one lost beat does no harm")
+        return value
+
+    @field_validator("transaction_timeout_ms")
+    @classmethod
+    def _ends_in_time(cls, value: int, info: ValidationInfo) -> int:
+        interval = info.data.get("max_poll_interval_ms")
+        if interval is not None and value * 2 > interval:
+            raise ValueError(
+                f"at most half of max_poll_interval_ms ({interval}): a worker waits that long for another's open commit"
+            )
+        return value
+
+    @field_validator("delivery_timeout_ms")
+    @classmethod
+    def _delivers_in_time(cls, value: int, info: ValidationInfo) -> int:
+        transaction = info.data.get("transaction_timeout_ms")
+        if transaction is not None and value >= transaction:
+            raise ValueError(f"must be below transaction_timeout_ms ({transaction}), or a commit may lose a message")
+        return value

@@ -1,0 +1,302 @@
+"""A real Apache Kafka for tests: started from its jars in KRaft mode, on free ports, without a container.
+
+    with Cluster(folder, brokers=3) as cluster:
+        cluster.bootstrap_servers, cluster.kill(2), cluster.start(2), cluster.pause(1), cluster.resume(1)
+
+`python -m tests.kafka.broker` runs one until it is interrupted and prints where it listens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import base64
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+POM = Path(__file__).with_name("pom.xml")
+PACKAGES = {"java": "default-jre-headless", "mvn": "maven"}
+HOST = "127.0.0.1"
+START_TIMEOUT = 600.0
+JAVA = ("java", "-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+# The kernel ends the broker with us, however we end; it stays the same process through exec.
+SHIM = """
+import ctypes, os, sys
+try:
+    ctypes.CDLL(None).prctl(1, 9)
+except AttributeError:
+    pass
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+class KafkaUnavailableError(RuntimeError):
+    """There is no broker to test with. The message says what to do."""
+
+
+def need(*commands: str) -> None:
+    missing = [PACKAGES[name] for name in commands if shutil.which(name) is None]
+    if missing:
+        packages = " ".join(missing)
+        raise KafkaUnavailableError(
+            f"a Kafka broker for tests needs {packages}: install it (for example `sudo apt-get install {packages}`),"
+            " or name a running broker in KAFKA_BOOTSTRAP_SERVERS"
+        )
+
+
+def cache_folder() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "labelwatch" / "kafka"
+
+
+def jars() -> Path:
+    """The folder of the broker's jars; fetched the first time, then kept outside the checkout."""
+    folder = cache_folder() / hashlib.sha256(POM.read_bytes()).hexdigest()[:16]
+    if folder.is_dir():
+        return folder
+    need("java", "mvn")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.parent / "lock"):
+        if not folder.is_dir():
+            _fetch(folder)
+    return folder
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        shutil.copy(POM, scratch)
+        made = Path(scratch) / "jars"
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={made}"]
+        ran = subprocess.run(
+            ["mvn", "-q", "-B", "-f", f"{scratch}/pom.xml", *goal], capture_output=True, text=True, check=False
+        )
+        if ran.returncode or not any(made.glob("kafka_*.jar")):
+            raise KafkaUnavailableError(
+                f"Maven could not fetch Kafka's jars:\n{ran.stdout[-4000:]}{ran.stderr[-2000:]}"
+            )
+        made.rename(folder)
+
+
+def free_ports(n: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.socket()) for _ in range(n)]
+        for one in taken:
+            one.bind((HOST, 0))
+        return [int(one.getsockname()[1]) for one in taken]
+
+
+def _cluster_id() -> str:
+    while True:
+        made = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        if not made.startswith("-"):
+            return made
+
+
+class Cluster:
+    """One or three brokers, numbered from 1, with their data in a folder."""
+
+    def __init__(self, folder: Path, *, brokers: int = 1, settings: dict[str, str] | None = None) -> None:
+        self._folder = folder
+        self._nodes = range(1, brokers + 1)
+        ports = free_ports(2 * brokers)
+        self._ports = dict(zip(self._nodes, ports[:brokers], strict=True))
+        self._controllers = dict(zip(self._nodes, ports[brokers:], strict=True))
+        self._settings = settings or {}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return tuple(self._nodes)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{HOST}:{port}" for port in self._ports.values())
+
+    def __enter__(self) -> Self:
+        atexit.register(self.close)
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        need("java")
+        jars()
+        identity = _cluster_id()
+        for node in self._nodes:
+            config = self._configure(node)
+            command = [
+                *JAVA,
+                "-cp",
+                f"{jars()}/*",
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                identity,
+                "-c",
+                str(config),
+            ]
+            ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            if ran.returncode:
+                raise KafkaUnavailableError(f"Kafka's storage could not be formatted:\n{ran.stdout}{ran.stderr}")
+        for node in self._nodes:
+            self.start(node)
+        self.wait()
+
+    def _configure(self, node: int) -> Path:
+        data = self._folder / f"broker-{node}"
+        data.mkdir(parents=True)
+        copies = 3 if len(self._nodes) >= 3 else 1
+        enough = 2 if copies == 3 else 1
+        voters = ",".join(f"{other}@{HOST}:{port}" for other, port in self._controllers.items())
+        made = {
+            "process.roles": "broker,controller",
+            "node.id": node,
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{HOST}:{self._ports[node]},CONTROLLER://{HOST}:{self._controllers[node]}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{self._ports[node]}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": data / "data",
+            "num.network.threads": 2,
+            "num.io.threads": 2,
+            "background.threads": 2,
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": 0,
+            "group.min.session.timeout.ms": 1000,
+            "offsets.topic.num.partitions": 4,
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.num.partitions": 4,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": enough,
+            "share.coordinator.state.topic.num.partitions": 1,
+            "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.min.isr": enough,
+            "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
+            "log.cleaner.backoff.ms": 1000,
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+            **self._settings,
+        }
+        path = data / "server.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in made.items()))
+        return path
+
+    # -- what may happen to a broker -------------------------------------------------------------------------------
+
+    def start(self, node: int) -> None:
+        """Starts a broker, or starts it again with the data it had. `wait` says when it answers."""
+        data = self._folder / f"broker-{node}"
+        command = [*JAVA, "-cp", f"{jars()}/*", "kafka.Kafka", str(data / "server.properties")]
+        with (data / "output.log").open("ab") as log:
+            self._processes[node] = subprocess.Popen(
+                [sys.executable, "-c", SHIM, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a Ctrl-C is for the tests, which then end their brokers in order
+            )
+
+    def kill(self, node: int) -> None:
+        self._signal(node, signal.SIGKILL)
+        self._processes.pop(node).wait()
+
+    def stop(self, node: int) -> None:
+        """As an administrator would: leadership moves first."""
+        self._signal(node, signal.SIGTERM)
+        process = self._processes.pop(node)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def pause(self, node: int) -> None:
+        self._signal(node, signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        self._signal(node, signal.SIGCONT)
+
+    def _signal(self, node: int, number: signal.Signals) -> None:
+        self._processes[node].send_signal(number)
+
+    def wait(self, timeout: float = START_TIMEOUT) -> None:
+        """Until an admin call answers and tells of every broker that was started: an open port says little."""
+        until = time.monotonic() + timeout
+        last: object = "no answer"
+        while time.monotonic() < until:
+            for node, process in self._processes.items():
+                if process.poll() is not None:
+                    raise KafkaUnavailableError(f"broker {node} has ended:\n{self._output(node)}")
+            try:
+                up = self._count()
+            except (KafkaError, OSError) as error:
+                last = error
+            else:
+                if up >= len(self._processes):
+                    return
+                last = f"{up} of {len(self._processes)} brokers are up"
+            time.sleep(0.3)
+        raise KafkaUnavailableError(f"Kafka was not ready after {timeout:.0f} s: {last}\n{self._output(self.nodes[0])}")
+
+    def _count(self) -> int:
+        for node in self._processes:
+            socket.create_connection((HOST, self._ports[node]), timeout=5).close()
+        servers = [f"{HOST}:{self._ports[node]}" for node in self._processes]
+        with KafkaAdminClient(bootstrap_servers=servers, bootstrap_timeout_ms=10_000) as admin:
+            return len(admin.describe_cluster()["brokers"])
+
+    def _output(self, node: int) -> str:
+        return (self._folder / f"broker-{node}" / "output.log").read_text(errors="replace")[-4000:]
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        for process in self._processes.values():
+            process.kill()  # the data is thrown away with the folder, and a kill ends a stopped one too
+        for process in self._processes.values():
+            process.wait()
+        self._processes.clear()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Runs Apache Kafka for trying out, until it is interrupted.")
+    parser.add_argument("--brokers", type=int, default=1, choices=(1, 3))
+    brokers = parser.parse_args().brokers
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with tempfile.TemporaryDirectory() as folder, Cluster(Path(folder), brokers=brokers) as cluster:
+        print(cluster.bootstrap_servers, flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
+
+
+if __name__ == "__main__":
+    main()
