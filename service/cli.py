@@ -11,6 +11,7 @@ from service import __version__
 from service.commands.evaluate import evaluate
 from service.commands.model import model_app
 from service.commands.score import score
+from service.commands.streams_cli import register
 from service.errors import LabelwatchError
 
 app = typer.Typer(
@@ -40,6 +41,7 @@ def common(
 app.command()(score)
 app.command()(evaluate)
 app.add_typer(model_app, name="model")
+register(app)
 
 
 def main() -> None:

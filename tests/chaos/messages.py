@@ -1,0 +1,130 @@
+"""What a stream meets, from a seed: sentences of several datasets, updates, deletions, and messages that are none."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from service.contracts import DatasetSettings
+from service.inference.classifier import WordProbs
+from tests.tiny_models import POISON
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from service.inference.classifier import Classifier
+    from service.stream.base import Headers
+
+MAX_WORDS = 40
+SERIAL = "serial"
+WORDS = (
+    *("the", "of", "in", "said", "on", "monday", "land", "min", "timber", "wolves", "paris", "(min)"),
+    *("Oslo", "rates", "12", "Müller", "quickly", ".", "東京", "e\u0301"),
+)
+CHUNK = 64
+WRONG = 0.05  # of the words have another label than the model would give, so that being flagged is not the rule
+# The datasets whose settings are sent before the first sentence. Others are made as they come.
+DATASETS = (
+    DatasetSettings(
+        name="mapped", version=1, label_map={"PERSON": "PER"}, unmapped="unscored", control_share=0.25, scheme="iob2"
+    ),
+    DatasetSettings(name="types", version=1, scheme="io"),
+)
+NAMES = ("default", "news", *(one.name for one in DATASETS))
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A message, and what must become of it: a dead letter of that stage, or none."""
+
+    serial: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    stage: str | None
+
+
+def made_messages(seed: int, classifier: Classifier) -> Iterator[Made]:
+    """Without end; the same for the same seed and model."""
+    rng = random.Random(seed)
+    known: list[tuple[str, str]] = []
+    serial = 0
+    while True:
+        texts = [rng.choices(WORDS, k=rng.randint(1, 14)) for _ in range(CHUNK)]
+        for tokens, words in zip(texts, classifier.infer(texts), strict=True):
+            assert isinstance(words, WordProbs)
+            labels = classifier.folder.labels
+            given = [rng.choice(labels) if rng.random() < WRONG else labels[k] for k in words.probs.argmax(axis=1)]
+            draw = rng.random()
+            if draw < 0.1:
+                stage, value = _bad(rng)
+                key = rng.choice([None, b"", rng.randbytes(5)]) if value is not None else b"tombstone"
+            elif draw < 0.15 and known:
+                stage, key, value = None, *_deleted(rng, known)
+            else:
+                stage, key, value = None, *_sentence(rng, serial, tokens, given, known)
+            yield Made(serial, key, value, _headers(rng, serial), stage)
+            serial += 1
+
+
+def _headers(rng: random.Random, serial: int) -> Headers:
+    more: Headers = (("trace", rng.randbytes(4)), ("trace", b""), ("x-request-id", b"r-%d" % serial))
+    return ((SERIAL, b"%d" % serial), *(more if rng.random() < 0.3 else ()))
+
+
+def _sentence(
+    rng: random.Random, serial: int, tokens: list[str], given: list[str], known: list[tuple[str, str]]
+) -> tuple[bytes | None, bytes]:
+    """New ones, and sometimes one that came before, annotated again."""
+    name = rng.choice(NAMES)
+    message: dict[str, Any] = {"tokens": tokens, "labels": given}
+    if name == "default" and rng.random() < 0.8:
+        return None, _json(message)  # as bare as a message can be
+    again = bool(known) and rng.random() < 0.15
+    name, identity = rng.choice(known) if again else (name, f"s{serial}")
+    if name == "mapped":
+        given = [label.replace("PER", "PERSON") for label in given]
+        given = [label.replace("MISC", "THING") for label in given]  # which has no class in the model
+    elif name == "types":
+        given = [label.split("-")[-1] for label in given]
+    message |= {"labels": given, "dataset": name, "id": identity, "new_field": None}
+    if again:
+        message |= {"update": True, "revision": serial}
+    else:
+        known.append((name, identity))
+    return f"{name}/{identity}".encode() if rng.random() < 0.8 else None, _json(message)
+
+
+def _deleted(rng: random.Random, known: list[tuple[str, str]]) -> tuple[bytes, bytes]:
+    name, identity = rng.choice(known)
+    return f"{name}/{identity}".encode(), _json({"dataset": name, "id": identity, "deleted": True})
+
+
+def _bad(rng: random.Random) -> tuple[str, bytes | None]:
+    stage, make = rng.choice(BAD)
+    return stage, make(rng)
+
+
+def _json(message: object) -> bytes:
+    return json.dumps(message, ensure_ascii=False).encode()
+
+
+BAD: tuple[tuple[str, Callable[[random.Random], bytes | None]], ...] = (
+    ("decode", lambda rng: b"\xff" + rng.randbytes(rng.randint(0, 200))),
+    ("decode", lambda _: b""),
+    ("decode", lambda _: None),
+    ("decode", lambda rng: b"[" * rng.randint(1_000, 20_000)),
+    ("decode", lambda _: b'{"tokens": ["\\ud800"], "labels": ["O"]}'),
+    ("decode", lambda _: b'{"tokens": ["the"], "labels": ["O"]'),
+    ("validate", lambda rng: _json(rng.choice([None, 1, "text", [], {}, [{"tokens": ["a"], "labels": ["O"]}]]))),
+    ("validate", lambda _: _json({"tokens": [], "labels": []})),
+    ("validate", lambda rng: _json({"tokens": rng.choice([{"a": 1}, [1], "a", None]), "labels": ["O"]})),
+    ("validate", lambda _: _json({"tokens": ["the", "of"], "labels": ["O"]})),
+    ("validate", lambda _: _json({"tokens": ["the"], "labels": ["O"], "dataset": "NO SUCH NAME"})),
+    ("validate", lambda _: _json({"tokens": ["the"], "labels": ["O"], "update": "yes"})),
+    ("labels", lambda rng: _json({"tokens": ["the"], "labels": [f"B-GHOST{rng.randint(0, 99)}"]})),
+    ("too_long", lambda rng: _json({"tokens": ["the"] * (n := MAX_WORDS + rng.randint(1, 500)), "labels": ["O"] * n})),
+    ("inference", lambda _: _json({"tokens": ["the", POISON], "labels": ["O", "O"]})),
+)

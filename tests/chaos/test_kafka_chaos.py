@@ -1,0 +1,21 @@
+"""Three real workers on a real broker, killed, frozen and ended while sentences come: exact to the bit all the same."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tests.chaos.kafka_chaos import run
+from tests.chaos.plan import SHORT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEED = 5
+
+
+def test_kills_and_stops_leave_no_trace(tmp_path: Path) -> None:
+    report = run(tmp_path, seed=SEED, shape=SHORT, servers=os.environ.get("KAFKA_BOOTSTRAP_SERVERS"))
+    assert not report.problems, "\n".join(report.problems)
+    assert report.messages >= SHORT.messages
+    assert report.faults == SHORT.faults

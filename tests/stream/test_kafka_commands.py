@@ -1,0 +1,94 @@
+"""The stream commands on a real Kafka: the same ones, through the same protocol."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka import KafkaAdminClient
+
+from service.stream.topics import Topics
+from tests.stream_desk import Desk, sentences
+from tests.tiny_models import make_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from service.stream.kafka_settings import KafkaSettings
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, kafka_settings: KafkaSettings, kafka_topics: Topics, capfd: pytest.CaptureFixture[str]
+) -> Desk:
+    variables = {
+        "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": kafka_settings.bootstrap_servers,
+        "LABELWATCH_KAFKA_SESSION_TIMEOUT_MS": "10000",
+        "LABELWATCH_TOPICS_PREFIX": kafka_topics.prefix,
+        "LABELWATCH_TOPICS_REPLICATION": "1",
+        "LABELWATCH_TOPICS_MIN_ISR": "1",
+        "LABELWATCH_WORKER_GROUP": f"{kafka_topics.prefix}workers",
+    }
+    return Desk(tmp_path, make_model(tmp_path / "model", "wordpiece"), variables, capfd, kafka_topics)
+
+
+def test_a_day_with_the_stream(desk: Desk, kafka_topics: Topics) -> None:
+    assert "nothing to create: all topics are there" in desk.run("topics", "create").out
+    ran = desk.run("check")
+    assert ran.code == 0, ran.out
+    assert f"{kafka_topics.state}: 2 partitions, 1 copy (a single copy is for trying out)" in ran.out
+    given: list[dict[str, Any]] = [*sentences(60), {"id": "ghost", "tokens": ["a"], "labels": ["B-GHOST"]}]
+    assert desk.run("send", desk.file(given)).out == f"61 sentences sent to {kafka_topics.sentences}\n"
+    ran = desk.run("worker", "--once")
+    assert ran.code == 0, ran.err
+    assert "61 messages read" in ran.err
+    shown = desk.run("tail", "review", "--last", 100, "--json").out.splitlines()
+    ids = [json.loads(line)["id"] for line in shown]
+    assert ids
+    assert len(set(ids)) == len(ids)
+    [view] = json.loads(desk.run("thresholds", "show", "--json").out)["datasets"]
+    words = [label for one in given[:-1] for label in one["labels"]]
+    assert {one["name"]: one["own_words"] for one in view["classes"]} == {
+        one["name"]: words.count(one["name"]) for one in view["classes"]
+    }
+    assert "1 dead letter: 1 labels" in desk.run("dead-letters", "list").err
+    assert desk.run("dead-letters", "replay").out.startswith("1 dead letter sent")
+    assert desk.run("dead-letters", "replay").out.startswith("0 dead letters sent")
+    assert "1 message read" in desk.run("worker", "--once").err
+
+
+def test_a_replay_beside_the_live_topics_and_a_reset(
+    desk: Desk, kafka_settings: KafkaSettings, kafka_topics: Topics
+) -> None:
+    desk.run("send", desk.file(sentences(40)))
+    desk.run("worker", "--once")
+    other = make_model(desk.folder / "other", "wordpiece", seed=5)
+    trial = Topics(f"{kafka_topics.prefix}trial.")
+    live = desk.run("tail", "review", "--last", 100, "--json").out
+    command = ["replay", "--from", "0", "--to-prefix", trial.prefix, "--model", other]
+    ran = desk.run(*command)
+    assert ran.code == 0, ran.err
+    assert "40 messages assessed with other" in ran.out
+    assert "of 40 messages that both have read" in ran.out
+    assert "0 messages assessed" in desk.run(*command).out
+    assert desk.run("tail", "review", "--last", 100, "--json").out == live
+    assert "epoch 1 (settings version 1)" in desk.run("thresholds", "reset", "default", "--yes").out
+    [view] = json.loads(desk.run("thresholds", "show", "--json").out)["datasets"]
+    assert (view["epoch"], view["sentences"]) == (1, 0)
+    with KafkaAdminClient(bootstrap_servers=kafka_settings.servers) as admin:
+        admin.delete_topics([spec.name for spec in trial.specs() if spec.name != trial.sentences])
+
+
+def test_what_is_not_there_is_told(desk: Desk, kafka_topics: Topics) -> None:
+    ran = desk.run("worker", "leave", "nobody")
+    assert ran.code == 1
+    assert f"no member of the group {kafka_topics.prefix}workers" in ran.err
+    absent = {"LABELWATCH_TOPICS_PREFIX": f"{kafka_topics.prefix}absent."}
+    assert "run `labelwatch topics create`" in desk.run("tail", "review", **absent).err
+    ran = desk.run("topics", "describe", **absent)
+    assert ran.code == 1
+    assert "it does not exist" in ran.out
+    ran = desk.run("replay", "--from", "1:9", "--to-prefix", "trial.")
+    assert ran.code == 1
+    assert f"past the end of {kafka_topics.sentences}" in ran.err
