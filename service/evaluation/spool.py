@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-_HEAD: Final = struct.Struct("<QQII")
+_HEAD: Final = struct.Struct("<QQIII")
 
 
 class _Spool:
@@ -56,21 +56,23 @@ class Observations(_Spool):
     def append(self, seen: Observation) -> None:
         sentence = seen.sentence.model_dump_json().encode()
         unscored = json.dumps(dict(seen.unscored)).encode() if seen.unscored else b""
-        arrays = (seen.probs.astype("<f8"), seen.given.astype("<i8"), seen.index.astype("<i8"))
-        head = _HEAD.pack(len(sentence), len(unscored), *seen.probs.shape)
-        self._write(head, sentence, unscored, *(values.tobytes() for values in arrays))
+        numbers = [values.astype("<i8") for values in (seen.given, seen.index, seen.classes)]
+        head = _HEAD.pack(len(sentence), len(unscored), *seen.probs.shape, len(seen.classes))
+        probs = seen.probs.astype("<f8")
+        self._write(head, sentence, unscored, *(values.tobytes() for values in (probs, *numbers)))
         self._count += 1
 
     def __iter__(self) -> Iterator[Observation]:
         self._file.seek(0)
         for _ in range(self._count):
-            sentence, unscored, rows, classes = _HEAD.unpack(self._file.read(_HEAD.size))
+            sentence, unscored, rows, columns, words = _HEAD.unpack(self._file.read(_HEAD.size))
             told = LabelledSentence.model_validate_json(self._file.read(sentence))
             why = {int(place): reason for place, reason in json.loads(self._file.read(unscored) or b"{}").items()}
-            probs = np.frombuffer(self._file.read(8 * rows * classes), "<f8").astype(np.float64)
-            given = np.frombuffer(self._file.read(8 * rows), "<i8").astype(np.intp)
-            index = np.frombuffer(self._file.read(8 * rows), "<i8").astype(np.intp)
-            yield Observation(told, probs.reshape(rows, classes), given, index, why)
+            probs = np.frombuffer(self._file.read(8 * rows * columns), "<f8").astype(np.float64)
+            given, index, classes = (
+                np.frombuffer(self._file.read(8 * size), "<i8").astype(np.intp) for size in (rows, rows, words)
+            )
+            yield Observation(told, probs.reshape(rows, columns), given, index, why, classes)
 
 
 class Ranking(_Spool):

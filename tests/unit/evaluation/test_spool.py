@@ -36,7 +36,12 @@ SENTENCE = LabelledSentence(
 def test_observations_come_back_to_the_bit(tables: list[NDArray[np.float64]]) -> None:
     written = [
         Observation(
-            SENTENCE, probs, np.arange(len(probs)), np.arange(len(probs)) * 2, {1: "why"} if len(probs) % 2 else {}
+            SENTENCE,
+            probs,
+            np.arange(len(probs)),
+            np.arange(len(probs)) * 2,
+            {1: "why"} if len(probs) % 2 else {},
+            np.array([-1, 0, 3]),
         )
         for probs in tables
     ]
@@ -47,7 +52,7 @@ def test_observations_come_back_to_the_bit(tables: list[NDArray[np.float64]]) ->
         for before, after in zip(written, spool, strict=True):
             assert after.sentence == before.sentence
             assert after.unscored == before.unscored
-            for name in ("probs", "given", "index"):
+            for name in ("probs", "given", "index", "classes"):
                 was, now = getattr(before, name), getattr(after, name)
                 assert was.shape == now.shape
                 assert was.dtype == now.dtype
