@@ -78,7 +78,7 @@ def test_a_bad_sentence_stops_before_anything_is_sent(desk: Desk) -> None:
     ran = desk.run("send", desk.file([*sentences(600), BROKEN]))
     assert ran.code == 1
     assert "data.jsonl:601" in ran.err
-    assert "`tokens` has 2 words and `labels` has 1" in ran.err
+    assert "give each word one label" in ran.err
     assert not desk.log.exists()
 
 
