@@ -46,6 +46,7 @@ RUNS ?= 20
 chaos: $(DEV) ## kill workers and brokers at random, RUNS times from SEED on, and check that nothing is lost or doubled
 	@tests/system-packages java mvn
 	$(BIN)/python -m tests.chaos --seed $(SEED) --runs $(RUNS)
+	CHAOS_RUNS=$(RUNS) CHAOS_SEED=$(SEED) $(BIN)/python -m pytest -s tests/chaos/test_sqlite_kill.py
 
 .PHONY: lint
 lint: $(DEV) ## ruff, mypy --strict and the import layers

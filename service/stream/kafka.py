@@ -148,6 +148,7 @@ class KafkaStream:
         for partition in self._assigned:
             self._member.hold(partition)
             self._stop(partition)
+        self._lag = {}  # not known until a partition delivers again
         self._restorer.want(self._assigned)
 
     # -- reading ---------------------------------------------------------------------------------------------------

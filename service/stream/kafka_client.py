@@ -47,6 +47,7 @@ NOT_READY_PAUSE = 0.1
 APPEND_TIMEOUT_MS = 30_000
 MAX_REQUEST_BYTES = MAX_OUTPUT_BYTES + 64 * 1024
 NOISY = (
+    "kafka.cluster",
     "kafka.coordinator",
     "kafka.coordinator.base",
     "kafka.coordinator.consumer",

@@ -60,8 +60,10 @@ class Committer:
             raise FencedError(self._fenced()) from error
         except (StreamError, *CLIENT_ERRORS) as error:
             self._try_at = time.monotonic() + RETRY_AFTER
-            self.trouble = f"transactions are not possible: {type(error).__name__}: {error}"
-            log.warning("%s", self.trouble)
+            trouble = f"transactions are not possible: {type(error).__name__}: {error}"
+            if trouble != self.trouble:
+                log.warning("%s", trouble)
+            self.trouble = trouble
             return False
         self.trouble = ""
         return self._producer is not None

@@ -13,6 +13,8 @@ from service.stream.kafka_client import CLIENT_ERRORS, reader, records_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kafka import KafkaConsumer
+
     from service.stream.base import Record
     from service.stream.kafka_settings import KafkaSettings
 
@@ -21,61 +23,74 @@ WAIT_MS = 50  # while there is something to wait for; behind a topic that was re
 
 
 class KafkaFollower:
-    """A `Follower` over one topic. One thread uses it."""
+    """A `Follower` over one topic. One thread uses it. After an error it goes on where it was, with a new consumer."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self._settings = settings
         self._topic = topic
-        self._consumer = reader(settings)
+        self._consumer: KafkaConsumer | None = None
+        self._next: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] = {}
         try:
-            self._begin(settings)
+            self._ends = self._look_for_ends()
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, settings: KafkaSettings) -> None:
-        self._grow()
-        places = sorted(self._consumer.assignment())
+    def _look_for_ends(self) -> dict[TopicPartition, int]:
+        """With what is about to be committed: a commit that was promised may be a moment away from being seen."""
+        places = sorted(self._opened().assignment())
         if not places:
             raise StreamError(f"the topic {self._topic} does not exist: run `labelwatch topics create`")
-        # The end with what is about to be committed: a commit that was promised may be a moment away from being seen.
-        looker = reader(settings, isolation="read_uncommitted")
+        looker = reader(self._settings, isolation="read_uncommitted")
         try:
-            self._ends = looker.end_offsets(places)
+            return dict(looker.end_offsets(places))
         finally:
             looker.close(autocommit=False)
 
-    def _grow(self) -> None:
+    def _opened(self) -> KafkaConsumer:
         """Partitions may be added to a topic while it is followed; those that are known stay where they are."""
-        numbers = self._consumer.partitions_for_topic(self._topic)
-        known = self._consumer.assignment()
-        new = {TopicPartition(self._topic, number) for number in numbers} - known
+        if self._consumer is None:
+            self._consumer = reader(self._settings)
+        consumer = self._consumer
+        known = consumer.assignment()
+        new = {TopicPartition(self._topic, number) for number in consumer.partitions_for_topic(self._topic)} - known
         if new:
-            self._consumer.assign(sorted(known | new))
-            self._consumer.seek_to_beginning(*sorted(new))
+            consumer.assign(sorted(known | new))
+        for place in new:
+            if place in self._next:
+                consumer.seek(place, self._next[place])
+            else:
+                consumer.seek_to_beginning(place)
+        return consumer
 
     def poll(self) -> Sequence[Record]:
         try:
-            self._grow()
-            found = self._consumer.poll(timeout_ms=WAIT_MS if self._ends else 0, max_records=CHUNK)
-            self._ends = {place: end for place, end in self._ends.items() if not self._passed(place, end)}
+            consumer = self._opened()
+            found = consumer.poll(timeout_ms=WAIT_MS if self._ends else 0, max_records=CHUNK)
+            self._ends = {place: end for place, end in self._ends.items() if not _passed(consumer, place, end)}
         except CLIENT_ERRORS as error:
+            self.close()
             raise StreamError(f"{self._topic} can't be followed: {type(error).__name__}: {error}") from error
+        self._next |= {place: messages[-1].offset + 1 for place, messages in found.items()}
         return [record for messages in found.values() for record in records_of(messages)]
-
-    def _passed(self, place: TopicPartition, end: int) -> bool:
-        if end == 0:
-            return True
-        position = self._consumer.position(place, timeout_ms=0)
-        return position is not None and position >= end
 
     @property
     def caught_up(self) -> bool:
         return not self._ends
 
     def close(self) -> None:
-        with contextlib.suppress(*CLIENT_ERRORS):
-            self._consumer.close(autocommit=False)
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with contextlib.suppress(*CLIENT_ERRORS):
+                consumer.close(autocommit=False)
+
+
+def _passed(consumer: KafkaConsumer, place: TopicPartition, end: int) -> bool:
+    if end == 0:
+        return True
+    position = consumer.position(place, timeout_ms=0)
+    return position is not None and int(position) >= end
 
 
 def follow(settings: KafkaSettings, topic: str) -> KafkaFollower:

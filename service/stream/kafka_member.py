@@ -118,8 +118,10 @@ class Member:
 
     def poll(self, *, max_records: int, timeout: float) -> Mapping[int, Sequence[ConsumerRecord]]:
         """Messages by partition. Raises `PlaceLostError`, `FencedError`, or `StreamError` where no waiting helps."""
+        if not self._knows_itself():
+            time.sleep(min(timeout, RETRY_PAUSE))
+            return {}
         try:
-            self._check_after_sleep()
             found = self._poll(self._joined(), max_records, timeout)
         except FencedInstanceIdError as error:
             raise FencedError(self._taken()) from error
@@ -128,8 +130,6 @@ class Member:
         except HOPELESS as error:
             self._replace(error)
             raise StreamError(f"{self._topic} can't be read: {type(error).__name__}: {error}") from error
-        except FencedError:
-            raise
         except (StreamError, *CLIENT_ERRORS) as error:
             self._replace(error)
             time.sleep(min(timeout, RETRY_PAUSE))
@@ -178,12 +178,17 @@ class Member:
 
     def _replace(self, error: Exception) -> None:
         """The next poll joins anew; until then nothing is ours."""
-        log.warning("the consumer is replaced by a new one: %r", error)
-        self.trouble = f"{self._topic} can't be read: {type(error).__name__}: {error}"
+        self._tell(f"{self._topic} can't be read, trying with a new consumer: {type(error).__name__}: {error}")
         if self._consumer is not None:
             gone = frozenset(place.partition for place in self._consumer.assignment())
             self.close()
+            self._known_as = None
             self._notes.append(Note(came=False, partitions=gone))
+
+    def _tell(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            log.warning("%s", trouble)
+        self.trouble = trouble
 
     def group(self) -> ConsumerGroupMetadata | None:
         """Whom the group takes us for at this moment."""
@@ -225,14 +230,23 @@ class Member:
             self._known_as = None  # the answer to our join will bring a new one
         self._polled_at = time.monotonic()
 
-    def _check_after_sleep(self) -> None:
-        """A worker that was stopped for long must not join again where its identity was given to another meanwhile."""
+    def _knows_itself(self) -> bool:
+        """A worker that was stopped for long must not join again where its identity was given to another meanwhile.
+
+        False where that can't be told at the moment.
+        """
         if self._worker_id is None or self._known_as is None:
-            return
+            return True
         if time.monotonic() - self._polled_at < self._settings.session_timeout_ms / 1000:
-            return
-        if self._holder() not in (None, self._known_as):
+            return True
+        try:
+            holder = self._holder()
+        except StreamError as error:
+            self._tell(f"who works as {self._worker_id} can't be told: {error}")
+            return False
+        if holder not in (None, self._known_as):
             raise FencedError(self._taken())
+        return True
 
     def may_write(self) -> bool:
         """Whether the transactional id, which goes with the identity, is ours to take."""

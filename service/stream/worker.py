@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -103,20 +104,17 @@ class Worker:
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set: then the batch at hand is finished and the stream left in order."""
-        settings = self._stream.follow(self._topics.datasets)
-        states = self._stream.follow(self._topics.state)
-        try:
+        with ExitStack() as leaving:
+            leaving.callback(self._stream.close)
+            leaving.callback(self.status.fails, "worker", "the worker has stopped")
+            settings = leaving.enter_context(closing(self._stream.follow(self._topics.datasets)))
+            states = leaving.enter_context(closing(self._stream.follow(self._topics.state)))
             self._catch_up(settings, states, stop)
             while not stop.is_set():
                 self._datasets.read(settings.poll())
                 self._take_foreign(states.poll())
                 self.take_changes()
                 self.step()
-        finally:
-            self.status.fails("worker", "the worker has stopped")
-            settings.close()
-            states.close()
-            self._stream.close()
 
     def _catch_up(self, settings: Follower, states: Follower, stop: threading.Event) -> None:
         """No sentence is judged before the settings and everybody's statistics are read."""
