@@ -25,6 +25,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.serializer.wrapper import SerializeWrapper
 
 from service.stream.base import Output, Record
+from service.stream.kafka_assignor import EvenRanges
 from service.stream.topics import MAX_OUTPUT_BYTES
 
 if TYPE_CHECKING:
@@ -227,6 +228,7 @@ def member(settings: KafkaSettings, *, group: str, worker_id: str | None) -> Kaf
         group_id=group,
         group_instance_id=worker_id,
         auto_offset_reset="none",
+        partition_assignment_strategy=(EvenRanges,),
         session_timeout_ms=settings.session_timeout_ms,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
         max_poll_interval_ms=settings.max_poll_interval_ms,
