@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["HeldOutSums", "Joining", "ModelFolder", "Precision"]
 
 
+# What says nothing of how probabilities are made: a folder that is renamed keeps its statistics.
+_TELLS_ONLY = frozenset({"name", "figures", "versions"})
+
+
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
     """A folder whose files are all there and as their manifest says."""
@@ -75,7 +79,7 @@ class ModelFolder:
             held_out=manifest.held_out,
             held_out_types=manifest.held_out_types,
             fingerprint=digest_of(list(sums.values())),
-            _manifest=digest_of(content),
+            _manifest=digest_of({key: value for key, value in content.items() if key not in _TELLS_ONLY}),
         )
 
     def stats_key(self, pooling: Pooling, classes: Sequence[str]) -> str:

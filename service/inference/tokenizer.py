@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from service.inference.folder import ModelFolder
 
 _PADDINGS = ("[PAD]", "<pad>", "<|pad|>")
+_UNHEARD_OF = "\ue000\U0010fffd"  # private use: in no vocabulary
 _PROBES = ("a", "1", ".", "的")
 
 
@@ -48,6 +49,7 @@ def load_subwords(folder: ModelFolder) -> Subwords:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     tokenizer.encode_special_tokens = True  # a literal "[SEP]" in a text is text
+    _try_unknown(folder, tokenizer)
     prefix, suffix = _edges(folder, tokenizer)
     unknown = _unknown_id(tokenizer, content)
     special = np.zeros(max(tokenizer.get_vocab_size(), 1 + max([*prefix, *suffix], default=0)), np.bool_)
@@ -96,6 +98,16 @@ def _edges(folder: ModelFolder, tokenizer: Tokenizer) -> tuple[tuple[int, ...], 
             if start is not None:
                 return tuple(whole[:start]), tuple(whole[start + len(bare) :])
     raise ModelError(f"{folder.tokenizer} gives no subword for any of {', '.join(_PROBES)}: export the tokenizer again")
+
+
+def _try_unknown(folder: ModelFolder, tokenizer: Tokenizer) -> None:
+    """A tokenizer that fails on what its vocabulary lacks would take a whole batch down with one rare character."""
+    try:
+        tokenizer.encode_batch([[_UNHEARD_OF]], is_pretokenized=True, add_special_tokens=False)
+    except Exception as error:
+        raise ModelError(
+            f"{folder.tokenizer} fails on a character that its vocabulary lacks ({error}): give it an unknown token"
+        ) from error
 
 
 def _unknown_id(tokenizer: Tokenizer, content: dict[str, Any]) -> int | None:

@@ -28,9 +28,12 @@ SAMPLE = Path(__file__).parents[2] / "models" / "sample"
 MEGABYTE = 1_000_000
 
 
-@pytest.fixture(scope="module", params=get_args(Precision))
+@pytest.fixture(
+    scope="module", params=[(precision, threads) for precision in get_args(Precision) for threads in (1, 2)]
+)
 def classifier(request: pytest.FixtureRequest) -> Classifier:
-    return Classifier(ModelFolder.load(default_model(), precision=request.param))
+    precision, threads = request.param
+    return Classifier(ModelFolder.load(default_model(), precision=precision), threads=threads)
 
 
 @pytest.fixture(scope="module")

@@ -103,13 +103,10 @@ def test_a_special_entry_the_model_itself_finds_becomes_unknown(folder_of: MakeF
     assert not encoded.unscored
 
 
-def test_without_an_unknown_entry_it_is_left_out(folder_of: MakeFolder, tmp_path: Path) -> None:
+def test_a_tokenizer_that_fails_on_unknown_characters_is_refused(folder_of: MakeFolder, tmp_path: Path) -> None:
     folder = changed_tokenizer(folder_of("unigram"), tmp_path / "known", lambda c: c["model"].update(unk_id=None))
-    encoder = Encoder(ModelFolder.load(folder))
-    plain, special = encoder.encode([["the", "of"], ["the", "</s>", "of"]])
-    space = make_tokenizer("unigram").token_to_id("▁")
-    assert special.windows[0].ids.tolist() == [*plain.windows[0].ids[:2], space, *plain.windows[0].ids[2:]]
-    assert subword_words(special) == [[0], [1], [2]]
+    with pytest.raises(ModelError, match="unknown token"):
+        Encoder(ModelFolder.load(folder))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -243,3 +243,12 @@ def test_whatever_changes_probabilities_changes_the_statistics_key(ours: Path) -
     assert len(keys) == 6
     assert all(len(key) == 16 for key in keys)
     assert folder.stats_key("mean", LABELS) == folder.stats_key("mean", list(LABELS))
+
+
+def test_a_renamed_folder_keeps_its_statistics(tmp_path: Path) -> None:
+    first = make_model(tmp_path / "first", "wordpiece")
+    second = tmp_path / "second"
+    shutil.copytree(first, second)
+    one, other = ModelFolder.load(first), ModelFolder.load(second)
+    assert one.name != other.name
+    assert one.stats_key("mean", LABELS) == other.stats_key("mean", LABELS)
