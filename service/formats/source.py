@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import re
 import sys
 import zlib
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 HEAD_BYTES: Final = 64 * 1024
 # A sentence of 5,000 words is far shorter; without a limit a file with no line ends would be read whole.
 MAX_LINE: Final = 8 * 1024 * 1024
+
+_ESCAPED_BYTES: Final = re.compile("[\udc80-\udcff]")
 
 SourceLike: TypeAlias = Path | str | BinaryIO
 
@@ -115,9 +118,10 @@ def open_source(source: SourceLike, *, encoding: str | None = None) -> Iterator[
 def source_name(source: SourceLike) -> str:
     if source == "-":
         return "<stdin>"
-    if isinstance(source, str | Path):
-        return str(source)
-    return str(getattr(source, "name", "<stream>"))
+    name = str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "<stream>"))
+    # A file may be called by bytes that are no text; the name goes into messages and sentences, which are.
+    shown = _ESCAPED_BYTES.sub(lambda byte: f"\\x{ord(byte.group()) - 0xDC00:02x}", name)
+    return shown.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _has_a_line_of_data(head: bytes) -> bool:
