@@ -6,6 +6,7 @@ the scripts without any text: `make_sentences` gives the same sentences in the s
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import defaultdict
 from dataclasses import dataclass
@@ -84,6 +85,14 @@ def _rebuilt(sentence: Sentence, rng: random.Random, pool: dict[str, list[tuple[
 def _masked(sentence: Sentence, rng: random.Random) -> Sentence:
     words = tuple(MASK if rng.random() < MASK_SHARE else word for word in sentence.words)
     return Sentence(words, sentence.labels)
+
+
+def digest(sentences: Sequence[Sentence]) -> str:
+    """Names the sentences, so that probabilities kept without text can be held against what they were made for."""
+    words = hashlib.sha256()
+    for sentence in sentences:
+        words.update("\t".join(sentence.words).encode() + b"\n")
+    return words.hexdigest()
 
 
 def make_sentences(train: Sequence[Sentence], *, copies: int, seed: int) -> Iterator[Sentence]:

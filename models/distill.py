@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from corpus import LABELS, make_sentences, read_columns
+from corpus import LABELS, Sentence, digest, make_sentences, read_columns
 from encoders import load_encoder
 from noise import detection
 from tokenizers import Tokenizer
@@ -24,20 +24,28 @@ from training import Plan, Trainer, encode_all, f1_of, hard_targets, keep_best, 
 LABEL_SHARE = 0.3
 
 
-def mean_of(teachers: list[str]) -> np.ndarray:
+def mean_of(teachers: list[str], made: list[Sentence]) -> np.ndarray:
     total, weight = np.zeros(0), 0.0
+    words = sum(len(sentence.words) for sentence in made)
     for teacher in teachers:
         path, _, share = teacher.rpartition(":")
         loaded = np.load(path)
+        if path.endswith(".npz") and str(loaded["sentences"]) != digest(made):
+            raise SystemExit(
+                f"{path} was made for other sentences: another train.tsv, or other --copies or --made-seed"
+            )
         probs = (loaded["probs"] if path.endswith(".npz") else loaded).astype(np.float32)
+        if len(probs) != words:
+            raise SystemExit(f"{path} has probabilities of {len(probs)} words where {words} are needed")
         total = float(share) * probs if weight == 0 else total + float(share) * probs
         weight += float(share)
     return total / total.sum(1, keepdims=True)
 
 
-def keep(mean: np.ndarray, path: Path) -> None:
+def keep(mean: np.ndarray, made: list[Sentence], path: Path) -> None:
     """Half precision, and nothing under 1e-4: a third of the size, and no target moves by more than that."""
-    np.savez_compressed(path, probs=np.where(mean < 1e-4, 0, mean).astype(np.float16))
+    probs = np.where(mean < 1e-4, 0, mean).astype(np.float16)
+    np.savez_compressed(path, probs=probs, sentences=np.array(digest(made)))
 
 
 def main() -> None:
@@ -56,15 +64,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
 
+    train, dev = read_columns(options.data / "train.tsv"), read_columns(options.data / "dev.tsv")
+    made = list(make_sentences(train, copies=options.copies, seed=options.made_seed))
+    mean = mean_of(options.teacher, made)
     if options.keep:
-        keep(mean_of(options.teacher), options.keep)
+        keep(mean, made, options.keep)
         return
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     plan = Plan(options.epochs, 32, options.rate, 1e-3, options.seed)
-    train, dev = read_columns(options.data / "train.tsv"), read_columns(options.data / "dev.tsv")
-    made = list(make_sentences(train, copies=options.copies, seed=options.made_seed))
-    taught = np.split(mean_of(options.teacher), np.cumsum([len(s.words) for s in made])[:-1])
+    taught = np.split(mean, np.cumsum([len(s.words) for s in made])[:-1])
     targets = [
         LABEL_SHARE * label + (1 - LABEL_SHARE) * soft for label, soft in zip(hard_targets(made), taught, strict=True)
     ]

@@ -170,6 +170,8 @@ class Trainer:
         """Yields the number of finished epochs after each."""
         steps = -(-len(encoded) // self.plan.batch)
         started, first, saved, losses = time.monotonic(), self.step, time.monotonic(), []
+        if self.step and self.step % steps == 0 and self.step // steps not in evaluated(self.folder):
+            yield self.step // steps  # interrupted after the epoch was trained and before dev had judged it
         for epoch in range(self.step // steps, self.plan.epochs):
             torch.manual_seed(self.plan.seed * 1000 + epoch)
             cut = batches(encoded, self.plan.batch, random.Random(f"{self.plan.seed}/{epoch}"))
@@ -214,11 +216,20 @@ class Trainer:
         return float(loss.detach())
 
 
+def figures_of(folder: Path) -> list[dict[str, float]]:
+    log = folder / "figures.jsonl"
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def evaluated(folder: Path) -> set[float]:
+    return {line["epoch"] for line in figures_of(folder)}
+
+
 def keep_best(folder: Path, model: torch.nn.Module, figures: dict[str, float], *, by: str) -> None:
     """Writes the model where `by` beats what the folder holds, and every epoch's figures beside it."""
-    log = folder / "figures.jsonl"
-    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    if all(figures[by] > line[by] for line in lines):
-        torch.save(model.state_dict(), folder / "best.pt")
-    with log.open("a") as out:
+    if all(figures[by] > line[by] for line in figures_of(folder)):
+        scratch = folder / "best.tmp"
+        torch.save(model.state_dict(), scratch)
+        scratch.rename(folder / "best.pt")
+    with (folder / "figures.jsonl").open("a") as out:
         out.write(json.dumps(figures) + "\n")
