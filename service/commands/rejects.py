@@ -31,13 +31,14 @@ class Rejects:
         self._file: TextIO | None = None
 
     def __enter__(self) -> Self:
-        if self.path is not None:
-            # What an earlier run has left would be taken for this one's.
-            self.path.unlink(missing_ok=True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.__exit__(kind, error, at)
+        if kind is None and self.path is not None and not self.count:
+            # What an earlier run has left would be taken for this one's. A run that fails leaves it, as it does the
+            # earlier output.
+            self.path.unlink(missing_ok=True)
 
     def __call__(self, record: Located, error: LabelwatchError) -> None:
         told = str(error) if record.error is error else f"{record.place}: {error}"

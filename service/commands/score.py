@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from service.commands import score_options as opt
 from service.commands.rejects import Rejects
-from service.commands.terminal import STDOUT, check_writable, open_output, say, sentence_lines
+from service.commands.terminal import STDOUT, check_apart, check_writable, open_output, say, sentence_lines
 from service.contracts import Assessment, DatasetSettings
 from service.errors import InvalidInput
 from service.evaluation.audit import audit
@@ -94,11 +94,15 @@ def score(
         comments=comments,
         encoding=encoding,
     )
+    rejects = Rejects(on_error, output)
+    check_apart(
+        files, {"--output": output, "--report": report, "the list of skipped sentences": str(rejects.path or STDOUT)}
+    )
     for path in (output, report):
         if path not in (None, STDOUT):
             check_writable(str(path))
     with ExitStack() as stack:
-        rejects = stack.enter_context(Rejects(on_error, output))
+        stack.enter_context(rejects)
         folder = ModelFolder.load(model or default_model(), precision=precision)
         records, settings, expected = _prepared(files, format, options, settings, scheme=scheme, rejects=rejects)
         judge = Judge(folder, settings)

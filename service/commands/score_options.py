@@ -77,8 +77,8 @@ Skip = Annotated[
     typer.Option(
         "--on-error",
         rich_help_panel=INPUT,
-        help="At a sentence that can't be judged: stop, or skip it and list it in OUTPUT.rejected.jsonl (on stderr "
-        "where the output is no file).",
+        help="At a sentence that can't be judged: stop, or skip it and list it beside the output, for out.jsonl in "
+        "out.rejected.jsonl (on stderr where the output is no file).",
     ),
 ]
 Model = Annotated[

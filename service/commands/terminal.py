@@ -16,7 +16,7 @@ import typer
 from service.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from service.contracts import Assessment
 
@@ -36,6 +36,32 @@ def check_writable(path: str) -> None:
             raise SettingsError(f"can't write {path}: no permission")
     except OSError as error:
         raise SettingsError(f"can't write {path}: {error.strerror or error}") from error
+
+
+def check_apart(inputs: Iterable[str], outputs: Mapping[str, str | None]) -> None:
+    """Refuses to write over what is read, or to write two things to one file. `outputs` are paths by what names them."""
+    taken = {_identity(name): name for name in inputs}
+    for option, path in outputs.items():
+        if path is None or path == STDOUT:
+            continue
+        target = Path(path)
+        if target.exists() and not target.is_file():  # a pipe or /dev/null can take as much as one likes
+            continue
+        if (other := taken.setdefault(_identity(path), option)) is not option:
+            raise typer.BadParameter(f"{path} is {_role(other, outputs)} already", param_hint=option)
+
+
+def _role(other: str, outputs: Mapping[str, str | None]) -> str:
+    return f"the file of {other}" if other in outputs else f"the input {other}"
+
+
+def _identity(path: str) -> tuple[int, int] | str:
+    """The same for all names of a file: relative, linked, or redirected to standard input."""
+    try:
+        found = os.fstat(0) if path == STDOUT else Path(path).stat()
+    except OSError:
+        return os.path.realpath(path)
+    return (found.st_dev, found.st_ino)
 
 
 @contextmanager

@@ -203,6 +203,41 @@ def test_a_list_of_rejects_is_never_an_old_one(run: Run, reader: Path, data: Pat
     assert not old.exists()
 
 
+def test_a_run_that_fails_keeps_the_old_list(run: Run, reader: Path, data: Path, tmp_path: Path) -> None:
+    old = tmp_path / "out.rejected.jsonl"
+    old.write_text("from before")
+    for arguments in ([data, "--model", tmp_path / "none"], [tmp_path / "no.txt", "--model", reader]):
+        assert run("score", *arguments, "-o", tmp_path / "out.jsonl", "--on-error", "skip").code == 1
+        assert old.read_text() == "from before"
+
+
+def test_nothing_is_written_over_what_is_read_or_twice(
+    run: Run, reader: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.txt").symlink_to(data)
+    os.link(data, tmp_path / "hard.txt")
+    listed = tmp_path / "d.rejected.jsonl"
+    listed.write_text('{"tokens": ["x"], "labels": ["O"]}\n')
+    before = {path: path.read_bytes() for path in (data, listed)}
+    monkeypatch.chdir(tmp_path)
+    for arguments, message in (
+        ([data, "-o", "data.txt"], "is the input"),
+        ([data, "-o", "sub/../data.txt"], "is the input"),
+        ([data, "-o", "hard.txt"], "is the input"),
+        (["link.txt", "--report", data], "is the input"),
+        ([listed, "-o", "d.jsonl", "--on-error", "skip"], "is the input"),
+        ([data, "-o", "new", "--report", tmp_path / "new"], "is the file of --output"),
+        ([data, "-o", "x.csv", "--report", "x.rejected.jsonl", "--on-error", "skip"], "is the file of --report"),
+    ):
+        ran = run("score", *arguments, "--model", reader)
+        assert ran.code == 2, arguments
+        assert message in " ".join(ran.err.replace("│", " ").split())
+    assert {path: path.read_bytes() for path in before} == before
+    assert not (tmp_path / "new").exists()
+    assert run("score", data, "-o", os.devnull, "--report", os.devnull, "--model", reader).code == 0
+
+
 def test_where_nothing_can_be_judged(run: Run, reader: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
     path.write_text("\n\n")
