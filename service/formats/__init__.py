@@ -7,14 +7,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from service.errors import InvalidInput
 from service.formats import columns, jsonl, tabular
 from service.formats.detect import detect_format
 from service.formats.records import Options, Record, placed
-from service.formats.source import Source, SourceLike, open_source
+from service.formats.source import Source, SourceLike, open_source, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -58,6 +58,7 @@ def read_records(
     """
     if format is not None and format not in FORMATS:
         raise InvalidInput(f"format {format!r} is not known: choose one of {', '.join(FORMATS)}", field="format")
+    options = replace(options, id_prefix=printable(options.id_prefix))  # mostly the file's name
     with open_source(source, encoding=options.encoding) as opened:
         chosen = FORMATS[format if format is not None else detect_format(opened.name, opened.head)]
         yield from chosen.read(opened, options)

@@ -118,8 +118,11 @@ def open_source(source: SourceLike, *, encoding: str | None = None) -> Iterator[
 def source_name(source: SourceLike) -> str:
     if source == "-":
         return "<stdin>"
-    name = str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "<stream>"))
-    # A file may be called by bytes that are no text; the name goes into messages and sentences, which are.
+    return printable(str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "<stream>")))
+
+
+def printable(name: str) -> str:
+    """A file may be called by bytes that are no text; its name goes into messages and sentences, which are."""
     shown = _ESCAPED_BYTES.sub(lambda byte: f"\\x{ord(byte.group()) - 0xDC00:02x}", name)
     return shown.encode("utf-8", "backslashreplace").decode("utf-8")
 

@@ -63,8 +63,8 @@ def test_paths_name_themselves(tmp_path: Path, kind: type) -> None:
 def test_a_file_name_that_is_no_text_is_shown(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"caf\xe9.csv")
     path.write_bytes(b"word,label\nOslo,B-LOC\n")
-    (sentence,) = read_sentences(path)
-    assert sentence.source == f"{tmp_path}/caf\\xe9.csv:2"
+    (sentence,) = read_sentences(path, options=Options(id_prefix=f"{path.name}:"))
+    assert (sentence.id, sentence.source) == ("caf\\xe9.csv:1", f"{tmp_path}/caf\\xe9.csv:2")
     with pytest.raises(InvalidInput, match=r"caf\\xe9\.gone: can't be read"):
         list(read_sentences(tmp_path / os.fsdecode(b"caf\xe9.gone")))
 
