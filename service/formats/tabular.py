@@ -32,6 +32,12 @@ _ONE_WORD = ("word", "token", "form")
 # Of a sentence's own fields those that a cell can hold.
 _CARRIED = tuple(name for name in CARRIED if name not in {"meta", "update", "deleted"})
 DELIMITERS = (",", "\t", ";", "|")
+_TEXT = r"""[uU]?'[^'\\]*(?:\\.[^'\\]*)*'|[uU]?"[^"\\]*(?:\\.[^"\\]*)*\""""
+_PRINTED = rf"{_TEXT}|-?\d+(?![\w.])"
+# An item of a printed list, also as numpy 2 shows its own types: np.str_('EU'), np.int64(0).
+_LITERAL = re.compile(
+    rf"\s*(?:np\.\w+\((?P<wrapped>{_PRINTED})\)|(?P<bare>{_PRINTED})|(?P<left_out>\.\.\.))\s*,?\s*", re.DOTALL
+)
 # How many rows are looked at to see whether a row is a word or a sentence.
 _SAMPLE = 50
 
@@ -257,14 +263,39 @@ def _items(cell: str, *, numbers: bool) -> list[Any]:
     """A cell as a list; what only looks like one ("[ Reuters ]") is words between spaces."""
     text = cell.strip()
     if text.startswith("[") and text.endswith("]"):
-        for parse in (json.loads, ast.literal_eval):
+        for parse in (json.loads, _literals):
             try:
                 values = parse(text)
             except (ValueError, SyntaxError, RecursionError, MemoryError):
                 continue
             if isinstance(values, list) and all(_is_item(value, numbers=numbers) for value in values):
                 return values
+        # No label starts with a bracket, and a bracket next to a quote is seldom the start of a sentence.
+        if numbers or text.startswith(("['", '["')):
+            raise DecodeError(
+                f"the list {text[:40]!r} can't be read: write a JSON array, or divide its items by spaces"
+            )
     return text.split()
+
+
+def _literals(text: str) -> list[Any]:
+    """The items of a list as Python, pandas and numpy print them: numpy puts no commas between them.
+
+    Python itself would read `['a' 'b']` as the one text `ab`.
+    """
+    values: list[Any] = []
+    position, end = 1, len(text) - 1
+    while position < end:
+        item = _LITERAL.match(text, position, end)
+        if item is None:
+            raise ValueError(text)
+        if item["left_out"] and any(isinstance(value, str) for value in values):
+            raise DecodeError(
+                "the list was cut short with ... when it was printed: write the file anew, as JSON arrays"
+            )
+        values.append(ast.literal_eval(item["wrapped"] or item["bare"] or ""))
+        position = item.end()
+    return values
 
 
 def _is_item(value: object, *, numbers: bool) -> bool:

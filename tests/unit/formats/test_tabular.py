@@ -73,6 +73,43 @@ def test_what_looks_like_a_list_may_be_words() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "labels"),
+    [
+        ("['EU' 'rejects']", "['B-ORG' 'O']"),
+        ("['EU'\n 'rejects']", "[1 0]"),
+        ("[ 'EU','rejects', ]", "[ 1  0 ]"),
+        ("[np.str_('EU'), np.str_('rejects')]", "[np.int64(1), np.int64(0)]"),
+        ("[u'EU', u'rejects']", "[1\n0]"),
+    ],
+)
+def test_lists_as_numpy_prints_them(words: str, labels: str) -> None:
+    text = f'tokens,ner_tags\n"{words}","{labels}"\n'
+    assert sentences(text, label_names=("O", "B-ORG")) == TWO[:1]
+
+
+def test_quotes_in_printed_lists() -> None:
+    assert sentences("""tokens\tlabels\n["it's" 'a\\'b"' '\\\\']\tO O O\n""", "tsv") == [
+        (("it's", "a'b\"", "\\"), ("O", "O", "O"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "labels", "message"),
+    [
+        ("['a' 'b' ... 'y' 'z']", "O O O O O", "the list was cut short with ..."),
+        ("['a', None]", "O O", "the list \"['a', None]\" can't be read: write a JSON array"),
+        ("['a' b]", "O O", "the list \"['a' b]\" can't be read"),
+        ("a b", "[O, O]", "the list '[O, O]' can't be read"),
+        ("a b", "[0. 1.]", "the list '[0. 1.]' can't be read"),
+        ("a b", "[0 0 ... 0]", "the list '[0 0 ... 0]' can't be read"),
+    ],
+)
+def test_lists_that_cannot_be_read(words: str, labels: str, message: str) -> None:
+    (found,) = records(f'tokens,labels\n"{words}","{labels}"\n', label_names=("O", "B-ORG"))
+    assert str(found.error).startswith(f"<stream>:2: {message}")
+
+
 def test_numbered_labels() -> None:
     names = ("O", "B-ORG")
     assert sentences('tokens,ner_tags\n"[""EU""]",[1]\n', label_names=names) == [(("EU",), ("B-ORG",))]
