@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -12,6 +15,7 @@ from service.commands.evaluate import evaluate
 from service.commands.model import model_app
 from service.commands.score import score
 from service.commands.streams_cli import register
+from service.commands.terminal import say
 from service.errors import LabelwatchError
 
 app = typer.Typer(
@@ -46,8 +50,31 @@ register(app)
 
 def main() -> None:
     """Runs a command; what the user can mend is one sentence on stderr and exit code 1, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that can't show a character still gets the rest
+            stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:  # it is where the caller has closed it
+                sys.stdout.flush()
     except LabelwatchError as error:
-        print(f"labelwatch: {error}", file=sys.stderr)
-        sys.exit(1)
+        _end(str(error))
+    except BrokenPipeError:  # who reads has seen enough
+        _end(None)
+    except OSError as error:
+        _end(f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror or str(error))
+
+
+def _end(problem: str | None) -> NoReturn:
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        # What can't be written would be tried again at the very end, and fail with a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if problem is not None:
+        with suppress(OSError):
+            say(f"labelwatch: {problem}")
+    sys.exit(1)

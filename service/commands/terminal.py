@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
+import codecs
 import os
 import re
 import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 import typer
 
@@ -71,16 +71,15 @@ def open_output(path: str) -> Iterator[TextIO]:
     A file is written beside its place and moved there when it is complete: who reads it never sees half of it.
     """
     if path == STDOUT:
-        stream = io.TextIOWrapper(typer.get_binary_stream("stdout"), encoding="utf-8", newline="")
-        try:
-            yield stream
-            stream.flush()
-        finally:
-            stream.detach()
+        binary = typer.get_binary_stream("stdout")
+        with _told("standard output"):
+            # Not a TextIOWrapper: after a failed write that would close the process's own stream with itself.
+            yield cast("TextIO", codecs.getwriter("utf-8")(binary))
+            binary.flush()
         return
     target = Path(path)
     if target.exists() and not target.is_file():  # a pipe or /dev/null is written to, not replaced
-        with target.open("w", encoding="utf-8", newline="") as special:
+        with _told(path), target.open("w", encoding="utf-8", newline="") as special:
             yield special
         return
     name = ""
@@ -98,6 +97,16 @@ def open_output(path: str) -> Iterator[TextIO]:
     finally:
         if name:  # moved away by now if all went well
             Path(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # not an error of ours: who reads has stopped
+        raise
+    except OSError as error:
+        raise SettingsError(f"can't write {name}: {error.strerror or error}") from error
 
 
 def say(text: str) -> None:
