@@ -38,6 +38,11 @@ class Source:
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Numbered lines without their ends."""
+        for number, line in enumerate(self.whole_lines(), start=1):
+            yield number, line.rstrip("\r\n")
+
+    def whole_lines(self) -> Iterator[str]:
+        """Lines with their ends; one without end in sight is an error of the whole file."""
         number = 0
         while line := self.text.readline(MAX_LINE):
             number += 1
@@ -45,7 +50,7 @@ class Source:
                 raise DecodeError(
                     f"{self.name}:{number}: the line is longer than {MAX_LINE:,} characters: is the file text?"
                 )
-            yield number, line.rstrip("\r\n")
+            yield line
 
     def place(self, line: int) -> str:
         return f"{self.name}:{line}"

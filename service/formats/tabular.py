@@ -9,15 +9,14 @@ spaces.
 
 from __future__ import annotations
 
-import ast
 import csv
 import itertools
-import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from service.errors import DecodeError, InvalidInput
+from service.formats.cells import list_items
 from service.formats.records import CARRIED, ID_FIELDS, Options, Record, check_text, make_record, rejected
 
 if TYPE_CHECKING:
@@ -32,16 +31,11 @@ _ONE_WORD = ("word", "token", "form")
 # Of a sentence's own fields those that a cell can hold.
 _CARRIED = tuple(name for name in CARRIED if name not in {"meta", "update", "deleted"})
 DELIMITERS = (",", "\t", ";", "|")
-_TEXT = r"""[uU]?'[^'\\]*(?:\\.[^'\\]*)*'|[uU]?"[^"\\]*(?:\\.[^"\\]*)*\""""
-_PRINTED = rf"{_TEXT}|-?\d+(?![\w.])"
-# An item of a printed list, also as numpy 2 shows its own types: np.str_('EU'), np.int64(0).
-_LITERAL = re.compile(
-    rf"\s*(?:np\.\w+\((?P<wrapped>{_PRINTED})\)|(?P<bare>{_PRINTED})|(?P<left_out>\.\.\.))\s*,?\s*", re.DOTALL
-)
 # How many rows are looked at to see whether a row is a word or a sentence.
 _SAMPLE = 50
 
-Row = tuple[int, list[str] | InvalidInput]
+# The line it starts at, its cells or what is wrong with it, and its text as it stands in the file.
+Row = tuple[int, list[str] | InvalidInput, str]
 
 
 def normal(name: str) -> str:
@@ -83,7 +77,7 @@ def read_tsv(source: Source, options: Options) -> Iterator[Record]:
 
 
 def _read(source: Source, options: Options, rows: Iterator[Row]) -> Iterator[Record]:
-    header_line, header = next(((line, row) for line, row in rows if not isinstance(row, list) or any(row)), (1, []))
+    header_line, header = next(((line, row) for line, row, _ in rows if not isinstance(row, list) or any(row)), (1, []))
     if isinstance(header, InvalidInput):
         raise rejected(header, source.place(header_line)).error or header
     if not header:
@@ -91,27 +85,52 @@ def _read(source: Source, options: Options, rows: Iterator[Row]) -> Iterator[Rec
     table = _table(header, options, source.place(header_line))
     sample = list(itertools.islice(rows, _SAMPLE))
     layout = options.rows or _layout(table, sample, source.name)
-    checked = ((line, _fit(row, table)) for line, row in itertools.chain(sample, rows))
+    checked = ((line, _fit(row, table), raw) for line, row, raw in itertools.chain(sample, rows))
     if layout == "sentence":
         return _sentence_rows(source, options, table, checked)
     return _word_rows(source, options, table, checked)
 
 
 def _quoted_rows(source: Source, delimiter: str) -> Iterator[Row]:
-    reader = csv.reader(source.text, delimiter=delimiter, strict=True)
+    taken: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for text in source.whole_lines():
+            taken.append(text)
+            yield text
+
+    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
     while True:
         line = reader.line_num + 1
+        taken.clear()
         try:
-            row = next(reader)
-            check_text("".join(row), source.encoding)
+            cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield line, DecodeError(f"not CSV: {error}; is a quote left open?")
+            # Behind a quote left open nothing is known to be a row: no sentence there may pass for skipped or read.
+            if _left_open(error) or len(taken) > 1:
+                raise DecodeError(_open_quote(source.place(line), reader.line_num, error)) from None
+            yield line, DecodeError(f"not CSV: {error}; is a quote left open?"), taken[0]
+            continue
+        raw = "".join(taken)
+        try:
+            check_text(raw, source.encoding)
         except DecodeError as error:
-            yield line, error
+            yield line, error, raw
         else:
-            yield line, row
+            yield line, cells, raw
+
+
+def _left_open(error: csv.Error) -> bool:
+    return str(error).startswith(("unexpected end of data", "field larger than field limit"))
+
+
+def _open_quote(place: str, last: int, error: csv.Error) -> str:
+    return (
+        f"{place}: a quote that opens in this row is not closed up to line {last} ({error}): close it, "
+        'or write a word that is a quote as """", or a file without quoting as TSV; nothing behind it can be read'
+    )
 
 
 def _plain_rows(source: Source) -> Iterator[Row]:
@@ -119,9 +138,9 @@ def _plain_rows(source: Source) -> Iterator[Row]:
         try:
             check_text(text, source.encoding)
         except DecodeError as error:
-            yield line, error
+            yield line, error, text
         else:
-            yield line, [_unquoted(cell) for cell in text.split("\t")] if text else []
+            yield line, [_unquoted(cell) for cell in text.split("\t")] if text else [], text
 
 
 def _unquoted(cell: str) -> str:
@@ -158,8 +177,9 @@ def _table(header: list[str], options: Options, place: str) -> _Table:
 
 
 def _layout(table: _Table, sample: Iterable[Row], name: str) -> str:
-    cells = [row[table.label] for _line, row in sample if isinstance(row, list) and len(row) > table.label]
-    if any(cell.lstrip().startswith("[") or len(cell.split()) > 1 for cell in cells):
+    cells = [row[table.label] for _line, row, _ in sample if isinstance(row, list) and len(row) > table.label]
+    # Labels over several lines that are no list are a quote left open, and say nothing.
+    if any(cell.lstrip().startswith("[") or (len(cell.split()) > 1 and not _broken(cell)) for cell in cells):
         return "sentence"
     if normal(table.header[table.word]) in _ONE_WORD or table.sentence is not None or not cells:
         return "word"
@@ -178,7 +198,7 @@ def _fit(row: list[str] | InvalidInput, table: _Table) -> list[str] | InvalidInp
 
 def _sentence_rows(source: Source, options: Options, table: _Table, rows: Iterable[Row]) -> Iterator[Record]:
     number = 0
-    for line, row in rows:
+    for line, row, _ in rows:
         place = source.place(line)
         if isinstance(row, InvalidInput):
             number += 1
@@ -189,8 +209,8 @@ def _sentence_rows(source: Source, options: Options, table: _Table, rows: Iterab
                 fields = _carried(row, table)
                 if table.sentence is not None and row[table.sentence]:
                     fields["id"] = row[table.sentence]
-                fields["tokens"] = _items(row[table.word], numbers=False)
-                fields["labels"] = _items(row[table.label], numbers=True)
+                fields["tokens"] = list_items(row[table.word], numbers=False)
+                fields["labels"] = list_items(row[table.label], numbers=True)
             except InvalidInput as error:
                 yield rejected(error, place)
             else:
@@ -210,7 +230,9 @@ def _word_rows(source: Source, options: Options, table: _Table, rows: Iterable[R
     draft: _Draft | None = None
     current = ""
     number = 0
-    for line, row in itertools.chain(rows, [(0, [])]):
+    bad = ""
+    end: Row = (0, [], "")
+    for line, row, raw in itertools.chain(rows, [end]):
         name = "" if table.sentence is None or not isinstance(row, list) or not any(row) else row[table.sentence]
         blank = isinstance(row, list) and not any(row)
         ends = line == 0 or (blank and table.sentence is None) or (name not in ("", current))
@@ -223,25 +245,46 @@ def _word_rows(source: Source, options: Options, table: _Table, rows: Iterable[R
         current = name or current
         if draft is None:
             draft = _Draft(line)
+            if bad and name and _holds(bad, name):
+                error = DecodeError("the sentence's first words are in the bad row before")
+                draft.error = rejected(error, source.place(line))
+            bad = ""
         try:
             if isinstance(row, InvalidInput):
                 raise row
             _add_word(draft, row, table, name, options)
         except InvalidInput as error:
             draft.error = draft.error or rejected(error, source.place(line))
+            bad = raw
 
 
 def _add_word(draft: _Draft, row: list[str], table: _Table, name: str, options: Options) -> None:
     if not draft.tokens:
         draft.fields = _carried(row, table)
         draft.fields["id"] = name or None
-    for what, value in (("word", row[table.word]), ("label", row[table.label].strip())):
-        if not value:
-            raise DecodeError(f"the {what} is empty", field=table.header[getattr(table, what)])
+    for what, index in (("word", table.word), ("label", table.label)):
+        cell = row[index]
+        if not (cell if what == "word" else cell.strip()):
+            raise DecodeError(f"the {what} is empty", field=table.header[index])
+        if _broken(cell):
+            lines = 1 + (cell.count("\n") or cell.count("\r"))
+            raise DecodeError(
+                f'the {what} goes over {lines} lines: is a quote left open? A word that is a quote is written """"',
+                field=table.header[index],
+            )
     # One too many shows that the limit was passed; a table without sentences is not gathered in memory.
     if len(draft.tokens) <= options.max_words:
         draft.tokens.append(row[table.word])
         draft.labels.append(row[table.label].strip())
+
+
+def _broken(cell: str) -> bool:
+    return "\n" in cell or "\r" in cell
+
+
+def _holds(raw: str, name: str) -> bool:
+    """Whether a bad row has a cell with that sentence's name, as far as that can be told from its text."""
+    return re.search(rf'(?:^|[",;|\t\r\n]){re.escape(name)}(?:$|[",;|\t\r\n])', raw) is not None
 
 
 def _finished(draft: _Draft, source: Source, number: int, options: Options) -> Record:
@@ -257,46 +300,3 @@ def _carried(row: Sequence[str], table: _Table) -> dict[str, Any]:
     if isinstance(revision, str) and re.fullmatch(r"-?\d{1,18}", revision.strip()):
         fields["revision"] = int(revision)
     return fields
-
-
-def _items(cell: str, *, numbers: bool) -> list[Any]:
-    """A cell as a list; what only looks like one ("[ Reuters ]") is words between spaces."""
-    text = cell.strip()
-    if text.startswith("[") and text.endswith("]"):
-        for parse in (json.loads, _literals):
-            try:
-                values = parse(text)
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                continue
-            if isinstance(values, list) and all(_is_item(value, numbers=numbers) for value in values):
-                return values
-        # No label starts with a bracket, and a bracket next to a quote is seldom the start of a sentence.
-        if numbers or text.startswith(("['", '["')):
-            raise DecodeError(
-                f"the list {text[:40]!r} can't be read: write a JSON array, or divide its items by spaces"
-            )
-    return text.split()
-
-
-def _literals(text: str) -> list[Any]:
-    """The items of a list as Python, pandas and numpy print them: numpy puts no commas between them.
-
-    Python itself would read `['a' 'b']` as the one text `ab`.
-    """
-    values: list[Any] = []
-    position, end = 1, len(text) - 1
-    while position < end:
-        item = _LITERAL.match(text, position, end)
-        if item is None:
-            raise ValueError(text)
-        if item["left_out"] and any(isinstance(value, str) for value in values):
-            raise DecodeError(
-                "the list was cut short with ... when it was printed: write the file anew, as JSON arrays"
-            )
-        values.append(ast.literal_eval(item["wrapped"] or item["bare"] or ""))
-        position = item.end()
-    return values
-
-
-def _is_item(value: object, *, numbers: bool) -> bool:
-    return isinstance(value, str) or (numbers and isinstance(value, int) and not isinstance(value, bool))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.errors import InvalidInput, TooLongError
+from service.errors import DecodeError, InvalidInput, TooLongError
 from service.formats import Options, Record, read_records
 
 Sentence = tuple[tuple[str, ...], tuple[str, ...]]
@@ -156,9 +156,9 @@ def test_empty_tables() -> None:
         ("word,label\nEU,B-ORG\na,b,c\n", ":3: 3 cells, and the header has 2"),
         ("word,label\nEU,\n", ":2: `label`: the label is empty"),
         ("Word,label\n,O\n", ":2: `Word`: the word is empty"),
-        ('word,label\nEU,B-ORG\n"a,O\n', ":3: not CSV: unexpected end of data; is a quote left open?"),
+        ('word,label\nEU,B-ORG\n"a"b,O\n', ":3: not CSV: ',' expected after '\"'; is a quote left open?"),
         (b"word,label\nMalm\xf6,B-LOC\n", ":2: byte 0xf6 is not UTF-8"),
-        ('tokens,labels\n"[""a"", ""b""]","[""O""]"\n', ":2: `tokens` has 2 words and `labels` has 1"),
+        ('tokens,labels\n"[""a"", ""b""]","[""O""]"\n', ":2: `labels`: 1 labels for 2 words"),
         ("word,label,revision\na,O,new\n", ":2: `revision`: Input should be a valid integer"),
     ],
 )
@@ -170,6 +170,50 @@ def test_errors_name_file_and_line(text: str | bytes, message: str) -> None:
 def test_a_bad_row_costs_its_sentence_only() -> None:
     found = records("sentence_id,word,label\n1,a,O\n2,b,\n2,c,O\n3,d,O\n")
     assert [r.sentence.tokens if r.sentence else r.place for r in found] == [("a",), "<stream>:3", ("d",)]
+
+
+def outcome(text: str | bytes) -> list[object]:
+    return [r.sentence.tokens if r.sentence else str(r.error).split(":")[1] for r in records(text)]
+
+
+def test_a_quote_that_swallows_rows_is_told() -> None:
+    text = 'sentence_id,word,tag\n1,Paris,B-LOC\n1,",O\n2,He,O\n3,She,O\n3,",O\n4,x,O\n'
+    first, last = records(text)
+    assert str(first.error).startswith("<stream>:3: `word`: the word goes over 4 lines: is a quote left open?")
+    assert last.sentence is not None
+    assert last.sentence.tokens == ("x",)
+    # A sentence that lost its first words to the row isn't given as if it were whole.
+    assert outcome(text.replace("4,x,O", "3,x,O\n4,y,O")) == ["3", "7", ("y",)]
+
+
+def test_a_quote_that_swallows_labels_is_told() -> None:
+    text = 'sentence_id,word,tag\n1,Paris,"\n1,x,O\n2,y,"\n4,x,O\n'
+    assert outcome(text) == ["2", ("x",)]
+    assert "`tag`: the label goes over 3 lines" in str(records(text)[0].error)
+
+
+def test_a_bad_first_word_costs_its_sentence() -> None:
+    assert outcome(b"sentence_id,word,tag\n1,a,O\n2,\xff,O\n2,b,O\n3,c,O\n") == ["3", "4", ("c",)]
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ('1,",O\n2,b,O\n3,c,O\n', "closed up to line 5 .unexpected end of data"),
+        ('1,",O\n' + "2,b,O\n" * 30_000, "closed up to line .* .field larger than field limit"),
+        ('1,",O\n2,"b",O\n3,c,O\n', "closed up to line 4 .*close it, or write a word that is a quote as"),
+    ],
+)
+def test_a_quote_left_open_is_an_error_of_the_file(rest: str, message: str) -> None:
+    with pytest.raises(DecodeError, match="^<stream>:3: a quote that opens in this row is not " + message):
+        records("sentence_id,word,tag\n0,a,O\n" + rest)
+
+
+def test_a_line_without_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.formats.source.MAX_LINE", 100)
+    for form, tab in (("csv", ","), ("tsv", "\t")):
+        with pytest.raises(DecodeError, match=":3: the line is longer than 100 characters"):
+            records(f"word{tab}label\na{tab}O\n" + f"x{tab}" * 1000, form)
 
 
 def test_other_fields_are_read_through() -> None:
@@ -202,7 +246,7 @@ def test_a_table_without_sentences_is_refused_without_being_kept() -> None:
     assert isinstance(found.error, TooLongError)
 
 
-text_cell = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), min_size=1, max_size=8)
+text_cell = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"), min_size=1, max_size=8)
 
 
 @settings(deadline=None, max_examples=50)

@@ -1,0 +1,60 @@
+"""Lists in a table's cell: JSON arrays, lists as Python, pandas and numpy print them, or words between spaces."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from typing import Any
+
+from service.errors import DecodeError
+
+_TEXT = r"""[uU]?'[^'\\]*(?:\\.[^'\\]*)*'|[uU]?"[^"\\]*(?:\\.[^"\\]*)*\""""
+_PRINTED = rf"{_TEXT}|-?\d+(?![\w.])"
+# An item of a printed list, also as numpy 2 shows its own types: np.str_('EU'), np.int64(0).
+_LITERAL = re.compile(
+    rf"\s*(?:np\.\w+\((?P<wrapped>{_PRINTED})\)|(?P<bare>{_PRINTED})|(?P<left_out>\.\.\.))\s*,?\s*", re.DOTALL
+)
+
+
+def list_items(cell: str, *, numbers: bool) -> list[Any]:
+    """A cell as a list; what only looks like one ("[ Reuters ]") is words between spaces."""
+    text = cell.strip()
+    if text.startswith("[") and text.endswith("]"):
+        for parse in (json.loads, _literals):
+            try:
+                values = parse(text)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue
+            if isinstance(values, list) and all(_is_item(value, numbers=numbers) for value in values):
+                return values
+        # No label starts with a bracket, and a bracket next to a quote is seldom the start of a sentence.
+        if numbers or text.startswith(("['", '["')):
+            raise DecodeError(
+                f"the list {text[:40]!r} can't be read: write a JSON array, or divide its items by spaces"
+            )
+    return text.split()
+
+
+def _literals(text: str) -> list[Any]:
+    """The items of a list as Python, pandas and numpy print them: numpy puts no commas between them.
+
+    Python itself would read `['a' 'b']` as the one text `ab`.
+    """
+    values: list[Any] = []
+    position, end = 1, len(text) - 1
+    while position < end:
+        item = _LITERAL.match(text, position, end)
+        if item is None:
+            raise ValueError(text)
+        if item["left_out"] and any(isinstance(value, str) for value in values):
+            raise DecodeError(
+                "the list was cut short with ... when it was printed: write the file anew, as JSON arrays"
+            )
+        values.append(ast.literal_eval(item["wrapped"] or item["bare"] or ""))
+        position = item.end()
+    return values
+
+
+def _is_item(value: object, *, numbers: bool) -> bool:
+    return isinstance(value, str) or (numbers and isinstance(value, int) and not isinstance(value, bool))
