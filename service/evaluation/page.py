@@ -154,9 +154,9 @@ def _suspects(summary: Summary) -> str:
         )
         width = 100 * number / largest if largest else 0
         cards.append(
-            f'<div class="card"><dt>{name}</dt><dd><b>{count(number)}</b><p>{meaning}.</p>{shown}</dd>'
+            f'<div class="card"><dt>{name}</dt><dd><b>{count(number)}</b><p>{meaning}.</p>{shown}'
             f'<svg class="rule" viewBox="0 0 100 2" preserveAspectRatio="none" aria-hidden="true">'
-            f'<rect class="track" width="100" height="2"/><rect class="fill doubt" width="{width:.1f}" height="2"/></svg></div>'
+            f'<rect class="track" width="100" height="2"/><rect class="fill doubt" width="{width:.1f}" height="2"/></svg></dd></div>'
         )
     return (
         '<section id="suspects"><h2>Suspects by kind</h2><p class="note">The same doubts said of entities. The example is '

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from service.evaluation.page_text import count, esc, percent, plural
+from service.evaluation.page_text import arrow, count, esc, percent, plural
 from service.evaluation.summary import ODDS, Spread, Summary
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def confusion_list(summary: Summary, most: int = 12) -> str:
         return '<p class="empty">No label is doubted.</p>'
     largest = pairs[0].words
     items = [
-        f'<tr><th scope="row"><span class="given">{esc(pair.given)}</span> <span class="arrow">→</span> '
+        f'<tr><th scope="row"><span class="given">{esc(pair.given)}</span> {arrow()} '
         f'<span class="suggested">{esc(pair.suggested)}</span></th>'
         f'<td class="meter-cell">{bar(pair.words / largest, css="doubt")}</td>'
         f'<td class="num">{count(pair.words)}</td><td class="num muted">{percent(pair.share)}</td></tr>'

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from service.errors import InvalidInput
-from service.evaluation.page_text import decimal, esc, percent, plural
+from service.evaluation.page_text import arrow, count, decimal, esc, percent, plural
 from service.formats.out import worst_word
 from service.labels import OUTSIDE, Span, entity_type, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from service.contracts import Assessment, EntitySpan, Flag, SuspectSpan
     from service.labels import Scheme
 
 COLOURS: Final = 8
 NOTHING: Final = "no entity"
+# The page's size is bounded whatever the data: a sentence of thousands of words is shown around its doubts.
+LONG: Final = 120
+AROUND: Final = 20
+MOST_WORDS: Final = 240
+MOST_DOUBTS: Final = 12
+MOST_QUOTED: Final = 12
+MOST_CHARACTERS: Final = 200
 KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "missed": ("Missed", "An entity the labels leave out"),
     "spurious": ("Spurious", "A label where there is no entity"),
@@ -57,19 +65,48 @@ def words(assessment: Assessment, scheme: Scheme, palette: Palette) -> str:
     suggested = _over(_suggestions(assessment))
     flags = {flag.index: flag for flag in assessment.flags}
     worst = worst_word(assessment) if not flags else None
+    shown = _shown(assessment)
     cells = []
-    for index, token in enumerate(assessment.tokens):
+    after = 0
+    for index in shown:
+        cells.append(_gap(index - after))
+        new, after = index != after, index + 1
         flag = flags.get(index)
-        above = _edge(given.get(index), index, assessment, palette, side="g")
-        below = _edge(suggested.get(index), index, assessment, palette, side="s")
+        above = _edge(given.get(index), index, assessment, palette, side="g", new=new)
+        below = _edge(suggested.get(index), index, assessment, palette, side="s", new=new)
         joined = _joins(given, index) or _joins(suggested, index)
         css = "w" + (" worst" if index == worst else "") + (" joined" if joined else "")
         tag = "mark" if flag else "span"
         cells.append(
             f'<{tag} class="{css}" title="{esc(_told(assessment, index, flag))}">'
-            f"{above}<bdi>{esc(token)}</bdi>{below}</{tag}>" + ("" if joined else " ")
+            f"{above}<bdi>{_cut(assessment.tokens[index])}</bdi>{below}</{tag}>" + ("" if joined else " ")
         )
+    cells.append(_gap(len(assessment.tokens) - after))
     return "".join(cells)
+
+
+def _shown(assessment: Assessment) -> Sequence[int]:
+    """The words to show: all, or of a long sentence those around its doubts, else around its least likely word."""
+    size = len(assessment.tokens)
+    if size <= LONG:
+        return range(size)
+    places = [place for place, _ in _doubt_lines(assessment)[:MOST_DOUBTS]] or [worst_word(assessment) or 0]
+    found: set[int] = set()
+    for place in places:
+        if len(found) >= MOST_WORDS:
+            break
+        found.update(range(max(place - AROUND, 0), min(place + AROUND + 1, size)))
+    return sorted(found)
+
+
+def _gap(left_out: int) -> str:
+    if not left_out:
+        return ""
+    return f'<span class="gap" title="{plural(left_out, "word")} left out">…</span> '
+
+
+def _cut(token: str) -> str:
+    return esc(token if len(token) <= MOST_CHARACTERS else f"{token[:MOST_CHARACTERS]}…")
 
 
 def given_spans(labels: Sequence[str], scheme: Scheme) -> list[Span]:
@@ -104,14 +141,16 @@ def _joins(over: Mapping[int, Span], index: int) -> bool:
     return span is not None and index + 1 < span.end
 
 
-def _edge(span: Span | None, index: int, assessment: Assessment, palette: Palette, *, side: str) -> str:
+def _edge(span: Span | None, index: int, assessment: Assessment, palette: Palette, *, side: str, new: bool) -> str:
+    """A word's piece of a span. The first piece has the name, `new` ones (after words left out) too."""
     if span is None:
         return f'<i class="{side}"></i>'
+    named = new or index == span.start
     ends = (" first" if index == span.start else "") + (" last" if index == span.end - 1 else "")
-    if index == span.start and len(" ".join(assessment.tokens[span.start : span.end])) > len(span.type) + 1:
+    if named and len(" ".join(assessment.tokens[index : span.end])) > len(span.type) + 1:
         ends += " spill"  # the name may run over the span's next words, so it need not widen the first
     colour = "tn" if span.type == NOTHING else palette.css(span.type)
-    name = esc(span.type) if index == span.start else ""
+    name = esc(span.type) if named else ""
     return f'<i class="{side} on {colour}{ends}" aria-hidden="true">{name}</i>'
 
 
@@ -134,19 +173,33 @@ def _doubts(assessment: Assessment) -> str:
             return ""
         p_given = assessment.words[worst].p_given or 0.0
         return (
-            f'<p class="doubts quiet">Least likely: <bdi>{esc(assessment.tokens[worst])}</bdi> as '
+            f'<p class="doubts quiet">Least likely: <bdi>{_cut(assessment.tokens[worst])}</bdi> as '
             f"{esc(assessment.labels[worst])}, {percent(p_given)}</p>"
         )
-    items = [suspect_line(assessment, suspect) for suspect in assessment.suspects]
-    told = {
-        i
-        for s in assessment.suspects
-        for span in (s.given_span, s.suggested_span)
-        if span
-        for i in range(span.start, span.end)
-    }
-    items += [_flag_line(flag) for flag in assessment.flags if flag.index not in told]
+    lines = _doubt_lines(assessment)
+    items = [line() for _, line in lines[:MOST_DOUBTS]]
+    if len(lines) > MOST_DOUBTS:
+        items.append(f"{count(len(lines) - MOST_DOUBTS)} more")
     return f'<ul class="doubts">{"".join(f"<li>{item}</li>" for item in items)}</ul>'
+
+
+def _doubt_lines(assessment: Assessment) -> list[tuple[int, Callable[[], str]]]:
+    """Suspects, then the flags that none of them covers: the word each is at, and what writes it."""
+    flagged = {flag.index for flag in assessment.flags}
+    told: set[int] = set()
+    lines: list[tuple[int, Callable[[], str]]] = []
+    for suspect in assessment.suspects:
+        covered = {
+            index
+            for span in (suspect.given_span, suspect.suggested_span)
+            if span is not None
+            for index in range(span.start, span.end)
+        }
+        told |= covered
+        place = min(covered & flagged or covered, default=0)
+        lines.append((place, partial(suspect_line, assessment, suspect)))
+    lines += [(flag.index, partial(_flag_line, flag)) for flag in assessment.flags if flag.index not in told]
+    return lines
 
 
 def suspect_line(assessment: Assessment, suspect: SuspectSpan) -> str:
@@ -156,7 +209,7 @@ def suspect_line(assessment: Assessment, suspect: SuspectSpan) -> str:
         one_type = given.type == suggested.type
         before = "" if one_type else f' <span class="given">{esc(given.type)}</span>'
         after = "" if one_type else f' <span class="suggested">{esc(suggested.type)}</span>'
-        change = f"{_text(assessment, given)}{before} {_arrow()} {_text(assessment, suggested)}{after}"
+        change = f"{_text(assessment, given)}{before} {arrow()} {_text(assessment, suggested)}{after}"
     else:
         at = suggested or given
         change = (_text(assessment, at) if at is not None else "") + f" {_types(given, suggested)}"
@@ -169,20 +222,18 @@ def suspect_line(assessment: Assessment, suspect: SuspectSpan) -> str:
 def _types(given: EntitySpan | None, suggested: EntitySpan | None) -> str:
     before = NOTHING if given is None else given.type
     after = NOTHING if suggested is None else suggested.type
-    return f'<span class="given">{esc(before)}</span> {_arrow()} <span class="suggested">{esc(after)}</span>'
+    return f'<span class="given">{esc(before)}</span> {arrow()} <span class="suggested">{esc(after)}</span>'
 
 
 def _flag_line(flag: Flag) -> str:
     return (
-        f'<span class="kind">Label</span> <q><bdi>{esc(flag.token)}</bdi></q> <span class="given">{esc(flag.given)}</span> '
-        f'{_arrow()} <span class="suggested">{esc(flag.suggested)}</span> '
+        f'<span class="kind">Label</span> <q><bdi>{_cut(flag.token)}</bdi></q> <span class="given">{esc(flag.given)}</span> '
+        f'{arrow()} <span class="suggested">{esc(flag.suggested)}</span> '
         f'<span class="sure">{percent(flag.p_suggested)} sure</span>'
     )
 
 
-def _arrow() -> str:
-    return '<span class="arrow" aria-label="should be">→</span>'
-
-
 def _text(assessment: Assessment, span: EntitySpan) -> str:
-    return f"<q><bdi>{esc(' '.join(assessment.tokens[span.start : span.end]))}</bdi></q>"
+    end = min(span.end, span.start + MOST_QUOTED)
+    quoted = " ".join(_cut(token) for token in assessment.tokens[span.start : end])
+    return f"<q><bdi>{quoted}{' …' if end < span.end else ''}</bdi></q>"

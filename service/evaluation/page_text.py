@@ -48,3 +48,8 @@ def decimal(value: float | None) -> str:
 
 def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def arrow() -> str:
+    """Between what was given and what is suggested. A bare span may have no label, so it is a picture."""
+    return '<span class="arrow" role="img" aria-label="should be">→</span>'

@@ -170,6 +170,63 @@ def test_labels_of_inputs_and_regions_exist() -> None:
             assert attributes.get("aria-hidden") == "true" or attributes.get("aria-label")
 
 
+def test_names_for_screen_readers_are_where_they_count() -> None:
+    html = page(summary_of(*ALL_KINDS), about())
+    named = [(tag, a) for tag, a in parsed(html).tags if "aria-label" in a]
+    assert any(tag == "span" for tag, _ in named)
+    assert {tag for tag, a in named if a.get("role") != "img"} == {"nav"}
+    assert html.count('class="arrow"') == html.count('class="arrow" role="img" aria-label="should be"')
+
+
+def test_lists_of_definitions_hold_nothing_else() -> None:
+    html = page(summary_of(*ALL_KINDS), about(rejected=1))
+    for inner in re.findall(r"<dl.*?</dl>", html):
+        assert re.fullmatch(r"<dl[^>]*>(<div[^>]*><dt>[^<]*</dt><dd>((?!</dd>).)*</dd></div>)+</dl>", inner)
+
+
+def test_a_sentence_of_any_length_makes_a_page_of_bounded_size() -> None:
+    n = 5_000
+    given = ["O"] * n
+    read = ["O"] * n
+    for place in (1_000, 3_000):
+        read[place] = "B-LOC"
+    html = page(summary_of((" ".join(f"w{i}" for i in range(n)), " ".join(given), " ".join(read))), about())
+    text = "".join(parsed(html).text)
+    assert "w980 " in text
+    assert "w1020 " in text
+    assert "w979 " not in text
+    assert "w1021 " not in text
+    assert re.findall(r"([\d,]+) words left out", html) == ["980", "1,959", "1,979"]
+    assert len(html) < 100_000
+
+    every = summary_of((" ".join(["x" * 5_000] * n), " ".join(["B-PER"] * n), " ".join(["O", "B-LOC"] * (n // 2))))
+    html = page(every, about())
+    assert re.search(r"<li>[\d,]+ more</li></ul>", html)
+    assert html.count('<li><span class="kind">') == 12
+    assert len(html) < 250_000
+
+
+def test_a_long_sentence_without_doubts_is_shown_around_its_worst_word() -> None:
+    html = page(summary_of((" ".join(f"w{i}" for i in range(200)), "O " * 200, "O " * 200)), about())
+    assert html.count('class="w') - html.count('class="words') == 21
+    whole = page(summary_of((" ".join(f"w{i}" for i in range(120)), "O " * 120, "O " * 120)), about())
+    assert 'class="gap"' not in whole
+    assert "<bdi>w119</bdi>" in whole
+
+
+def test_a_long_entity_is_quoted_in_part_and_named_where_it_is_cut() -> None:
+    n = 300
+    given = " ".join(["B-LOC", *["I-LOC"] * (n - 1)])
+    read = " ".join(["B-LOC", *["I-LOC"] * 199, *["O"] * (n - 200)])
+    html = page(summary_of((" ".join(f"w{i}" for i in range(n)), given, read)), about())
+    text = "".join(parsed(html).text)
+    assert "w10 w11 …”" in text
+    assert "w12" not in text
+    assert "<bdi>w180</bdi>" in html
+    first = html[html.index('class="gap"') : html.index("<bdi>w180</bdi>")]
+    assert ">LOC</i>" in first
+
+
 def test_an_audit_that_found_nothing() -> None:
     for summary in (Summary(CLASSES), summary_of(("all is well", "O O O", "O O O"))):
         text = "".join(parsed(page(summary, about(stream=True))).text)
@@ -299,3 +356,5 @@ def test_text_can_be_read(theme: str) -> None:
     contrasts = {(text, ground): _contrast(colours[text], colours[ground]) for text, ground in text_on}
     assert {pair: contrast for pair, contrast in contrasts.items() if contrast < 4.5} == {}
     assert _contrast(colours["bar"], colours["doubt"]) > 1.5
+    # Marks that carry meaning need 3 to 1.
+    assert _contrast(colours["bar"], colours["paper"]) >= 3
