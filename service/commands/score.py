@@ -40,6 +40,8 @@ from service.pipeline import Judge
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from service.evaluation.audit import Located
+
 # A pipe can't be read twice: its scheme is told by this many sentences.
 SAMPLE = 1_000
 
@@ -117,15 +119,25 @@ def score(
                 disable=not (sys.stderr.isatty() if progress is None else progress),
             )
         )
+
+        def deleted(_: Located) -> None:
+            summary.deleted += 1
+
         judged = audit(
-            records, classifier, judge, stream=stream, reject=rejects, progress=lambda n: bar.update(n - bar.n)
+            records,
+            classifier,
+            judge,
+            stream=stream,
+            reject=rejects,
+            progress=lambda n: bar.update(n - bar.n),
+            deleted=deleted,
         )
         for seen, assessment in judged:
             summary.add(assessment, seen)
             ranking.add(assessment.model_dump_json(), priority=assessment.priority, flagged=bool(assessment.flags))
         bar.close()
         if not summary.sentences:
-            raise InvalidInput(_nothing(files, rejects))
+            raise InvalidInput(_nothing(files, rejects, summary.deleted))
         seconds = time.monotonic() - started
         _write(ranking, output, output_format, top=top, flagged_only=flagged_only)
         if report is not None:
@@ -142,6 +154,8 @@ def score(
             )
             with open_output(report) as file:
                 file.write(page(summary, about))
+        if classifier.batching == "single":
+            say("each sentence was run alone, which is slower: in batches this model gives other answers")
         _tell(summary, rejects, seconds, output=output, report=report)
     if fail_on_flagged and summary.flagged_sentences:
         raise typer.Exit(opt.FLAGGED)
@@ -183,7 +197,7 @@ def _prepared(
         for record in sample:
             if record.error is not None and rejects.stops:
                 raise record.error
-            if record.sentence is not None:
+            if record.sentence is not None and not record.sentence.deleted:
                 sentences += 1
                 yield record.sentence.labels
 
@@ -224,9 +238,11 @@ def _write(
             write(line, rank)
 
 
-def _nothing(files: list[str], rejects: Rejects) -> str:
+def _nothing(files: list[str], rejects: Rejects, deleted: int) -> str:
     if rejects.count:
         return f"none of the {plural(rejects.count, 'sentence')} could be judged; the first: {rejects.first}"
+    if deleted:
+        return f"{', '.join(files)}: nothing but {plural(deleted, 'sentence')} marked deleted"
     return f"no sentence in {', '.join(files)}"
 
 
@@ -240,6 +256,8 @@ def _tell(summary: Summary, rejects: Rejects, seconds: float, *, output: str | N
     )
     for reason, number in summary.unscored.most_common():
         say(f"{plural(number, 'word')} not scored: {reason}")
+    if summary.deleted:
+        say(f"{plural(summary.deleted, 'sentence')} marked deleted and left out")
     if rejects.count:
         say(f"{plural(rejects.count, 'sentence')} skipped{f', listed in {rejects.path}' if rejects.path else ''}")
     if output not in (None, STDOUT):

@@ -47,15 +47,16 @@ def audit(
     stream: bool,
     reject: Callable[[Located, LabelwatchError], None],
     progress: Callable[[int], None] | None = None,
+    deleted: Callable[[Located], None] | None = None,
 ) -> Iterator[tuple[Observation, Assessment]]:
     """Observations with their assessments, in the order of the records.
 
     `reject` is told of every sentence that can't be assessed, and may raise to stop. `progress` is told how many
-    sentences have been inferred so far.
+    sentences have been inferred so far, `deleted` of every sentence that is left out since it is marked so.
     """
     stats = judge.empty()
     seen_so_far = 0
-    observed = observations(records, classifier, judge, reject=reject)
+    observed = observations(records, classifier, judge, reject=reject, deleted=deleted)
     if stream:
         for seen in observed:
             assessment = judge.judge(seen, stats)
@@ -82,6 +83,7 @@ def observations(
     judge: Judge,
     *,
     reject: Callable[[Located, LabelwatchError], None],
+    deleted: Callable[[Located], None] | None = None,
 ) -> Iterator[Observation]:
     """What the model says of each sentence. Sentences marked as deleted have no words and are left out."""
     waiting: deque[tuple[Located, LabelledSentence]] = deque()
@@ -91,7 +93,10 @@ def observations(
             sentence = record.sentence
             if record.error is not None:
                 reject(record, record.error)
-            elif sentence is not None and not sentence.deleted:
+            elif sentence is not None and sentence.deleted:
+                if deleted is not None:
+                    deleted(record)
+            elif sentence is not None:
                 try:
                     # Before it is inferred, so that an audit that stops does so at the first bad sentence.
                     judge.labels.map(sentence.labels)

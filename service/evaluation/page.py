@@ -82,6 +82,8 @@ def _head(summary: Summary, about: About) -> str:
         figures.append((count(unscored), "words not scored", _of(unscored, summary.words)))
     if about.rejected:
         figures.append((count(about.rejected), "sentences skipped", ""))
+    if summary.deleted:
+        figures.append((count(summary.deleted), "sentences marked deleted", ""))
     cards = "".join(
         f"<div{' class=doubted' if 'flagged' in name or 'doubted' in name else ''}><dt>{name}</dt>"
         f"<dd>{number}{f'<small>{share}</small>' if share else ''}</dd></div>"

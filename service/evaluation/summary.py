@@ -72,6 +72,8 @@ class Summary:
         self.sentences = 0
         self.words = 0
         self.flagged_sentences = 0
+        self.deleted = 0
+        """Sentences marked as deleted: they have no words, and are in no other count."""
         self.unscored: Counter[str] = Counter()
         self.scores = Spread.empty()
         self.priorities = Spread.empty()

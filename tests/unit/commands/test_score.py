@@ -32,6 +32,8 @@ POISON = "poison"
 class Reader:
     """Stands in for a model that has learned to read: B-PER for a word with a capital, O for the rest."""
 
+    batching = "planned"
+
     def __init__(self, folder: object, *, threads: int) -> None:
         assert threads >= 1
 
@@ -256,6 +258,28 @@ def test_words_without_score_are_told(run: Run, reader: Path, tmp_path: Path) ->
     (found,) = assessments(ran.out)
     assert [word.unscored is None for word in found.words] == [False, False, True]
     assert ran.err.count("1 word not scored: ") == 2
+
+
+def test_sentences_marked_deleted_are_told(run: Run, reader: Path, tmp_path: Path) -> None:
+    path, report = tmp_path / "data.jsonl", tmp_path / "report.html"
+    gone = '{"id": "a", "deleted": true}\n{"id": "b", "deleted": true}\n'
+    path.write_text('{"tokens": ["x"], "labels": ["O"]}\n' + gone)
+    for extra in ([], ["--stream"]):
+        ran = run("score", path, "--model", reader, "-o", "-", "--report", report, *extra)
+        assert len(assessments(ran.out)) == 1
+        assert "2 sentences marked deleted and left out\n" in ran.err
+        assert "<dt>sentences marked deleted</dt><dd>2</dd>" in report.read_text()
+    path.write_text(gone)
+    ran = run("score", path, "--model", reader, "--scheme", "iob2")
+    assert (ran.code, ran.err) == (1, f"labelwatch: {path}: nothing but 2 sentences marked deleted\n")
+
+
+def test_a_model_that_runs_sentences_alone_is_told(
+    run: Run, reader: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "run alone" not in run("score", data, "--model", reader).err
+    monkeypatch.setattr(Reader, "batching", "single")
+    assert "each sentence was run alone" in run("score", data, "--model", reader).err
 
 
 def test_labels_are_mapped_and_named(run: Run, reader: Path, tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_what_fails_is_told_and_the_rest_keeps_its_answers(stream: bool) -> None
     answers: list[WordProbs | InferenceError] = [word_probs(["O"], 0.9), poison, word_probs(["O"], 0.8)]
     told: list[tuple[str, LabelwatchError]] = []
     seen: list[int] = []
+    deleted: list[str] = []
     found = list(
         audit(
             places,
@@ -108,6 +109,7 @@ def test_what_fails_is_told_and_the_rest_keeps_its_answers(stream: bool) -> None
             stream=stream,
             reject=lambda record, error: told.append((record.place, error)),
             progress=seen.append,
+            deleted=lambda record: deleted.append(record.place),
         )
     )
     assert {a.id: round(a.score or 0, 9) for _, a in found} == {"one": 0.9, "six": 0.8}
@@ -118,3 +120,4 @@ def test_what_fails_is_told_and_the_rest_keeps_its_answers(stream: bool) -> None
         "f:4": InferenceError,
     }
     assert seen == [1, 2]
+    assert deleted == ["f:5"]
