@@ -129,7 +129,8 @@ class Member:
             raise PlaceLostError(repr(error)) from error
         except HOPELESS as error:
             self._replace(error)
-            raise StreamError(f"{self._topic} can't be read: {type(error).__name__}: {error}") from error
+            advice = "; install kafka-python[lz4,snappy,zstd]" if isinstance(error, UnsupportedCodecError) else ""
+            raise StreamError(f"{self._topic} can't be read: {type(error).__name__}: {error}{advice}") from error
         except (StreamError, *CLIENT_ERRORS) as error:
             self._replace(error)
             time.sleep(min(timeout, RETRY_PAUSE))

@@ -90,8 +90,8 @@ class Restorer:
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """What keeps partitions waiting for longer than it should."""
-        return tuple(one.trouble for one in self._pending.values() if one.trouble)
+        """What keeps partitions waiting for longer than it should; may be asked by other threads."""
+        return tuple(one.trouble for one in list(self._pending.values()) if one.trouble)
 
     def step(self, timeout: float) -> list[Restored]:
         """Goes on with every partition, waiting for news no longer than `timeout`; gives those that are done."""

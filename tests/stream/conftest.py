@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 from kafka import KafkaAdminClient
 
+from service.stream.kafka import KafkaStream
 from service.stream.kafka_admin import create_topics
+from service.stream.kafka_client import writer
 from service.stream.kafka_settings import KafkaSettings
 from service.stream.topics import Topics
 from tests.kafka.broker import Cluster
@@ -17,9 +19,13 @@ from tests.kafka.broker import Cluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafka import KafkaProducer
+
+    from service.stream.kafka_watchdog import Watchdog
+
 PARTITIONS = 2
 
-pytest.register_assert_rewrite("tests.stream.conformance", "tests.stream.steps")
+pytest.register_assert_rewrite("tests.stream.conformance", "tests.stream.runner", "tests.stream.steps")
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +58,58 @@ def kafka_topics(kafka_settings: KafkaSettings) -> Iterator[Topics]:
     yield topics
     with KafkaAdminClient(bootstrap_servers=kafka_settings.servers) as admin:
         admin.delete_topics([spec.name for spec in topics.specs()])
+
+
+class Open(Protocol):
+    """Opens a worker's stream on the test's topics; all are closed in the end."""
+
+    def __call__(
+        self,
+        worker_id: str | None = None,
+        *,
+        settings: KafkaSettings | None = None,
+        watchdog: Watchdog | None = None,
+        patience: float = 30.0,
+    ) -> KafkaStream: ...
+
+
+@pytest.fixture
+def group(kafka_topics: Topics) -> str:
+    return f"{kafka_topics.prefix}workers"
+
+
+@pytest.fixture
+def opened(kafka_settings: KafkaSettings, kafka_topics: Topics, group: str) -> Iterator[Open]:
+    streams: list[KafkaStream] = []
+
+    def made(
+        worker_id: str | None = None,
+        *,
+        settings: KafkaSettings | None = None,
+        watchdog: Watchdog | None = None,
+        patience: float = 30.0,
+    ) -> KafkaStream:
+        streams.append(
+            KafkaStream(
+                settings or kafka_settings,
+                kafka_topics,
+                group=group,
+                worker_id=worker_id,
+                watchdog=watchdog,
+                patience=patience,
+            )
+        )
+        return streams[-1]
+
+    yield made
+    for stream in streams:
+        stream.close()
+
+
+@pytest.fixture
+def stranger(kafka_settings: KafkaSettings) -> Iterator[KafkaProducer]:
+    """Somebody else's transactional producer."""
+    producer = writer(kafka_settings, transactional_id="stranger")
+    producer.init_transactions()
+    yield producer
+    producer.close(timeout=10)
