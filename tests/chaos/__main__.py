@@ -39,10 +39,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first run; each further run takes the next")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--brokers", type=int, default=1, choices=sorted(LONG))
-    parser.add_argument("--short", action="store_true", help="the run that the tests make, on one broker")
+    parser.add_argument("--short", action="store_true", help="few faults: on one broker, the run that the tests make")
     parser.add_argument("--keep", action="store_true", help="keep the logs of runs that went well, too")
     given = parser.parse_args()
-    shape = SHORT if given.short else LONG[given.brokers]
+    shape = (SHORT if given.short else LONG)[given.brokers]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     faults: Counter[str] = Counter()
     failed = 0

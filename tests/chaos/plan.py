@@ -76,14 +76,24 @@ class Shape:
     intervals: Intervals
 
 
-SHORT = Shape(
-    brokers=1,
-    messages=1_000,
-    rate=50,
-    window=30,
-    faults={Kind.KILL: 5, Kind.FREEZE: 1, Kind.DRAIN: 1},
-    intervals=QUICK,
-)
+SHORT = {
+    1: Shape(
+        brokers=1,
+        messages=600,
+        rate=50,
+        window=24,
+        faults={Kind.KILL: 4, Kind.FREEZE: 1, Kind.DRAIN: 1},
+        intervals=QUICK,
+    ),
+    3: Shape(
+        brokers=3,
+        messages=600,
+        rate=50,
+        window=40,
+        faults={Kind.KILL: 2, Kind.FREEZE: 1, Kind.CRASH: 1, Kind.RESTART: 1},
+        intervals=FAIL_OVER,
+    ),
+}
 # A single broker is never crashed: there is no copy of what it had in hand.
 LONG = {
     1: Shape(

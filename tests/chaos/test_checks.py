@@ -201,7 +201,7 @@ def test_a_standstill_is_the_longest_wait_with_something_to_read() -> None:
     assert longest_standstill(sentences, {0: [(1500, 1), (9500, 2)]}, [(0, 4000), (9000, 20_000)]).seconds == 5.0
 
 
-@pytest.mark.parametrize("shape", [SHORT, *LONG.values()])
+@pytest.mark.parametrize("shape", [*SHORT.values(), *LONG.values()])
 def test_a_plan_follows_from_its_seed(shape: Shape) -> None:
     faults = plan(3, shape)
     assert faults == plan(3, shape) != plan(4, shape)
