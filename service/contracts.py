@@ -76,6 +76,8 @@ class LabelledSentence(Message):
         if not self.deleted and len(self.tokens) != len(self.labels):
             raise _wrong("labels", f"{len(self.labels)} labels for {len(self.tokens)} words: give each word one label")
         for field, texts in (("tokens", self.tokens), ("labels", self.labels)):
+            if "".join(texts).isascii():
+                continue
             for word, text in enumerate(texts):
                 if not _encodable(text):
                     raise _wrong(field, NOT_UNICODE, word=word)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from service.contracts import (
     Assessment,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from service.inference.classifier import WordProbs
     from service.inference.folder import ModelFolder
 
+WORD_SCORES = TypeAdapter(tuple[WordScore, ...])
 NO_CLASS = "its label has no class in the model"
 
 
@@ -222,9 +224,10 @@ class Judge:
 
     def _words(self, seen: Observation, qualities: npt.NDArray[np.float64]) -> tuple[WordScore, ...]:
         p_given = seen.probs[np.arange(len(seen.given)), seen.given].tolist()
-        scored = [WordScore(p_given=p, score=q) for p, q in zip(p_given, qualities.tolist(), strict=True)]
+        numbers = [{"p_given": p, "score": q} for p, q in zip(p_given, qualities.tolist(), strict=True)]
+        scored = WORD_SCORES.validate_python(numbers)  # all at once: a sentence has many words
         if not seen.unscored:
-            return tuple(scored)
+            return scored
         words = {int(place): word for place, word in zip(seen.index, scored, strict=True)}
         words |= {place: WordScore(unscored=why) for place, why in seen.unscored.items()}
         return tuple(words[place] for place in range(len(words)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-LOOK_AHEAD = 256
+LOOK_AHEAD = 1024
+WORDS_AHEAD = 50_000  # of long sentences fewer are read ahead, so that memory stays in bounds
 TOLERANCE = 1e-4  # how far probabilities may move with batch mates in a model that somebody brings
 _PROBE_LENGTHS = (4, 11, 19, 27, 40)
 
@@ -99,15 +99,14 @@ class Classifier:
     def infer_stream(
         self, sentences: Iterable[Sequence[str]], *, look_ahead: int = LOOK_AHEAD, pooling: Pooling | None = None
     ) -> Iterator[Answer]:
-        """The answers in the order of the sentences, which are read `look_ahead` at a time.
+        """The answers in the order of the sentences, which are read `look_ahead` at a time (fewer long ones).
 
         While one portion is in the graph, the next is tokenised in a thread of its own. The sentences themselves are
         taken in the caller's thread.
         """
-        rest = iter(sentences)
         with ThreadPoolExecutor(1, thread_name_prefix="encode") as side:
             ahead: Future[list[Encoded]] | None = None
-            while portion := list(islice(rest, look_ahead)):
+            for portion in _portions(sentences, look_ahead):
                 now, ahead = ahead, side.submit(self.encode, portion)
                 if now is not None:
                     yield from self.run(now.result(), pooling=pooling)
@@ -199,6 +198,19 @@ class Classifier:
                 change = np.abs(_softmax(together[row, : len(alone[index])]) - alone[index]).max()
                 worst = float(np.maximum(worst, change))  # unlike max(), keeps a NaN
         return worst
+
+
+def _portions(sentences: Iterable[Sequence[str]], most: int) -> Iterator[list[Sequence[str]]]:
+    portion: list[Sequence[str]] = []
+    words = 0
+    for sentence in sentences:
+        portion.append(sentence)
+        words += len(sentence)
+        if len(portion) >= most or words >= WORDS_AHEAD:
+            yield portion
+            portion, words = [], 0
+    if portion:
+        yield portion
 
 
 def _softmax(logits: npt.NDArray[Any]) -> Floats:

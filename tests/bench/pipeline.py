@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-ROUNDS = 7
-COPIES = 3
+ROUNDS = 5
+COPIES = 2
 BATCH_SIZES = (4, 8, 16, 32)
 THREADS = 1
 SAMPLE = Path("models/sample/sample.tsv")
