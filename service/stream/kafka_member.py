@@ -208,6 +208,7 @@ class Member:
 
     def release(self, partition: int, offset: int) -> None:
         self.seek(partition, offset)
+        self._try(_drop_parked, partition)
         self._try(lambda consumer, place: consumer.resume(place), partition)
 
     def seek(self, partition: int, offset: int) -> None:
@@ -275,3 +276,12 @@ class Member:
         if consumer is not None:
             with contextlib.suppress(*CLIENT_ERRORS):
                 consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
+
+
+def _drop_parked(consumer: KafkaConsumer, place: TopicPartition) -> None:
+    """What was fetched and not handed out when the partition was stopped.
+
+    The library hands it out, and fetches more, only once no records of another partition are in line; with some
+    already read in line, that is never. After a seek it is of no use.
+    """
+    consumer._fetcher._paused_partition_records.pop(place, None)  # noqa: SLF001 - there is no other way to it

@@ -1,0 +1,45 @@
+"""A worker's place in its group, on a real broker."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from typing import TYPE_CHECKING
+
+from service.stream.base import Output
+from service.stream.kafka_client import send, writer
+from service.stream.kafka_member import Member
+from tests.stream.steps import until
+
+if TYPE_CHECKING:
+    from service.stream.kafka_settings import KafkaSettings
+    from service.stream.topics import Topics
+
+N = 10
+
+
+def test_a_partition_that_is_stopped_with_records_in_hand_goes_on(
+    kafka_settings: KafkaSettings, kafka_topics: Topics
+) -> None:
+    topic = kafka_topics.sentences
+    with contextlib.closing(writer(kafka_settings)) as producer:
+        for number in range(2 * N):
+            send(producer, Output(topic, None, b"%d" % number, partition=number % 2))
+        producer.flush()
+    with contextlib.closing(Member(kafka_settings, topic, group=uuid.uuid4().hex, worker_id=None)) as member:
+        read: dict[int, list[int]] = {0: [], 1: []}
+
+        def reads(partition: int, n: int, *, max_records: int = 100) -> bool:
+            for at, messages in member.poll(max_records=max_records, timeout=0.2).items():
+                read[at] += [message.offset for message in messages]
+            return len(read[partition]) >= n
+
+        until(lambda: reads(0, 0) and any(note.came for note in member.news()), "the partitions are ours")
+        member.release(0, 0)
+        until(lambda: reads(0, 1, max_records=1), "one record of many is handed out")
+        member.hold(0)
+        member.release(1, 0)
+        until(lambda: reads(1, N), "the other partition is read meanwhile")
+        member.release(0, 1)
+        until(lambda: reads(0, N), "the rest is read")
+    assert read == {0: list(range(N)), 1: list(range(N))}
