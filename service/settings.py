@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableError
 
@@ -74,6 +74,37 @@ class ModelSettings(Group):
     threads: int = Field(default=1, ge=1, le=256, description="Threads of the onnxruntime session")
 
 
+class ApiSettings(Group):
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on")
+    port: int = Field(default=8765, ge=0, le=65535, description="Port to listen on; 0: any that is free")
+    keys: SecretStr = Field(
+        default=SecretStr(""),
+        description="Comma separated `name:scope:sha256` as `labelwatch key new` prints them; none: open to everybody",
+    )
+    cors_origins: str = Field(default="", description="Comma separated origins that browsers may call from; none: off")
+    max_body_bytes: int = Field(default=16_000_000, ge=1_000, description="Largest body of a request")
+    max_line_bytes: int = Field(default=4_000_000, ge=1_000, description="Longest line of an NDJSON body")
+    max_sentences: int = Field(default=1_000, ge=1, description="Most sentences or decisions of a JSON body")
+    timeout_s: float = Field(default=30.0, gt=0, description="Longest time for an answer; streamed ones go on")
+    queue_path: Path | None = Field(
+        default=None, description="File of the review queue, which may be lost; none: beside the embedded log"
+    )
+    queue_sentences: int = Field(default=2_048, ge=1, description="Sentences that wait for the model, at most")
+    max_delay_ms: float = Field(default=2.0, ge=0, description="Wait for others to share a batch with, at most")
+    batch_tokens: int = Field(default=4_096, ge=16, description="Padded tokens of one batch, at most")
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return tuple(origin for part in self.cors_origins.split(",") if (origin := part.strip().rstrip("/")))
+
+
+class LogsSettings(Group):
+    """What the service says on standard error."""
+
+    format: Literal["console", "json"] = Field(default="console", description="For people, or one JSON object a line")
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="What is said at least")
+
+
 class Settings(BaseSettings):
     """Everything that can be set."""
 
@@ -86,6 +117,8 @@ class Settings(BaseSettings):
     topics: TopicSettings = TopicSettings()
     worker: WorkerSettings = WorkerSettings()
     model: ModelSettings = ModelSettings()
+    api: ApiSettings = ApiSettings()
+    logs: LogsSettings = LogsSettings()
 
 
 def read_settings() -> Settings:

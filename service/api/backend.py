@@ -1,0 +1,117 @@
+"""What the routes work with: made once by the command, handed to the app, never changed.
+
+The parts are named by what the API asks of them, so that a test can put its own in their place.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, cast
+
+from starlette.requests import HTTPConnection
+
+from service.contracts import MAX_WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from service.errors import InferenceError
+    from service.inference.classifier import Classifier, WordProbs
+    from service.review.items import ReviewItem
+    from service.review.overview import Overview
+    from service.review.queue import Page, QueueFilter
+    from service.settings import ApiSettings
+    from service.stream.base import Output
+    from service.stream.mirror import Mirror
+    from service.stream.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Where a request's time went, in seconds."""
+
+    queue: float
+    tokenize: float
+    inference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """One answer a sentence, in the order they were given."""
+
+    words: Sequence[WordProbs | InferenceError]
+    timing: Timing
+
+
+class Batcher(Protocol):
+    """Runs the model for all requests together, on its own thread."""
+
+    def run(self, stop: threading.Event) -> None: ...
+
+    async def infer(self, sentences: Sequence[Sequence[str]]) -> Inferred:
+        """Raises `OverloadedError` where the queue is full, `DrainingError` where the service is about to stop."""
+
+    @property
+    def waiting(self) -> int:
+        """Sentences in the queue."""
+
+
+class Queue(Protocol):
+    """The review queue: a projection of topics. Read from any thread."""
+
+    def page(self, filter: QueueFilter, *, limit: int, after: str | None = None) -> Page: ...  # noqa: A002 - as it is
+    def item(self, dataset: str, id: str) -> ReviewItem | None: ...  # noqa: A002 - as the messages call it
+    def counts(self, dataset: str | None = None) -> Mapping[str, int]: ...
+    def overview(self, dataset: str | None = None) -> Overview: ...
+
+
+class Projector(Protocol):
+    """Keeps the queue up with its topics, on its own thread."""
+
+    def run(self, stop: threading.Event) -> None: ...
+
+    @property
+    def caught_up(self) -> bool: ...
+
+
+class Telemetry(Protocol):
+    def http_request(self, *, route: str, method: str, status: int, seconds: float) -> None:
+        """Counts one answered request. `route` is the path's pattern, never the path itself."""
+
+    def exposition(self) -> tuple[bytes, str]:
+        """The metrics in the text format, and its content type."""
+
+
+class Appender(Protocol):
+    """The part of a `Stream` that any thread may use."""
+
+    def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None: ...
+
+
+def _none() -> Mapping[str, str]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Backend:
+    """`conditions` says by name why the service is not ready (empty: it holds), `degraded` what it does without."""
+
+    settings: ApiSettings
+    mirror: Mirror
+    batcher: Batcher
+    queue: Queue
+    projector: Projector
+    stream: Appender
+    topics: Topics
+    classifier: Classifier
+    telemetry: Telemetry
+    max_words: int = MAX_WORDS
+    conditions: Callable[[], Mapping[str, str]] = _none
+    degraded: Callable[[], Mapping[str, str]] = _none
+    draining: threading.Event = field(default_factory=threading.Event)
+
+
+def backend_of(connection: HTTPConnection) -> Backend:
+    """The routes' dependency."""
+    return cast("Backend", connection.app.state.backend)
