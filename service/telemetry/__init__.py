@@ -1,0 +1,9 @@
+"""What is told about the service while it runs: every metric in one table, and structured logs."""
+
+from __future__ import annotations
+
+from service.telemetry.counting import Telemetry
+from service.telemetry.logs import mask, request_id, set_up_logs
+from service.telemetry.reports import BatchReport, Reporter, Standard
+
+__all__ = ["BatchReport", "Reporter", "Standard", "Telemetry", "mask", "request_id", "set_up_logs"]

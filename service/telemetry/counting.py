@@ -1,0 +1,292 @@
+"""The metrics' one writer: events of the service in, numbers out.
+
+A counter that is first seen at 1 shows no increase, so every label set that can be foreseen is made at 0.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from service import __version__
+from service.labels import OUTSIDE, entity_type, merged_classes
+from service.telemetry.bounded import NOBODY, OTHER, Annotators, Bounded
+from service.telemetry.table import (
+    DEAD_LETTER_STAGES,
+    OVERLOADS,
+    RECALL_BOUNDS,
+    REVIEW_STATES,
+    STAGES,
+    STATUS_CLASSES,
+    SUSPECT_KINDS,
+    VERDICTS,
+    Table,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from service.contracts import Assessment
+    from service.telemetry.reports import BatchReport, Standard
+
+log = logging.getLogger(__name__)
+
+MOST_DATASETS = 50
+MOST_CONFUSIONS = 5_000
+MOST_ROUTES = 100
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+NO_ROUTE = "none"
+
+
+class Telemetry:
+    """The metrics of one process, with a registry of their own. Safe to use from several threads.
+
+    `annotators`: the names that may stand in metrics, with commas between; `*`: the first few that come.
+    """
+
+    def __init__(self, *, most_datasets: int = MOST_DATASETS, annotators: str = "") -> None:
+        # A series more for each counter, which nobody asks for.
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the client leaves this one untyped
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self.table = Table(self.registry)
+        self._datasets: Bounded[str] = Bounded(most_datasets)
+        self._prepared: set[str] = set()
+        self._confusions: Bounded[tuple[str, str, str]] = Bounded(MOST_CONFUSIONS)
+        self._routes: Bounded[str] = Bounded(MOST_ROUTES)
+        self._annotators = Annotators(annotators)
+        self._hooks: list[Callable[[], None]] = []
+        self._scraping = threading.Lock()
+        self._prepare()
+
+    def _prepare(self) -> None:
+        table = self.table
+        table.build.labels(__version__).set(1)
+        for stage in DEAD_LETTER_STAGES:
+            table.dead_letters.labels(stage)
+        for role, stages in STAGES.items():
+            for stage in stages:
+                table.stage_seconds.labels(role, stage)
+        for reason in OVERLOADS:
+            table.overload.labels(reason)
+
+    # -- scraping --------------------------------------------------------------------------------------------------
+
+    def on_scrape(self, hook: Callable[[], None]) -> None:
+        """Called before every exposition, to set what is read rather than counted."""
+        self._hooks.append(hook)
+
+    def exposition(self) -> tuple[bytes, str]:
+        """The metrics in the text format, and its content type."""
+        with self._scraping:
+            for hook in self._hooks:
+                try:
+                    hook()
+                except Exception:  # the other metrics are worth more than a stack of empty scrapes
+                    log.exception("a part of the metrics could not be read")
+            return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
+
+    # -- what there is ---------------------------------------------------------------------------------------------
+
+    def know_model(self, name: str, fingerprint: str) -> None:
+        self.table.model.clear()
+        self.table.model.labels(name, fingerprint[:12]).set(1)
+
+    def know_dataset(self, dataset: str, classes: Sequence[str], *, given_types: Iterable[str] = ()) -> None:
+        """Makes a dataset's label sets at 0. `given_types`: how the dataset itself calls types, beside the model's."""
+        label = self._dataset(dataset)
+        suggested = merged_classes(classes)[0]
+        pairs = [
+            (label, given, other)
+            for given in {*suggested, *given_types}
+            for other in suggested
+            if (given, other) != (OUTSIDE, OUTSIDE)  # within a type words may be confused by their prefix
+        ]
+        if label == OTHER or len(pairs) > self._confusions.room // 2:
+            return
+        for pair in pairs:
+            if pair in self._confusions:
+                self.table.confusions.labels(*pair)
+
+    def _dataset(self, name: str) -> str:
+        label = name if name in self._datasets else OTHER
+        if label not in self._prepared:
+            self._prepared.add(label)
+            table = self.table
+            for metric in (table.sentences, table.words, table.flagged, table.scores, table.priorities):
+                metric.labels(label)
+            for kind in SUSPECT_KINDS:
+                table.suspects.labels(label, kind)
+            for annotator in (NOBODY, OTHER):
+                table.annotated.labels(label, annotator)
+                table.annotator_flagged.labels(label, annotator)
+        return label
+
+    # -- the worker ------------------------------------------------------------------------------------------------
+
+    def committed(self, report: BatchReport) -> None:
+        table = self.table
+        table.batches.inc()
+        table.records.inc(report.records)
+        for stage, number in report.dead_letters.items():
+            table.dead_letters.labels(stage).inc(number)
+        for seconds in report.waited:
+            table.record_seconds.observe(seconds)
+        self.stages("worker", report.seconds)
+        self._count(report.assessments)
+        for dataset, standard in report.standards.items():
+            self.standard(dataset, standard)
+
+    def _count(self, assessments: Iterable[Assessment]) -> None:
+        table = self.table
+        people: Counter[tuple[str, str]] = Counter()
+        for one in assessments:
+            if one.reason == "deleted":
+                continue
+            label = self._dataset(one.dataset)
+            who = label, self._annotators.label(one.annotator)
+            people[who] += 1
+            table.sentences.labels(label).inc()
+            table.words.labels(label).inc(len(one.tokens))
+            if one.score is not None:  # some of the paper's methods go below 0
+                table.scores.labels(label).observe(max(0.0, one.score))
+            if one.priority is not None:
+                table.priorities.labels(label).observe(max(0.0, one.priority))
+            if one.reason == "flagged":
+                table.flagged.labels(label).inc()
+                table.annotator_flagged.labels(*who).inc()
+            for flag in one.flags:
+                table.confusions.labels(*self._confusion(label, flag.given, flag.suggested)).inc()
+            for suspect in one.suspects:
+                table.suspects.labels(label, suspect.kind).inc()
+        for who, number in people.items():
+            table.annotated.labels(*who).inc(number)
+
+    def _confusion(self, dataset: str, given: str, suggested: str) -> tuple[str, str, str]:
+        triple = dataset, entity_type(given), entity_type(suggested)
+        return triple if triple in self._confusions else (dataset, OTHER, OTHER)
+
+    def standard(self, dataset: str, standard: Standard) -> None:
+        """A dataset's thresholds, and the words behind them."""
+        label = self._dataset(dataset)
+        if label == OTHER:
+            return
+        for name, threshold in standard.thresholds.items():
+            if threshold is not None:
+                self.table.thresholds.labels(label, name).set(threshold)
+        for name, words in standard.words.items():
+            self.table.class_words.labels(label, name).set(words)
+
+    def refused(self) -> None:
+        self.table.refused.inc()
+
+    def lost(self, records: int) -> None:
+        self.table.lost.inc(records)
+
+    def lag(self, by_partition: Mapping[int, int]) -> None:
+        """Of the partitions that are ours now; those that went are no longer told of."""
+        self.table.lag.clear()
+        for partition, records in by_partition.items():
+            self.table.lag.labels(str(partition)).set(records)
+
+    # -- the model -------------------------------------------------------------------------------------------------
+
+    def stages(self, role: str, seconds: Mapping[str, float]) -> None:
+        """Where the time of one batch (worker) or one request (api) went."""
+        for stage, took in seconds.items():
+            self.table.stage_seconds.labels(role, stage).observe(took)
+
+    def model_run(self, sequences: int, tokens: int, padded: int) -> None:
+        """One run of the graph: the tokens of its sequences, and what it worked on with padding."""
+        self.table.batch_sequences.observe(sequences)
+        self.table.tokens.inc(tokens)
+        self.table.padded_tokens.inc(padded)
+
+    # -- review ----------------------------------------------------------------------------------------------------
+
+    def review(self, dataset: str, *, states: Mapping[str, int], verdicts: Mapping[str, int]) -> None:
+        """The queue of a dataset as it stands."""
+        label = self._dataset(dataset)
+        if label == OTHER:
+            return
+        for state in REVIEW_STATES:
+            self.table.review_items.labels(label, state).set(states.get(state, 0))
+        for verdict in VERDICTS:
+            self.table.decisions.labels(label, verdict).set(verdicts.get(verdict, 0))
+
+    def precision(self, found: Mapping[tuple[str, str, str, str], tuple[int, int]]) -> None:
+        """(dataset, given type, suggested type, method) → (errors, decided items)."""
+        sums: Counter[tuple[str, str, str, str]] = Counter()
+        items: Counter[tuple[str, str, str, str]] = Counter()
+        for (dataset, given, suggested, method), (errors, decided) in found.items():
+            place = *self._confusion(self._dataset(dataset), given, suggested), method
+            sums[place] += errors
+            items[place] += decided
+        self.table.precision.clear()
+        self.table.precision_items.clear()
+        for place, decided in items.items():
+            if decided:
+                self.table.precision.labels(*place).set(sums[place] / decided)
+                self.table.precision_items.labels(*place).set(decided)
+
+    def recall(self, dataset: str, *, estimate: float, low: float, high: float) -> None:
+        label = self._dataset(dataset)
+        if label != OTHER:
+            for bound, value in zip(RECALL_BOUNDS, (estimate, low, high), strict=True):
+                self.table.recall.labels(label, bound).set(value)
+
+    # -- http ------------------------------------------------------------------------------------------------------
+
+    def know_routes(self, routes: Iterable[tuple[str, str]]) -> None:
+        """(route pattern, method) of everything that can be asked for."""
+        for route, method in routes:
+            if route in self._routes:
+                self.table.http_seconds.labels(route)
+                for status in STATUS_CLASSES:
+                    self.table.http_requests.labels(route, method, status)
+
+    def http_request(self, *, route: str, method: str, status: int, seconds: float) -> None:
+        """Counts one answered request. `route` is the path's pattern, never the path itself."""
+        label = (route or NO_ROUTE) if (route or NO_ROUTE) in self._routes else OTHER
+        verb = method if method in METHODS else OTHER
+        self.table.http_requests.labels(label, verb, f"{status // 100}xx").inc()
+        self.table.http_seconds.labels(label).observe(seconds)
+
+    def overloaded(self, reason: str = "queue_full") -> None:
+        """A request turned away: `queue_full` or `draining`."""
+        self.table.overload.labels(reason if reason in OVERLOADS else OTHER).inc()
+
+    def watch_queue(self, waiting: Callable[[], int]) -> None:
+        """Asked at each scrape for the number of sentences that wait for the model."""
+        self.table.http_queue.set_function(waiting)
+
+    # -- readiness -------------------------------------------------------------------------------------------------
+
+    def watch(
+        self, conditions: Callable[[], Mapping[str, str]], degraded: Callable[[], Mapping[str, str]] = dict
+    ) -> None:
+        """Asked at each scrape why the service is not ready, by name (empty: it holds), and what it does without."""
+        missed: set[str] = set()
+
+        def read() -> None:
+            for name, why in conditions().items():
+                self.table.ready.labels(name).set(0 if why else 1)
+            now = {name for name, why in degraded().items() if why}
+            missed.update(now)
+            for name in missed:
+                self.table.degraded.labels(name).set(1 if name in now else 0)
+
+        self.on_scrape(read)

@@ -1,0 +1,127 @@
+"""Structured logs: one line an event, as JSON or for people, with the request it belongs to and no secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Format = Literal["console", "json"]
+Level = Literal["debug", "info", "warning", "error"]
+
+MASK = "****"
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""Of the request that is being answered, for every line that is logged meanwhile."""
+
+SHORTEST_SECRET = 4
+_SECRETS = (
+    # name=value and name: value, quoted or not, as in settings, headers and reprs
+    (
+        re.compile(
+            r"(?i)((?:password|passwd|passphrase|secret|credentials?|api[-_ ]?keys?)[\"']?\s*[=:]\s*)"
+            r"(\"[^\"]*\"|'[^']*'|[^\s,;&)}\]]+)"
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"(?i)((?:authorization[\"']?\s*[=:]\s*[\"']?)?(?:bearer|basic)\s+)[\w.~+/=:-]+"), rf"\1{MASK}"),
+    (re.compile(r"(://[^/\s:@]*:)[^/\s@]+@"), rf"\1{MASK}@"),
+)
+_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+
+def mask(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text without what looks like a secret, and without the given ones wherever they stand."""
+    for secret in secrets:
+        text = text.replace(secret, MASK)
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+class _Formatter(logging.Formatter):
+    def __init__(self, secrets: Iterable[str]) -> None:
+        super().__init__()
+        # Shorter ones would tear holes into ordinary words; longest first, where one is part of another.
+        self._secrets = sorted({one for one in secrets if len(one) >= SHORTEST_SECRET}, key=len, reverse=True)
+
+    def _safe(self, text: str) -> str:
+        return mask(text, self._secrets)
+
+    def _message(self, record: logging.LogRecord) -> str:
+        return self._safe(record.getMessage())
+
+    def _trace(self, record: logging.LogRecord) -> str:
+        if not record.exc_info or record.exc_info[0] is None:
+            return ""
+        return self._safe(self.formatException(record.exc_info))
+
+    def _extra(self, record: logging.LogRecord) -> dict[str, object]:
+        """What the caller gave as `extra`, and the request."""
+        found = {name: value for name, value in vars(record).items() if name not in _FIELDS}
+        current = request_id.get()
+        if current is not None:
+            found.setdefault("request_id", current)
+        return {
+            name: value if isinstance(value, bool | int | float) else self._safe(str(value))
+            for name, value in found.items()
+        }
+
+
+class JsonFormatter(_Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self._message(record),
+            **self._extra(record),
+        }
+        trace = self._trace(record)
+        if trace:
+            event["exception"] = trace
+        return json.dumps(event, ensure_ascii=False, default=str).encode(errors="replace").decode()
+
+
+class ConsoleFormatter(_Formatter):
+    """For people: time, level, logger, message, then what else is known. A message stays on its line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        extra = "".join(f" {name}={value}" for name, value in self._extra(record).items())
+        message = self._message(record).replace("\r", "\\r").replace("\n", "\\n")
+        line = f"{when},{int(record.msecs):03d} {record.levelname} {record.name}: {message}{extra}"
+        trace = self._trace(record)
+        return f"{line}\n{trace}" if trace else line
+
+
+def set_up_logs(
+    format: Format = "console",  # noqa: A002 - as the setting is called
+    level: Level = "info",
+    *,
+    secrets: Iterable[str] = (),
+    stream: TextIO | None = None,
+) -> None:
+    """Messages on standard error. Called again it replaces what it set up before, and nobody else's handlers.
+
+    `secrets`: values that must not stand in any line, such as passwords from the settings.
+    """
+    root = logging.getLogger()
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter(secrets) if format == "json" else ConsoleFormatter(secrets))
+    handler.set_name("labelwatch")
+    for old in [one for one in root.handlers if one.get_name() == "labelwatch"]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    logging.getLogger("service").setLevel(level.upper())
+    logging.getLogger("kafka").setLevel(logging.WARNING)
+    # It warns of each tenth of a second that its own loop was late, as on any busy machine.
+    logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)
