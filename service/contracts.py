@@ -40,6 +40,15 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+def _only_iso_text(value: object) -> object:
+    """A bare number would be read as seconds since 1970, which is never what was meant."""
+    if isinstance(value, str) and not value.strip().lstrip("+-").isdigit():
+        return value
+    if value is None or isinstance(value, datetime):
+        return value
+    raise ValueError("give the time as ISO 8601 text, such as 2024-05-31T12:00:00Z")
+
+
 class LabelledSentence(Message):
     """Words with one given label each. Bare `{"tokens": […], "labels": […]}` is a valid message."""
 
@@ -57,15 +66,7 @@ class LabelledSentence(Message):
     annotated_at: datetime | None = None
     meta: dict[str, JsonValue] | None = None
 
-    @field_validator("annotated_at", mode="before")
-    @classmethod
-    def _only_iso_text(cls, value: object) -> object:
-        """A bare number would be read as seconds since 1970, which is never what was meant."""
-        if isinstance(value, str) and not value.strip().lstrip("+-").isdigit():
-            return value
-        if value is None or isinstance(value, datetime):
-            return value
-        raise ValueError("give the time as ISO 8601 text, such as 2024-05-31T12:00:00Z")
+    _iso = field_validator("annotated_at", mode="before")(_only_iso_text)
 
     @model_validator(mode="after")
     def _fits_together(self) -> LabelledSentence:
@@ -167,8 +168,18 @@ class Assessment(LabelledSentence):
     method: str
     token_score: str
     priority: float | None = Field(default=None, description="Agreement-weighted worst token: what orders the queue")
+    weights: dict[str, float] = Field(
+        default_factory=dict,
+        description="Given label to the weight of doubts about it; a word adds 1 - (1 - p_given) * weight to priority",
+    )
+    inclusion_probability: float | None = Field(
+        default=None, description="Of a control sentence: how likely it was to be drawn"
+    )
     words: tuple[WordScore, ...] = ()
     flags: tuple[Flag, ...] = ()
+    worst: Flag | None = Field(
+        default=None, description="The word that set the priority, told as a flag would, flagged or not"
+    )
     suspects: tuple[SuspectSpan, ...] = ()
     thresholds: dict[str, float | None] = Field(
         default_factory=dict, description="Class to the threshold it was judged with; none: too little evidence"
@@ -179,6 +190,48 @@ class Assessment(LabelledSentence):
     position: Position | None = None
     scored_at: datetime | None = None
     request_id: str | None = None
+
+
+class Shown(Message):
+    """What a reviewer decided about, kept with the decision: the item may be replaced, and the topic is compacted."""
+
+    labels: tuple[str, ...] = Field(default=(), description="The given labels")
+    scores: tuple[float | None, ...] = Field(default=(), description="Weighted score of each word; none: unscored")
+    doubtful: tuple[Flag, ...] = ()
+    reason: Reason = "flagged"
+    inclusion_probability: float = Field(default=1.0, gt=0, le=1)
+    method: str = "worst-token"
+    annotator: str | None = None
+    ranker_epoch: int = 0
+
+
+class Decision(Message):
+    """What a reviewer answers. The last one of a reviewer counts, as long as it is about the item's revision."""
+
+    dataset: DatasetName = "default"
+    id: StrictStr = Field(min_length=1, max_length=512, description="The sentence")
+    revision: StrictInt = Field(default=0, ge=-(2**63), lt=2**63, description="Of the item that was looked at")
+    reviewer: StrictStr = Field(min_length=1, max_length=128)
+    verdict: Literal["error", "ok", "unsure"]
+    labels: tuple[StrictStr, ...] | None = Field(default=None, description="The corrected labels, one a word")
+    words: tuple[StrictInt, ...] | None = Field(default=None, description="Indexes of the words with a wrong label")
+    decided_at: datetime | None = Field(default=None, description="The service's clock where left out")
+    note: StrictStr | None = Field(default=None, max_length=2000)
+    withdrawn: StrictBool = Field(default=False, description="Taken back: the item opens again")
+    shown: Shown | None = Field(default=None, description="The service adds what the item held")
+
+    _iso = field_validator("decided_at", mode="before")(_only_iso_text)
+
+
+class Claim(Message):
+    """An item somebody has open, so that others look at something else meanwhile."""
+
+    dataset: DatasetName = "default"
+    id: StrictStr = Field(min_length=1, max_length=512, description="The sentence")
+    reviewer: StrictStr = Field(min_length=1, max_length=128)
+    until: datetime | None = Field(default=None, description="None: let go")
+
+    _iso = field_validator("until", mode="before")(_only_iso_text)
 
 
 class ConfidentPolicy(Message):
@@ -219,6 +272,8 @@ class DatasetSettings(Message):
     control_share: float = Field(default=0.0, ge=0, le=1, description="Share of unflagged sentences sent to review")
     forget_after_days: int | None = Field(default=None, ge=1)
     epoch: int = Field(default=0, ge=0, description="Raised to start the statistics anew")
+    ranker: Literal["auto", "off"] = Field(default="auto", description="Whether reviewers' decisions order the queue")
+    ranker_epoch: int = Field(default=0, ge=0, description="Raised to let the ranker forget earlier decisions")
 
 
 def read_sentence(
