@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.commands.check import check
+from service.commands.datasets import datasets_app
 from service.commands.dead_letters import dead_letters_app
 from service.commands.replay import replay
 from service.commands.send import send
@@ -22,6 +23,7 @@ def register(app: typer.Typer) -> None:
     app.command()(send)
     app.command()(tail)
     app.add_typer(dead_letters_app, name="dead-letters")
+    app.add_typer(datasets_app, name="datasets")
     app.add_typer(thresholds_app, name="thresholds")
     app.command()(replay)
     app.add_typer(topics_app, name="topics")

@@ -23,8 +23,7 @@ from service.contracts import DatasetSettings
 from service.errors import InvalidInput
 from service.evaluation.page_text import plural
 from service.settings import read_settings
-from service.stream.base import Output
-from service.stream.codec import DATASET, event_headers
+from service.stream.datasets import settings_record
 from service.stream.ledger import Account
 
 if TYPE_CHECKING:
@@ -148,10 +147,7 @@ def reset(dataset: Name, yes: Yes = False) -> None:
         changed = {"name": dataset, "epoch": before.epoch + 1, "version": before.version + 1}
         if not yes:
             typer.confirm(f"Forget what was learned of {dataset} (epoch {before.epoch}) and start anew?", abort=True)
-        identity = f"{dataset}@{changed['version']}"
-        headers = event_headers(DATASET, identity=identity, at=datetime.now(UTC))
-        value = json.dumps({**fields, **changed}, ensure_ascii=False, separators=(",", ":")).encode()
-        stream.append([Output(topics.datasets, dataset.encode(), value, headers)])
+        stream.append([settings_record(topics.datasets, {**fields, **changed}, at=datetime.now(UTC))])
     typer.echo(f"{dataset} starts anew with epoch {changed['epoch']} (settings version {changed['version']})")
 
 

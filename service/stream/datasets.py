@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from service.contracts import DatasetSettings
 from service.errors import InvalidInput, LabelwatchError
 from service.pipeline import Judge
+from service.stream.base import Output
+from service.stream.codec import DATASET, event_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from service.inference.folder import ModelFolder
     from service.stream.base import Record
@@ -48,14 +52,16 @@ class Datasets:
                 continue
             try:
                 self.put(DatasetSettings.model_validate_json(record.value))
-            except (ValidationError, LabelwatchError) as error:
+            except ValidationError as error:
+                self.refused[name] = str(_clear(error))
+            except LabelwatchError as error:
                 self.refused[name] = str(error)
 
     def put(self, settings: DatasetSettings) -> None:
         known = self._settings.get(settings.name)
         if known is not None and settings.version < known.version:
             return
-        judge = self._made(settings)  # raises where the settings don't fit the model
+        judge = self.made(settings)  # raises where the settings don't fit the model
         self._settings[settings.name] = settings
         self._judges[settings.name] = judge
         self.refused.pop(settings.name, None)
@@ -68,13 +74,51 @@ class Datasets:
                     f"{name!r} would be dataset number {self._max + 1}: use a known dataset or raise max_datasets",
                     field="dataset",
                 )
-            found = self._made(DatasetSettings(name=name))
+            found = self.made(DatasetSettings(name=name))
             self._judges[name] = found
         return found
 
-    def _made(self, settings: DatasetSettings) -> Judge:
+    def made(self, settings: DatasetSettings) -> Judge:
+        """A judge with these settings, which is not kept; raises where they don't fit the model."""
         return Judge(self._folder, settings, min_words=self._min_words, prior_words=self._prior_words)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._judges
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self._judges))
+
+
+def read_fields(fields: Mapping[str, Any]) -> DatasetSettings:
+    """Settings as somebody writes them: a field that is not known is an error too. It names the field."""
+    try:
+        return DatasetSettings.model_validate(fields, extra="forbid")
+    except ValidationError as error:
+        raise _clear(error) from None
+
+
+def _clear(error: ValidationError) -> InvalidInput:
+    first = error.errors(include_url=False)[0]
+    place = [str(part) for part in first["loc"]]
+    kind = ""
+    if place[:1] == ["flag_policy"] and len(place) > 1:
+        kind = place.pop(1)  # told as if it were a field
+    problem = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        known = [name for name in DatasetSettings.model_fields if name != "name"]
+        problem = f"there is no such setting: use one of {', '.join(known)}"
+        if kind:
+            problem = f"kind {kind} has no such field"
+    elif place == ["flag_policy"]:
+        problem = 'give {"kind": "confident"}, {"kind": "below", "cut": …} or {"kind": "budget", "share": …}'
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return InvalidInput(problem + more, field=".".join(place) or None)
+
+
+def settings_record(topic: str, fields: Mapping[str, Any], *, at: datetime, request_id: str | None = None) -> Output:
+    """The message that brings settings into force; `fields` may hold some that only a newer version knows."""
+    name = str(fields["name"])
+    headers = event_headers(DATASET, identity=f"{name}@{fields['version']}", at=at, request_id=request_id)
+    value = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    return Output(topic, name.encode(), value, headers)
