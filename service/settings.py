@@ -7,10 +7,11 @@ The first word after the prefix is the group. What can't be used is a SettingsEr
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableError
 
@@ -74,6 +75,20 @@ class ModelSettings(Group):
     threads: int = Field(default=1, ge=1, le=256, description="Threads of the onnxruntime session")
 
 
+Scope = Literal["read", "write"]
+
+
+class ApiKey(NamedTuple):
+    """A key that may call the API, by its hash."""
+
+    name: str
+    scope: Scope
+    digest: str
+
+
+_KEY = re.compile(r"(?P<name>[a-zA-Z0-9._-]{1,64}):(?P<scope>read|write):(?P<digest>[0-9a-fA-F]{64})")
+
+
 class ApiSettings(Group):
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on")
     port: int = Field(default=8765, ge=0, le=65535, description="Port to listen on; 0: any that is free")
@@ -82,7 +97,9 @@ class ApiSettings(Group):
         description="Comma separated `name:scope:sha256` as `labelwatch key new` prints them; none: open to everybody",
     )
     cors_origins: str = Field(default="", description="Comma separated origins that browsers may call from; none: off")
-    max_body_bytes: int = Field(default=16_000_000, ge=1_000, description="Largest body of a request")
+    open_metrics: bool = Field(default=False, description="/metrics needs no key")
+    max_body_bytes: int = Field(default=16_000_000, ge=1_000, description="Largest JSON body of a request")
+    max_stream_bytes: int = Field(default=1_000_000_000, ge=1_000, description="Largest NDJSON body of a request")
     max_line_bytes: int = Field(default=4_000_000, ge=1_000, description="Longest line of an NDJSON body")
     max_sentences: int = Field(default=1_000, ge=1, description="Most sentences or decisions of a JSON body")
     timeout_s: float = Field(default=30.0, gt=0, description="Longest time for an answer; streamed ones go on")
@@ -93,9 +110,33 @@ class ApiSettings(Group):
     max_delay_ms: float = Field(default=2.0, ge=0, description="Wait for others to share a batch with, at most")
     batch_tokens: int = Field(default=4_096, ge=16, description="Padded tokens of one batch, at most")
 
+    @field_validator("keys")
+    @classmethod
+    def _keys_can_be_read(cls, keys: SecretStr) -> SecretStr:
+        names = [_read_key(part).name for part in _parts(keys.get_secret_value())]
+        if len(set(names)) < len(names):
+            raise ValueError("two keys have the same name: give each its own")
+        return keys
+
+    @property
+    def known_keys(self) -> tuple[ApiKey, ...]:
+        return tuple(_read_key(part) for part in _parts(self.keys.get_secret_value()))
+
     @property
     def origins(self) -> tuple[str, ...]:
-        return tuple(origin for part in self.cors_origins.split(",") if (origin := part.strip().rstrip("/")))
+        return tuple(origin.rstrip("/") for origin in _parts(self.cors_origins))
+
+
+def _parts(text: str) -> list[str]:
+    return [part for each in text.split(",") if (part := each.strip())]
+
+
+def _read_key(text: str) -> ApiKey:
+    found = _KEY.fullmatch(text)
+    if found is None:
+        raise ValueError("give name:scope:sha256 with the scope read or write, as `labelwatch key new` prints it")
+    scope: Scope = "write" if found["scope"] == "write" else "read"
+    return ApiKey(found["name"], scope, found["digest"].lower())
 
 
 class LogsSettings(Group):

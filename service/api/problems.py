@@ -1,8 +1,23 @@
-"""Errors as RFC 9457 problem details. One table says which error is which status."""
+"""Errors as RFC 9457 problem details. One table says which error is which status; no stack trace ever leaves."""
 
 from __future__ import annotations
 
-from service.errors import LabelwatchError
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError, StreamError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER = 5
 
 
 class RequestError(LabelwatchError):
@@ -15,36 +30,172 @@ class RequestError(LabelwatchError):
 
 
 class NotFoundError(RequestError):
-    """404"""
+    """There is no such thing."""
 
 
 class ConflictError(RequestError):
-    """409: somebody else was first"""
+    """Somebody else was first."""
 
 
 class ChangedError(RequestError):
-    """412: it is another version than `If-Match` names"""
+    """It is another version than the one that was to be changed."""
 
 
 class TooLargeError(RequestError):
-    """413: a body or a list over its limit"""
+    """A body, line or list over its limit."""
+
+
+class MediaTypeError(RequestError):
+    """A body of a kind that is not read here."""
 
 
 class UnauthorizedError(RequestError):
-    """401: no key, or one that is not known"""
+    """No key, or one that is not known."""
 
 
 class ForbiddenError(RequestError):
-    """403: a key without the scope"""
+    """A key without the scope."""
 
 
 class OverloadedError(RequestError):
-    """429: the queue is full"""
+    """The queue is full."""
 
 
 class DrainingError(RequestError):
-    """503: about to stop"""
+    """The service is about to stop."""
+
+
+class NotReadyError(RequestError):
+    """What was asked for is not read from the log yet."""
 
 
 class TimedOutError(RequestError):
-    """504: it took longer than is allowed"""
+    """It took longer than is allowed."""
+
+
+# The first that fits counts, so kinds stand before what they are kinds of.
+TABLE: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
+    (DecodeError, HTTPStatus.BAD_REQUEST, "unreadable"),
+    (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid"),
+    (InferenceError, HTTPStatus.UNPROCESSABLE_ENTITY, "inference"),
+    (UnauthorizedError, HTTPStatus.UNAUTHORIZED, "unauthorized"),
+    (ForbiddenError, HTTPStatus.FORBIDDEN, "forbidden"),
+    (NotFoundError, HTTPStatus.NOT_FOUND, "not-found"),
+    (ConflictError, HTTPStatus.CONFLICT, "conflict"),
+    (ChangedError, HTTPStatus.PRECONDITION_FAILED, "changed"),
+    (TooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
+    (MediaTypeError, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type"),
+    (OverloadedError, HTTPStatus.TOO_MANY_REQUESTS, "overloaded"),
+    (DrainingError, HTTPStatus.SERVICE_UNAVAILABLE, "draining"),
+    (NotReadyError, HTTPStatus.SERVICE_UNAVAILABLE, "not-ready"),
+    (StreamError, HTTPStatus.SERVICE_UNAVAILABLE, "log-unavailable"),
+    (TimedOutError, HTTPStatus.GATEWAY_TIMEOUT, "timeout"),
+)
+TITLES = {
+    "unreadable": "The message can't be read",
+    "invalid": "The message breaks a rule",
+    "inference": "The model fails on this sentence",
+    "unauthorized": "A key is needed",
+    "forbidden": "The key does not allow this",
+    "not-found": "There is no such thing",
+    "conflict": "Somebody else was first",
+    "changed": "It was changed meanwhile",
+    "too-large": "That is too much at once",
+    "media-type": "This kind of body is not read here",
+    "overloaded": "Too much is waiting",
+    "draining": "The service is about to stop",
+    "not-ready": "The log is still being read",
+    "log-unavailable": "The log does not answer",
+    "timeout": "It took too long",
+    "internal": "Something went wrong here",
+}
+BUSY = frozenset({"overloaded", "draining", "not-ready", "log-unavailable", "timeout"})
+
+
+class Problem(BaseModel):
+    """What went wrong, as RFC 9457 has it: for programs in `type` and `field`, for people in `detail`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:labelwatch:problem:invalid",
+                    "title": "The message breaks a rule",
+                    "status": 422,
+                    "detail": "`labels`: 1 labels for 2 words: give each word one label",
+                    "field": "labels",
+                    "request_id": "3f0c9d5e",
+                }
+            ]
+        }
+    )
+
+    type: str = Field(description="What kind of problem it is, the same for all of its kind")
+    title: str
+    status: int
+    detail: str = Field(description="What is wrong here, and what to change")
+    field: str | None = Field(default=None, description="The field that has to be changed")
+    line: int | None = Field(default=None, description="Of an NDJSON body, counted from 1")
+    request_id: str | None = None
+
+
+def problem_of(error: Exception, *, request_id: str | None = None, line: int | None = None) -> Problem:
+    status, slug, detail = _kind(error)
+    title = TITLES.get(slug) or HTTPStatus(status).phrase
+    field = _field(error)
+    kind = f"urn:labelwatch:problem:{slug}" if slug in TITLES else "about:blank"
+    return Problem(type=kind, title=title, status=status, detail=detail, field=field, line=line, request_id=request_id)
+
+
+def problem_response(error: Exception, *, request_id: str | None = None) -> Response:
+    problem = problem_of(error, request_id=request_id)
+    return Response(encoded(problem), problem.status, headers=dict(_headers(error, problem)), media_type=MEDIA_TYPE)
+
+
+def encoded(problem: Problem) -> bytes:
+    """What is quoted from a request may be anything, even half of a surrogate pair."""
+    return json.dumps(problem.model_dump(exclude_none=True), ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def _kind(error: Exception) -> tuple[int, str, str]:
+    """Status, the last word of the type, and what is told."""
+    for kind, status, slug in TABLE:
+        if isinstance(error, kind):
+            return status, slug, str(error)
+    if isinstance(error, RequestValidationError):
+        return _validation(error)
+    if isinstance(error, HTTPException):
+        return error.status_code, "", str(error.detail)
+    if isinstance(error, TimeoutError):
+        return HTTPStatus.GATEWAY_TIMEOUT, "timeout", "no answer was found in the time allowed: try again, or ask less"
+    return HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "it is in the service's log, under the request id"
+
+
+def _validation(error: RequestValidationError) -> tuple[int, str, str]:
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return HTTPStatus.BAD_REQUEST, "unreadable", f"the body is not JSON: {first.get('ctx', {}).get('error', '')}"
+    field = _place(first)
+    problem = str(first["msg"]).removeprefix("Value error, ")
+    return HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", f"`{field}`: {problem}" if field else problem
+
+
+def _place(first: Mapping[str, Any]) -> str | None:
+    """Where it is: without the word that says which part of the request the field is in."""
+    return ".".join(str(part) for part in first["loc"][1:]) or None
+
+
+def _field(error: Exception) -> str | None:
+    if isinstance(error, RequestValidationError):
+        return None if error.errors()[0]["type"] == "json_invalid" else _place(error.errors()[0])
+    found = getattr(error, "field", None)
+    return found if isinstance(found, str) else None
+
+
+def _headers(error: Exception, problem: Problem) -> dict[str, str]:
+    headers = dict(getattr(error, "headers", None) or {})
+    if problem.type.rpartition(":")[2] in BUSY:
+        headers["Retry-After"] = str(getattr(error, "retry_after", None) or RETRY_AFTER)
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    return headers
