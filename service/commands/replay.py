@@ -14,7 +14,6 @@ from tqdm import tqdm
 
 from service.commands.replay_report import compare
 from service.commands.streams import (
-    FedTopics,
     claimed,
     draining,
     known_datasets,
@@ -35,13 +34,13 @@ from service.settings import Settings, read_settings
 from service.stream.base import Output
 from service.stream.codec import position_key, position_value
 from service.stream.sqlite_admin import describe
+from service.stream.topics import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from service.inference.folder import ModelFolder
     from service.stream.base import Stream
-    from service.stream.topics import Topics
 
 Ranges = dict[int, tuple[int, int]]
 
@@ -81,7 +80,7 @@ def replay(*, start: From, to_prefix: ToPrefix = None, model: Model = None) -> N
     settings = read_settings()
     set_up_logging()
     live, folder = topics_of(settings), model_folder(settings, model)
-    topics = FedTopics(_prefix(to_prefix, live, folder), live.sentences)
+    topics = Topics(_prefix(to_prefix, live, folder), live.sentences)
     with claimed(settings, topics):
         with reading(settings, live) as log:
             ranges = _ranges(settings, live)

@@ -41,20 +41,8 @@ PAUSE = 0.05
 NO_MODEL = "this installation has no default model: set LABELWATCH_MODEL_FOLDER to a model folder"
 
 
-@dataclass(frozen=True, slots=True)
-class FedTopics(Topics):
-    """Topics of one prefix that are fed by another's input: a replay, and what is cut over to one."""
-
-    source: str = ""
-
-    @property
-    def sentences(self) -> str:
-        return self.source
-
-
 def topics_of(settings: Settings) -> Topics:
-    named = settings.topics
-    return Topics(named.prefix) if named.sentences is None else FedTopics(named.prefix, named.sentences)
+    return Topics(settings.topics.prefix, settings.topics.sentences)
 
 
 # -- the log -----------------------------------------------------------------------------------------------------------
@@ -73,7 +61,7 @@ def open_stream(settings: Settings, *, worker: bool = False, topics: Topics | No
     return _open_file(kept.path, names, worker=worker, retention=retention)
 
 
-def open_replay(settings: Settings, topics: FedTopics) -> Stream:
+def open_replay(settings: Settings, topics: Topics) -> Stream:
     """The same log with outputs and state of a replay; its group is its own, and nothing of the live topics is pruned."""
     if settings.kafka is not None:
         from service.stream.kafka import KafkaStream

@@ -22,13 +22,17 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Every topic shares a prefix, so that a replay or a second instance can live beside the first."""
+    """Every topic shares a prefix, so that a replay or a second instance can live beside the first.
+
+    `source` is the input where that is another's: of a replay, and of what was cut over to one.
+    """
 
     prefix: str = "labelwatch."
+    source: str | None = None
 
     @property
     def sentences(self) -> str:
-        return f"{self.prefix}sentences"
+        return self.source or f"{self.prefix}sentences"
 
     @property
     def review(self) -> str:

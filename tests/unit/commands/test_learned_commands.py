@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer
 
-from service.commands.streams import FedTopics
 from service.contracts import DatasetSettings, read_sentence
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.folder import ModelFolder
@@ -250,7 +249,7 @@ def test_cutting_over_to_a_replay_loses_and_repeats_nothing(desk: Desk, other_mo
     judge, stats, flagged = learned(other_model, everything)
     [view] = shown(desk)
     assert {one["name"]: one["threshold"] for one in view["classes"]} == judge.yardstick(stats).named
-    topics = FedTopics("new.", TOPICS.sentences)
+    topics = Topics("new.", TOPICS.sentences)
     assert sorted(str(one.id) for one in desk.review(topics)) == sorted(flagged)
     assert [record.value for record in desk.records(topics.decisions)] == [b'{"verdict": "ok"}']
 
