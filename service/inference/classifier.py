@@ -15,7 +15,7 @@ from service.inference.plan import BUDGET, MAX_BATCH, plan
 from service.inference.pooling import Overlaps, pool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from typing import Any
 
@@ -56,6 +56,7 @@ class Classifier:
 
     `invariance` is by how much the self-test saw probabilities change with batch mates (None where it was left out);
     `batching` is "planned", or "single" where that was too much and each sequence is run alone.
+    `on_run`, where it is set, is told of each run: its sequences, their tokens, and the tokens with padding.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Classifier:
             raise ModelError(
                 f"{folder.graph} has no input `token_type_ids` for the casing classes that model.json promises"
             )
+        self.on_run: Callable[[int, int, int], None] | None = None
         self._budget = budget
         self._max_batch = max_batch
         self._probes = self.encoder.probes(_PROBE_LENGTHS)
@@ -143,6 +145,8 @@ class Classifier:
             self._still_alive(error)
             logits[batch[0]] = InferenceError(f"the model fails on this sentence alone: {reason(error)}")
             return
+        if self.on_run is not None:
+            self.on_run(len(batch), sum(len(windows[index].ids) for index in batch), answer.shape[0] * answer.shape[1])
         for row, index in enumerate(batch):
             window = windows[index]
             logits[index] = answer[row, window.keep : window.keep_end]

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from service.telemetry.counting import Telemetry
 from service.telemetry.logs import mask, request_id, set_up_logs
-from service.telemetry.reports import BatchReport, Reporter, Standard
+from service.telemetry.reports import BatchReport, Judged, Reporter, Standard
 
-__all__ = ["BatchReport", "Reporter", "Standard", "Telemetry", "mask", "request_id", "set_up_logs"]
+__all__ = ["BatchReport", "Judged", "Reporter", "Standard", "Telemetry", "mask", "request_id", "set_up_logs"]

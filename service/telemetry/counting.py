@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from service.contracts import Assessment
-    from service.telemetry.reports import BatchReport, Standard
+    from service.telemetry.reports import BatchReport, Judged, Standard
 
 log = logging.getLogger(__name__)
 
@@ -146,21 +146,19 @@ class Telemetry:
         for seconds in report.waited:
             table.record_seconds.observe(seconds)
         self.stages("worker", report.seconds)
-        self._count(report.assessments)
+        self._count(report.judged)
+        self._count_doubts(report.doubted)
         for dataset, standard in report.standards.items():
             self.standard(dataset, standard)
 
-    def _count(self, assessments: Iterable[Assessment]) -> None:
+    def _count(self, judged: Iterable[Judged]) -> None:
         table = self.table
-        people: Counter[tuple[str, str]] = Counter()
-        for one in assessments:
-            if one.reason == "deleted":
-                continue
+        for one in judged:
             label = self._dataset(one.dataset)
             who = label, self._annotators.label(one.annotator)
-            people[who] += 1
             table.sentences.labels(label).inc()
-            table.words.labels(label).inc(len(one.tokens))
+            table.words.labels(label).inc(one.words)
+            table.annotated.labels(*who).inc()
             if one.score is not None:  # some of the paper's methods go below 0
                 table.scores.labels(label).observe(max(0.0, one.score))
             if one.priority is not None:
@@ -168,12 +166,14 @@ class Telemetry:
             if one.reason == "flagged":
                 table.flagged.labels(label).inc()
                 table.annotator_flagged.labels(*who).inc()
+
+    def _count_doubts(self, doubted: Iterable[Assessment]) -> None:
+        for one in doubted:
+            label = self._dataset(one.dataset)
             for flag in one.flags:
-                table.confusions.labels(*self._confusion(label, flag.given, flag.suggested)).inc()
+                self.table.confusions.labels(*self._confusion(label, flag.given, flag.suggested)).inc()
             for suspect in one.suspects:
-                table.suspects.labels(label, suspect.kind).inc()
-        for who, number in people.items():
-            table.annotated.labels(*who).inc(number)
+                self.table.suspects.labels(label, suspect.kind).inc()
 
     def _confusion(self, dataset: str, given: str, suggested: str) -> tuple[str, str, str]:
         triple = dataset, entity_type(given), entity_type(suggested)

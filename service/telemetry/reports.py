@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,22 +20,38 @@ class Standard:
     words: Mapping[str, int]
 
 
+class Judged(NamedTuple):
+    """A sentence that was judged, in numbers."""
+
+    dataset: str
+    annotator: str | None
+    words: int
+    score: float | None
+    priority: float | None
+    reason: str
+
+
 @dataclass(slots=True)
 class BatchReport:
     """What came of one committed batch; the assessor and the worker fill it in as they go."""
 
     records: int = 0
-    assessments: list[Assessment] = field(default_factory=list)
+    judged: list[Judged] = field(default_factory=list)  # deleted sentences are not judged
+    doubted: list[Assessment] = field(default_factory=list)  # those with flags or suspects
     dead_letters: dict[str, int] = field(default_factory=dict)  # by the stage they failed at
     seconds: dict[str, float] = field(default_factory=dict)  # by stage of the work
     waited: Sequence[float] = ()  # per record, from its time in the log to its commit
     standards: dict[str, Standard] = field(default_factory=dict)  # of the datasets that learned
+    _mark: float = field(default_factory=time.perf_counter, repr=False)
 
     def dead(self, stage: str) -> None:
         self.dead_letters[stage] = self.dead_letters.get(stage, 0) + 1
 
-    def took(self, stage: str, seconds: float) -> None:
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+    def lap(self, stage: str) -> None:
+        """A stage has ended: the time since the one before belongs to it."""
+        now = time.perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._mark
+        self._mark = now
 
 
 class Reporter(Protocol):
