@@ -10,7 +10,7 @@ judging, a batch can be thrown away whole, and a replay gives the same answer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -38,7 +38,7 @@ from service.state.running import UNDATED, RunningStats, day_of
 from service.suspects import find_suspects
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     import numpy.typing as npt
@@ -76,6 +76,26 @@ class Yardstick:
     named: dict[str, float | None]
     warming_up: tuple[str, ...]
     cut: float | None  # of a policy that sends sentences to review by a number
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is found of a sentence, in numbers: enough to know whether anybody has to be told."""
+
+    reason: Reason
+    flags: npt.NDArray[np.bool_]
+    qualities: npt.NDArray[np.float64]
+    weighted: npt.NDArray[np.float64]  # the word scores behind `priority`
+    score: float | None
+    priority: float | None
+
+
+class Lesson(NamedTuple):
+    """A judged sentence that is still to be learned."""
+
+    seen: Observation
+    priority: float | None
+    arrived_at: datetime | None
 
 
 class Judge:
@@ -157,30 +177,44 @@ class Judge:
     def judge(self, seen: Observation, by: RunningStats | Yardstick, *, reason: Reason | None = None) -> Assessment:
         """The assessment by the statistics, or by a yardstick already read from them."""
         yardstick = by if isinstance(by, Yardstick) else self.yardstick(by)
-        if len(seen.given):
-            flags, qualities, score = judge_sentence(seen.probs, seen.given, yardstick.thresholds)
-            if self._other_score:
-                qualities = TOKEN_SCORES[self.settings.token_score](seen.probs, seen.given)
-                score = float(METHODS[self.settings.method].function(seen.flat, qualities, flags)[0])
-            priority = float(weighted_word_scores(seen.probs, seen.given, yardstick.weights).min())
-        else:
-            flags, qualities, score, priority = np.zeros(0, np.bool_), np.zeros(0), None, None
-        doubted = bool(flags.any())
-        sentence = seen.sentence
-        return Assessment(
-            **dict(sentence),
-            reason=reason or self._reason(sentence, yardstick, doubted, score, priority),
-            score=score,
+        return self.assessment(seen, self.weigh(seen, yardstick, reason=reason), yardstick)
+
+    def weigh(self, seen: Observation, by: Yardstick, *, reason: Reason | None = None) -> Verdict:
+        """The numbers alone. Most sentences of a stream need nothing more, and the rest costs three times as much."""
+        if not len(seen.given):
+            nothing = np.zeros(0)
+            found = reason or self._reason(seen.sentence, by, doubted=False, score=None, priority=None)
+            return Verdict(found, np.zeros(0, np.bool_), nothing, nothing, None, None)
+        flags, qualities, score = judge_sentence(seen.probs, seen.given, by.thresholds)
+        if self._other_score:
+            qualities = TOKEN_SCORES[self.settings.token_score](seen.probs, seen.given)
+            score = float(METHODS[self.settings.method].function(seen.flat, qualities, flags)[0])
+        weighted = weighted_word_scores(seen.probs, seen.given, by.weights)
+        priority = float(weighted.min())
+        found = reason or self._reason(seen.sentence, by, doubted=bool(flags.any()), score=score, priority=priority)
+        return Verdict(found, flags, qualities, weighted, score, priority)
+
+    def assessment(self, seen: Observation, verdict: Verdict, by: Yardstick) -> Assessment:
+        """The verdict in words. What goes in was validated on its way here, so it is not validated again."""
+        doubted = bool(verdict.flags.any())
+        return Assessment.model_construct(
+            **seen.sentence.__dict__,
+            reason=verdict.reason,
+            score=verdict.score,
             method=self.settings.method,
             token_score=self.settings.token_score,
-            priority=priority,
-            words=self._words(seen, qualities),
-            flags=self._flags(seen, flags, yardstick) if doubted else (),
-            suspects=self._suspects(seen, flags) if doubted else (),
-            thresholds=yardstick.named,
-            warming_up=yardstick.warming_up,
+            priority=verdict.priority,
+            words=self._words(seen, verdict.qualities),
+            flags=tuple(self._flag(seen, row, by) for row in np.flatnonzero(verdict.flags).tolist()) if doubted else (),
+            worst=self._flag(seen, int(verdict.weighted.argmin()), by) if len(seen.given) else None,
+            suspects=self._suspects(seen, verdict.flags) if doubted else (),
+            thresholds=by.named,
+            warming_up=by.warming_up,
             model=self._model,
             settings_version=self.settings.version,
+            position=None,
+            scored_at=None,
+            request_id=None,
         )
 
     def deleted(self, sentence: LabelledSentence) -> Assessment:
@@ -195,7 +229,7 @@ class Judge:
         )
 
     def _reason(
-        self, sentence: LabelledSentence, by: Yardstick, doubted: bool, score: float | None, priority: float | None
+        self, sentence: LabelledSentence, by: Yardstick, *, doubted: bool, score: float | None, priority: float | None
     ) -> Reason:
         """Whether the dataset's policy sends the sentence to review, and as what."""
         kind = self.settings.flag_policy.kind
@@ -217,10 +251,27 @@ class Judge:
         """
         if not len(seen.given):
             return stats
-        day = UNDATED
+        return stats.update(seen.probs, seen.given, day=self._day(seen, arrived_at), priority=priority)
+
+    def learn_all(self, lessons: Iterable[Lesson], stats: RunningStats) -> RunningStats:
+        """`learn` of one after the other, to the bit, in one go: sums of integers do not care."""
+        by_day: dict[str, list[Lesson]] = {}
+        for lesson in lessons:
+            if len(lesson.seen.given):
+                by_day.setdefault(self._day(lesson.seen, lesson.arrived_at), []).append(lesson)
+        for day, taught in by_day.items():
+            stats = stats.update(
+                np.concatenate([lesson.seen.probs for lesson in taught]),
+                np.concatenate([lesson.seen.given for lesson in taught]),
+                day=day,
+                priority=np.array([lesson.priority for lesson in taught if lesson.priority is not None]),
+            )
+        return stats
+
+    def _day(self, seen: Observation, arrived_at: datetime | None) -> str:
         if self.settings.forget_after_days and arrived_at:
-            day = day_of(seen.sentence.annotated_at, arrived_at)
-        return stats.update(seen.probs, seen.given, day=day, priority=priority)
+            return day_of(seen.sentence.annotated_at, arrived_at)
+        return UNDATED
 
     def _words(self, seen: Observation, qualities: npt.NDArray[np.float64]) -> tuple[WordScore, ...]:
         p_given = seen.probs[np.arange(len(seen.given)), seen.given].tolist()
@@ -232,22 +283,23 @@ class Judge:
         words |= {place: WordScore(unscored=why) for place, why in seen.unscored.items()}
         return tuple(words[place] for place in range(len(words)))
 
-    def _flags(self, seen: Observation, flags: npt.NDArray[np.bool_], yardstick: Yardstick) -> tuple[Flag, ...]:
-        found = []
-        for row in np.flatnonzero(flags):
-            place, best = int(seen.index[row]), int(seen.probs[row].argmax())
-            found.append(
-                Flag(
-                    index=place,
-                    token=seen.sentence.tokens[place],
-                    given=seen.sentence.labels[place],
-                    suggested=self.classes[best],
-                    p_given=float(seen.probs[row, seen.given[row]]),
-                    p_suggested=float(seen.probs[row, best]),
-                    threshold=yardstick.named[self.classes[best]],
-                )
-            )
-        return tuple(found)
+    def _flag(self, seen: Observation, row: int, by: Yardstick) -> Flag:
+        """The doubt about one word: the likeliest class, or the likeliest other one where that is the given."""
+        probs, given, place = seen.probs[row], int(seen.given[row]), int(seen.index[row])
+        best = int(probs.argmax())
+        if best == given:
+            others = probs.copy()
+            others[given] = -1.0
+            best = int(others.argmax())
+        return Flag(
+            index=place,
+            token=seen.sentence.tokens[place],
+            given=seen.sentence.labels[place],
+            suggested=self.classes[best],
+            p_given=float(probs[given]),
+            p_suggested=float(probs[best]),
+            threshold=by.named[self.classes[best]],
+        )
 
     def _suspects(self, seen: Observation, flags: npt.NDArray[np.bool_]) -> tuple[SuspectSpan, ...]:
         """Spans of the whole sentence: a word without probabilities counts as what it was given, and parts nothing."""

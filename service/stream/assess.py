@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from service.contracts import MAX_WORDS, Assessment, LabelledSentence, Position, read_sentence
 from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError
+from service.pipeline import Judge, Lesson
 from service.stream.base import Output, Polled, Record, Work
 from service.stream.codec import ASSESSMENT, REQUEST_ID, dead_letter, event_headers, header, state_key
 from service.stream.ledger import Account, Draft, Ledger
+from service.telemetry.reports import BatchReport, Judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from service.inference.classifier import Classifier, WordProbs
-    from service.pipeline import Judge
     from service.state.running import RunningStats
     from service.stream.datasets import Datasets
     from service.stream.topics import Topics
@@ -53,25 +54,35 @@ class Assessor:
         self._publish_scores = publish_scores
         self._now = now
 
-    def assess(self, polled: Polled, ledger: Ledger) -> tuple[Work, Ledger]:
-        """The work to commit, and the ledger as it will be once it is."""
+    def assess(self, polled: Polled, ledger: Ledger, report: BatchReport | None = None) -> tuple[Work, Ledger]:
+        """The work to commit, and the ledger as it will be once it is. What is done is noted in `report`."""
+        report = report or BatchReport()
         outputs: list[Output] = []
         entries: list[Entry] = []
         for record in (record for records in polled.records.values() for record in records):
             try:
                 entries.append(self._decode(record))
             except InvalidInput as error:
+                report.dead(error.stage)
                 outputs.append(dead_letter(self._topics.dead_letters, record, error))
+        report.lap("decode")
         draft = ledger.draft()
-        for entry, words in self._infer(entries):
+        lessons: dict[tuple[int, Account], tuple[Judge, list[Lesson]]] = {}
+        for entry, words in self._infer(entries, report):
             try:
-                outputs += self._outputs(entry, self._judge_and_learn(entry, words, draft))
+                outputs += self._assess_one(entry, words, draft, lessons, report)
             except (InvalidInput, InferenceError) as error:
+                report.dead(error.stage)
                 outputs.append(dead_letter(self._topics.dead_letters, entry.record, error))
         state: dict[int, dict[bytes, bytes]] = {partition: {} for partition in polled.next_offsets}
-        for (partition, account), stats in draft.touched.items():
+        for (partition, account), (judge, learned) in lessons.items():
+            # Only totals judge, so what a partition has learned is added up once a batch.
+            own = _forgetting_as(judge, draft.of(partition, account, judge.empty()))
+            stats = judge.learn_all(learned, own)
+            draft.put(partition, account, stats)
             value = json.dumps(stats.snapshot(), separators=(",", ":")).encode()
             state[partition][state_key(partition, *account)] = value
+        report.lap("judge")
         return Work(polled, outputs, state), draft.ledger()
 
     def _decode(self, record: Record) -> Entry:
@@ -83,45 +94,54 @@ class Assessor:
             sentence = sentence.model_copy(update={"id": identity})
         return Entry(record, sentence, self._datasets.judge(sentence.dataset))
 
-    def _infer(self, entries: list[Entry]) -> Iterator[tuple[Entry, WordProbs | InferenceError | None]]:
+    def _infer(
+        self, entries: list[Entry], report: BatchReport
+    ) -> Iterator[tuple[Entry, WordProbs | InferenceError | None]]:
         """Entries in their order; a deleted sentence has no words to look at."""
-        waiting = [entry for entry in entries if not entry.sentence.deleted]
-        found = iter(self._classifier.infer([entry.sentence.tokens for entry in waiting]))
+        encoded = self._classifier.encode([entry.sentence.tokens for entry in entries if not entry.sentence.deleted])
+        report.lap("tokenize")
+        found = iter(self._classifier.run(encoded))
+        report.lap("inference")
         for entry in entries:
             yield entry, None if entry.sentence.deleted else next(found)
 
-    def _judge_and_learn(self, entry: Entry, words: WordProbs | InferenceError | None, draft: Draft) -> Assessment:
+    def _assess_one(
+        self,
+        entry: Entry,
+        words: WordProbs | InferenceError | None,
+        draft: Draft,
+        lessons: dict[tuple[int, Account], tuple[Judge, list[Lesson]]],
+        report: BatchReport,
+    ) -> list[Output]:
+        """Judged by the totals before it, then learned by them; the partition's own share is noted in `lessons`."""
         if isinstance(words, LabelwatchError):
             raise words
         judge, record = entry.judge, entry.record
         if words is None:
-            return judge.deleted(entry.sentence)
+            return self._outputs(entry, judge.deleted(entry.sentence))
         account = Account(entry.sentence.dataset, judge.stats_key)
         seen = judge.observe(entry.sentence, words)
-        own, total = (
-            _forgetting_as(judge, stats)
-            for stats in (
-                draft.of(record.partition, account, judge.empty()),
-                draft.total(account, judge.empty()),
-            )
-        )
-        assessment = judge.judge(seen, total)
+        total = _forgetting_as(judge, draft.total(account, judge.empty()))
+        yardstick = judge.yardstick(total)
+        verdict = judge.weigh(seen, yardstick)
+        if verdict.reason == "scored" and _in_control(entry.sentence, judge.settings.control_share):
+            verdict = replace(verdict, reason="control")
         arrived = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
-        own, total = (
-            judge.learn(seen, stats, priority=assessment.priority, arrived_at=arrived) for stats in (own, total)
-        )
-        draft.put(record.partition, account, stats=own, total=total)
-        return assessment
+        draft.put_total(account, judge.learn(seen, total, priority=verdict.priority, arrived_at=arrived))
+        lessons.setdefault((record.partition, account), (judge, []))[1].append(Lesson(seen, verdict.priority, arrived))
+        report.judged.append(Judged.of(entry.sentence, verdict))
+        if verdict.reason == "scored" and not self._publish_scores:
+            return []
+        assessment = judge.assessment(seen, verdict, yardstick)
+        if assessment.flags:
+            report.doubted.append(assessment)
+        return self._outputs(entry, assessment)
 
     def _outputs(self, entry: Entry, assessment: Assessment) -> list[Output]:
         record = entry.record
-        if assessment.reason == "scored" and _in_control(assessment, entry.judge.settings.control_share):
-            assessment = assessment.model_copy(update={"reason": "control"})
         topics = [self._topics.review] if assessment.reason != "scored" else []
         if self._publish_scores:
             topics.append(self._topics.scores)
-        if not topics:
-            return []
         now = self._now()
         request_id = header(record.headers, REQUEST_ID)
         assessment = assessment.model_copy(
@@ -144,9 +164,9 @@ def _forgetting_as(judge: Judge, stats: RunningStats) -> RunningStats:
     return stats if stats.keep_days == days else stats.keeping(days)
 
 
-def _in_control(assessment: Assessment, share: float) -> bool:
+def _in_control(sentence: LabelledSentence, share: float) -> bool:
     """Drawn by the sentence's own name, so that a replay draws the same ones."""
     if not share:
         return False
-    digest = hashlib.sha256(f"{assessment.dataset}/{assessment.id}".encode()).digest()
+    digest = hashlib.sha256(f"{sentence.dataset}/{sentence.id}".encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64 < share

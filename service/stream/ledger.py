@@ -84,8 +84,10 @@ class Draft:
         found = self.touched.get((partition, account))
         return found if found is not None else self._ledger.of(partition, account, empty)
 
-    def put(self, partition: int, account: Account, *, stats: RunningStats, total: RunningStats) -> None:
+    def put(self, partition: int, account: Account, stats: RunningStats) -> None:
         self.touched[partition, account] = stats
+
+    def put_total(self, account: Account, total: RunningStats) -> None:
         self._totals[account] = total
 
     def ledger(self) -> Ledger:

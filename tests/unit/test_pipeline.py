@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ from service.contracts import DatasetSettings, LabelledSentence
 from service.errors import InvalidInput, UnknownLabelError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.folder import HeldOutSums, ModelFolder
-from service.pipeline import Judge, Observation
+from service.pipeline import Judge, Lesson, Observation
 from service.scoring.confident import NEVER, class_sums, flag_words, thresholds
 from service.scoring.sentence import METHODS
 from tests.tiny_models import make_model
@@ -158,6 +159,35 @@ def test_unknown_names_are_refused_with_the_known_ones(
 ) -> None:
     with pytest.raises(InvalidInput, match=says):
         Judge(folder, DatasetSettings.model_validate(settings))
+
+
+@pytest.mark.parametrize("days", [None, 2])
+def test_learning_many_at_once_is_learning_one_after_the_other(
+    folder: ModelFolder, classifier: Classifier, days: int | None
+) -> None:
+    judge = Judge(folder, DatasetSettings(forget_after_days=days))
+    start = datetime(2026, 3, 1, tzinfo=UTC)
+    lessons = [
+        Lesson(seen, judge.judge(seen, judge.empty()).priority, start + timedelta(hours=7 * number % 150))
+        for number, seen in enumerate(observe_all(judge, classifier, sentences(folder.labels)))
+    ]
+    stats = judge.empty()
+    for lesson in lessons:
+        stats = judge.learn(lesson.seen, stats, priority=lesson.priority, arrived_at=lesson.arrived_at)
+    assert judge.learn_all(lessons, judge.empty()) == stats
+    halves = judge.learn_all(lessons[20:], judge.learn_all(lessons[:20], judge.empty()))
+    assert halves == stats
+
+
+def test_the_worst_word_is_told_whether_it_is_flagged_or_not(folder: ModelFolder, classifier: Classifier) -> None:
+    judge = Judge(folder, DatasetSettings())
+    for seen in observe_all(judge, classifier, sentences(folder.labels)):
+        said = judge.judge(seen, judge.empty())
+        assert said.worst is not None
+        assert said.worst.suggested != said.worst.given
+        numbers = [word.p_given for word in said.words]
+        assert said.worst.p_given == numbers[said.worst.index]
+        assert all(flag == said.worst for flag in said.flags if flag.index == said.worst.index)
 
 
 def test_policies_decide_what_goes_to_review(folder: ModelFolder, classifier: Classifier) -> None:

@@ -27,12 +27,8 @@ def test_totals_are_the_sum_of_the_sheets_whatever_happened(steps: list[tuple[in
             ledger = ledger.with_account(partition, account, learned(ledger.of(partition, account, EMPTY), seed))
         elif seed % 3 == 1:
             draft = ledger.draft()
-            draft.put(
-                partition,
-                account,
-                stats=learned(draft.of(partition, account, EMPTY), seed),
-                total=learned(draft.total(account, EMPTY), seed),
-            )
+            draft.put(partition, account, learned(draft.of(partition, account, EMPTY), seed))
+            draft.put_total(account, learned(draft.total(account, EMPTY), seed))
             ledger = draft.ledger()
         else:
             ledger = ledger.with_sheet(partition, {account: learned(EMPTY, seed)})
@@ -47,7 +43,8 @@ def test_a_draft_changes_nothing_until_it_is_taken() -> None:
     ledger = Ledger().with_account(0, ACCOUNT, learned(EMPTY, 1))
     before = ledger.total(ACCOUNT, EMPTY)
     draft = ledger.draft()
-    draft.put(0, ACCOUNT, stats=learned(before, 2), total=learned(before, 2))
+    draft.put(0, ACCOUNT, learned(before, 2))
+    draft.put_total(ACCOUNT, learned(before, 2))
     assert ledger.total(ACCOUNT, EMPTY) == before
     assert draft.ledger().total(ACCOUNT, EMPTY) == learned(before, 2)
 
