@@ -67,6 +67,13 @@ class WorkerSettings(Group):
     min_words: int = Field(default=MIN_WORDS, ge=0, description="Own words under which a class is warming up")
     prior_words: int = Field(default=PRIOR_WORDS, ge=0, description="What the model's held-out mean is worth, in words")
     publish_scores: bool = Field(default=False, description="Write every assessment to the scores topic as well")
+    metrics_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="Port of /metrics, /healthz and /readyz of `labelwatch worker`; 0: any free one; none: off",
+    )
+    metrics_host: str = Field(default="127.0.0.1", min_length=1, description="Address that port listens on")
 
 
 class ModelSettings(Group):
@@ -97,7 +104,6 @@ class ApiSettings(Group):
         description="Comma separated `name:scope:sha256` as `labelwatch key new` prints them; none: open to everybody",
     )
     cors_origins: str = Field(default="", description="Comma separated origins that browsers may call from; none: off")
-    open_metrics: bool = Field(default=False, description="/metrics needs no key")
     max_body_bytes: int = Field(default=16_000_000, ge=1_000, description="Largest JSON body of a request")
     max_stream_bytes: int = Field(default=1_000_000_000, ge=1_000, description="Largest NDJSON body of a request")
     max_line_bytes: int = Field(default=4_000_000, ge=1_000, description="Longest line of an NDJSON body")
@@ -143,7 +149,14 @@ class LogsSettings(Group):
     """What the service says on standard error."""
 
     format: Literal["console", "json"] = Field(default="console", description="For people, or one JSON object a line")
-    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(default="INFO", description="What is said at least")
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="What is said at least")
+
+
+class MetricsSettings(Group):
+    open: bool = Field(default=False, description="/metrics needs no key")
+    annotators: str = Field(
+        default="", description="Comma separated names that may stand in metrics; `*`: the first few; none: nobody's"
+    )
 
 
 class Settings(BaseSettings):
@@ -160,6 +173,7 @@ class Settings(BaseSettings):
     model: ModelSettings = ModelSettings()
     api: ApiSettings = ApiSettings()
     logs: LogsSettings = LogsSettings()
+    metrics: MetricsSettings = MetricsSettings()
 
 
 def read_settings() -> Settings:

@@ -2,26 +2,93 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
+from service.api import docs, events, health
+from service.api.backend import request_id_of
+from service.api.middleware import REQUEST_ID, Envelope, Gate
+from service.api.problems import problem_response
+from service.errors import LabelwatchError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from fastapi.routing import APIRoute
+    from starlette.requests import Request
+    from starlette.responses import Response
+
     from service.api.backend import Backend
 
-ROUTES = ("score", "sentences", "review", "decisions", "datasets", "model", "overview")
+ROUTES = ("score", "sentences", "review", "decisions", "overview", "datasets", "model")
+EXPOSED = [REQUEST_ID, "ETag", "Retry-After", "Server-Timing"]
 
 
 def create_app(backend: Backend) -> FastAPI:
-    app = FastAPI(title="labelwatch", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="labelwatch",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=_operation,
+        lifespan=_life,
+    )
     app.state.backend = backend
+    app.state.counters = events.Counters(backend)
+    app.state.writing = asyncio.Lock()
     for name in ROUTES:
-        try:
-            module = importlib.import_module(f"service.api.routes.{name}")
-        except ModuleNotFoundError:
-            continue
+        if find_spec(f"service.api.routes.{name}") is not None:
+            app.include_router(importlib.import_module(f"service.api.routes.{name}").router)
+    for module in (events, health, docs):
         app.include_router(module.router)
+    for kind in (LabelwatchError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _tell)
+    # The last one added is the outermost.
+    app.add_middleware(Gate, backend=backend)
+    if backend.settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=backend.settings.origins,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "If-Match", "X-API-Key", REQUEST_ID],
+            expose_headers=EXPOSED,
+        )
+    app.add_middleware(Envelope, backend=backend)
+    _describe_once(app)
+    backend.telemetry.know_routes(
+        (path, method.upper()) for path, operations in app.openapi()["paths"].items() for method in operations
+    )
     return app
+
+
+def _operation(route: APIRoute) -> str:
+    return route.name
+
+
+@asynccontextmanager
+async def _life(_: FastAPI) -> AsyncIterator[None]:
+    """Threads are the supervisor's, not the app's: here nothing starts and nothing has to end."""
+    yield
+
+
+async def _tell(request: Request, error: Exception) -> Response:
+    return problem_response(error, request_id=request_id_of(request))
+
+
+def _describe_once(app: FastAPI) -> None:
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = docs.describe(app)
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's own guide does it

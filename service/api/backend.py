@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from service.errors import InferenceError
     from service.inference.classifier import Classifier, WordProbs
+    from service.inference.pooling import Pooling
     from service.review.items import ReviewItem
     from service.review.overview import Overview
     from service.review.queue import Page, QueueFilter
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from service.stream.base import Output
     from service.stream.mirror import Mirror
     from service.stream.topics import Topics
+    from service.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,17 @@ class Batcher(Protocol):
 
     def run(self, stop: threading.Event) -> None: ...
 
-    async def infer(self, sentences: Sequence[Sequence[str]]) -> Inferred:
-        """Raises `OverloadedError` where the queue is full, `DrainingError` where the service is about to stop."""
+    async def infer(
+        self, sentences: Sequence[Sequence[str]], *, pooling: Pooling | None = None, wait: bool = False
+    ) -> Inferred:
+        """Raises `OverloadedError` where the queue is full, or with `wait` waits for room.
+
+        Raises `DrainingError` where the service is about to stop.
+        """
+
+    @property
+    def trouble(self) -> str:
+        """Why the model can't be asked at this moment; empty where it can."""
 
     @property
     def waiting(self) -> int:
@@ -73,14 +84,6 @@ class Projector(Protocol):
 
     @property
     def caught_up(self) -> bool: ...
-
-
-class Telemetry(Protocol):
-    def http_request(self, *, route: str, method: str, status: int, seconds: float) -> None:
-        """Counts one answered request. `route` is the path's pattern, never the path itself."""
-
-    def exposition(self) -> tuple[bytes, str]:
-        """The metrics in the text format, and its content type."""
 
 
 class Appender(Protocol):
@@ -107,9 +110,15 @@ class Backend:
     classifier: Classifier
     telemetry: Telemetry
     max_words: int = MAX_WORDS
+    open_metrics: bool = False
     conditions: Callable[[], Mapping[str, str]] = _none
     degraded: Callable[[], Mapping[str, str]] = _none
     draining: threading.Event = field(default_factory=threading.Event)
+
+
+def request_id_of(connection: HTTPConnection) -> str:
+    """The request's own name: in its answer, its log lines and the messages that come of it."""
+    return cast("str", connection.state.request_id)
 
 
 def backend_of(connection: HTTPConnection) -> Backend:

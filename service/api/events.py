@@ -1,0 +1,99 @@
+"""Live updates: who listens is told when the queue has changed, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Depends, Query
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from service.api.backend import Backend, backend_of
+from service.api.bodies import in_thread
+from service.api.problems import OverloadedError
+from service.contracts import DatasetName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+router = APIRouter(tags=["review"])
+
+TICK = 1.0
+HEARTBEAT = 15.0
+MOST_LISTENERS = 200
+
+At = Annotated[Backend, Depends(backend_of)]
+
+
+class Counters:
+    """The queue's counters for all listeners together: it is asked once a tick, however many listen."""
+
+    def __init__(self, backend: Backend, *, tick: float = TICK) -> None:
+        self._backend = backend
+        self.tick = tick
+        self.listeners = 0
+        self._found: dict[str | None, tuple[float, Mapping[str, int]]] = {}
+        self._asking = asyncio.Lock()
+
+    async def of(self, dataset: str | None) -> Mapping[str, int]:
+        async with self._asking:
+            at, found = self._found.get(dataset, (float("-inf"), {}))
+            if time.monotonic() - at >= self.tick:
+                if len(self._found) > MOST_LISTENERS:
+                    self._found.clear()
+                found = await in_thread(self._backend.queue.counts, dataset)
+                self._found[dataset] = (time.monotonic(), found)
+            return found
+
+
+async def changes(backend: Backend, counters: Counters, dataset: str | None) -> AsyncIterator[str]:
+    """One event at once, one whenever something has changed, and a sign of life in between."""
+    counters.listeners += 1
+    try:
+        told: Mapping[str, int] | None = None
+        said_at = time.monotonic()
+        yield "retry: 3000\n\n"
+        while not backend.draining.is_set():
+            now = await counters.of(dataset)
+            if now != told:
+                told, said_at = now, time.monotonic()
+                yield f"event: queue\ndata: {json.dumps({'dataset': dataset, 'counts': dict(now)})}\n\n"
+            elif time.monotonic() - said_at >= HEARTBEAT:
+                said_at = time.monotonic()
+                yield ": still here\n\n"
+            await asyncio.sleep(counters.tick)
+    finally:
+        counters.listeners -= 1
+
+
+@router.get(
+    "/v1/events",
+    summary="Live updates of the queue",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "`queue` events with the number of items by state, whenever it has changed",
+            "content": {
+                "text/event-stream": {
+                    "schema": {"type": "string"},
+                    "example": 'event: queue\ndata: {"dataset": null, "counts": {"open": 3, "decided": 1}}\n\n',
+                }
+            },
+        }
+    },
+)
+async def events(
+    request: Request, backend: At, dataset: Annotated[DatasetName | None, Query(description="Only of this one")] = None
+) -> StreamingResponse:
+    """Stays open; ends when the service is about to stop, so that the client connects to another."""
+    counters: Counters = request.app.state.counters
+    if counters.listeners >= MOST_LISTENERS:
+        raise OverloadedError(f"{MOST_LISTENERS} listen already: ask GET /v1/review now and then instead")
+    return StreamingResponse(
+        changes(backend, counters, dataset),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )

@@ -1,0 +1,218 @@
+"""What every request passes before its route, outermost first.
+
+    Envelope ─ request id, security headers, metrics, a log line; what nobody caught becomes a problem without a trace
+    (CORS)   ─ only where origins are set
+    Gate     ─ draining, key, kind and size of the body, time
+
+They are plain ASGI, so that answers stream through them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+
+from service.api.auth import Keys, needed
+from service.api.problems import (
+    DrainingError,
+    MediaTypeError,
+    RequestError,
+    TimedOutError,
+    TooLargeError,
+    problem_response,
+)
+from service.telemetry import request_id as current_request
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from service.api.backend import Backend
+
+log = logging.getLogger(__name__)
+
+REQUEST_ID = "X-Request-ID"
+_GOOD_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+NDJSON = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"})
+SECURITY = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+API = "/v1/"
+QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+LASTING = frozenset({"/v1/events"})  # open for as long as somebody looks
+NO_ROUTE = ""
+
+
+def media_type(headers: Headers) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def is_ndjson(headers: Headers) -> bool:
+    return media_type(headers) in NDJSON
+
+
+class Envelope:
+    """The outermost: whatever happens inside, an answer goes out that says which request it belongs to."""
+
+    def __init__(self, app: ASGIApp, backend: Backend) -> None:
+        self._app = app
+        self._backend = backend
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get(REQUEST_ID, "")
+        name = given if _GOOD_ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = name
+        status, started = 0, time.perf_counter()
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers[REQUEST_ID] = name
+                for key, value in SECURITY.items():
+                    headers.setdefault(key, value)
+            await send(message)
+
+        token = current_request.set(name)
+        try:
+            await self._app(scope, receive, sending)
+        except ClientDisconnect:
+            status = status or 499  # nobody is left to tell
+        except Exception as error:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if status:  # half an answer is out: the connection must break, or it would pass for a whole one
+                raise
+            await problem_response(error, request_id=name)(scope, receive, sending)
+        finally:
+            self._tell(scope, status, time.perf_counter() - started)
+            current_request.reset(token)
+
+    def _tell(self, scope: Scope, status: int, seconds: float) -> None:
+        path, method = scope["path"], scope["method"]
+        route = getattr(scope.get("route"), "path_format", NO_ROUTE)
+        if path not in LASTING:
+            self._backend.telemetry.http_request(route=route, method=method, status=status or 500, seconds=seconds)
+        level = logging.DEBUG if path in QUIET else logging.INFO
+        fields = {"method": method, "path": path, "status": status, "ms": round(1000 * seconds, 1)}
+        log.log(level, "%s %s → %d in %.1f ms", method, path, status, 1000 * seconds, extra=fields)
+
+
+class Gate:
+    """Lets in what may come in. Keys are looked at before a single byte of the body is."""
+
+    def __init__(self, app: ASGIApp, backend: Backend) -> None:
+        self._app = app
+        self._backend = backend
+        self._keys = Keys(backend.settings.known_keys)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        name = scope["state"]["request_id"]
+        try:
+            self._check(scope)
+            passage = Passage(scope, receive, send, self._backend)
+            await passage.run(self._app)
+        except RequestError as error:
+            response = problem_response(error, request_id=name)
+            if isinstance(error, DrainingError | TooLargeError):  # what is left of the body is not read
+                response.headers["Connection"] = "close"
+            await response(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
+        if self._backend.draining.is_set() and path.startswith(API):
+            raise DrainingError("try again in a moment, here or at another instance")
+        wanted = needed(method, path, open_metrics=self._backend.open_metrics)
+        if wanted is not None:
+            scope["state"]["key"] = self._keys.check(headers, wanted)
+        if method in ("POST", "PUT", "PATCH") and path.startswith(API):
+            kind = media_type(headers)
+            json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+            if not json and kind not in NDJSON:
+                # Also what keeps a foreign page in a browser from posting here without asking.
+                raise MediaTypeError(
+                    f"{kind or 'no Content-Type'}: send `Content-Type: application/json`, or "
+                    "application/x-ndjson where the route takes lines"
+                )
+
+
+class Passage:
+    """One request on its way: counts what comes in, and ends what takes too long."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, backend: Backend) -> None:
+        headers = Headers(scope=scope)
+        settings = backend.settings
+        self._scope, self._receive, self._send = scope, receive, send
+        self._lines = is_ndjson(headers)
+        self._most = settings.max_stream_bytes if self._lines else settings.max_body_bytes
+        self._timeout = settings.timeout_s
+        self._deadline: asyncio.Timeout | None = None
+        self._read = 0
+        self._too_large = False
+        self._answering = False
+        length = headers.get("content-length", "")
+        if length.isascii() and length.isdigit() and int(length) > self._most:
+            raise self._over()
+
+    def _over(self) -> TooLargeError:
+        kind, setting = ("NDJSON body", "STREAM") if self._lines else ("body", "BODY")
+        return TooLargeError(
+            f"the {kind} is larger than {self._most:,} bytes: send it in parts"
+            f" (the limit is LABELWATCH_API_MAX_{setting}_BYTES)"
+        )
+
+    async def run(self, app: ASGIApp) -> None:
+        try:
+            async with asyncio.timeout(self._timeout) as deadline:
+                self._deadline = deadline
+                await app(self._scope, self._receiving, self._sending)
+        except TimeoutError:
+            if self._answering or self._deadline is None or not self._deadline.expired():
+                raise
+            raise TimedOutError(
+                f"no answer within {self._timeout:g} seconds: try again, or send less at once"
+            ) from None
+        except Exception:
+            if not self._too_large or self._answering:
+                raise
+        if self._too_large and not self._answering:
+            raise self._over()
+
+    async def _receiving(self) -> Message:
+        if self._too_large:
+            return {"type": "http.disconnect"}
+        message = await self._receive()
+        self._read += len(message.get("body", b""))
+        if self._read > self._most:
+            # To the app it looks as if the client had gone; the client is told why.
+            self._too_large = True
+            return {"type": "http.disconnect"}
+        if self._lines and self._deadline is not None and not self._answering:
+            self._deadline.reschedule(asyncio.get_running_loop().time() + self._timeout)  # something has come
+        return message
+
+    async def _sending(self, message: Message) -> None:
+        if self._too_large and not self._answering:
+            return
+        if message["type"] == "http.response.start":
+            self._answering = True
+            if self._deadline is not None:
+                self._deadline.reschedule(None)  # it is under way, for as long as somebody reads
+        await self._send(message)

@@ -1,0 +1,219 @@
+"""How each dataset is judged, and what the stream has learned of it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Response
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+
+from service.api.backend import Backend, backend_of, request_id_of
+from service.api.bodies import in_thread, json_object
+from service.api.problems import ChangedError, ConflictError, NotFoundError
+from service.contracts import DatasetName, DatasetSettings, FlagPolicy, ModelName
+from service.errors import InvalidInput, LabelwatchError
+from service.stream.datasets import read_fields, settings_record
+
+router = APIRouter(tags=["datasets"])
+
+SEEN_WITHIN = 5.0
+LOOK_EVERY = 0.02
+ONLY_GROWS = ("epoch", "ranker_epoch")
+EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy": {"kind": "confident"}}
+
+At = Annotated[Backend, Depends(backend_of)]
+Name = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
+PROBLEM = "Why newer settings are not in force"
+
+
+class DatasetSummary(BaseModel):
+    name: str
+    version: int = Field(description="Of its settings; 0: the default ones")
+    epoch: int
+    sentences: int = Field(description="Learned from")
+    problem: str | None = Field(default=None, description=PROBLEM)
+
+
+class DatasetList(BaseModel):
+    datasets: list[DatasetSummary]
+
+
+class ClassThreshold(BaseModel):
+    name: str
+    own_words: int = Field(description="Learned from")
+    threshold: float | None = Field(description="None: too little evidence, so that it can't be suggested")
+    prior: float | None = Field(description="The threshold before any own word")
+    warming_up: bool
+
+
+class ThresholdsAt(BaseModel):
+    at: datetime
+    thresholds: dict[str, float | None]
+
+
+class Thresholds(BaseModel):
+    """What sentences of the dataset are judged with now."""
+
+    dataset: str
+    version: int
+    epoch: int
+    model: ModelName
+    flag_policy: FlagPolicy
+    cut: float | None = Field(description="Score or priority under which the policy sends a sentence to review")
+    sentences: int = Field(description="Learned from")
+    classes: list[ClassThreshold]
+    history: list[ThresholdsAt] = Field(description="As this instance has seen them move, oldest first")
+    problem: str | None = Field(default=None, description=PROBLEM)
+
+
+@router.get("/v1/datasets", summary="All datasets")
+async def datasets(backend: At) -> DatasetList:
+    """Those that are set up, and those that sentences came of."""
+    mirror = backend.mirror
+    refused = mirror.refused
+    found = []
+    for name in mirror.names():
+        settings = mirror.settings(name)
+        found.append(
+            DatasetSummary(
+                name=name,
+                version=settings.version,
+                epoch=settings.epoch,
+                sentences=mirror.stats(name).histogram.total,
+                problem=refused.get(name),
+            )
+        )
+    return DatasetList(datasets=found)
+
+
+@router.get("/v1/datasets/{name}", summary="Settings of a dataset")
+async def dataset(name: Name, backend: At, response: Response) -> DatasetSettings:
+    """The settings in force. `ETag` is their version."""
+    _known(backend, name)
+    settings = backend.mirror.settings(name)
+    response.headers["ETag"] = f'"{settings.version}"'
+    return settings
+
+
+@router.put(
+    "/v1/datasets/{name}",
+    summary="Set up a dataset",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": "#/components/schemas/DatasetSettings"},
+                    "examples": {"some": {"summary": "A label map and a control sample", "value": EXAMPLE}},
+                }
+            },
+        }
+    },
+)
+async def put_dataset(
+    name: Name,
+    request: Request,
+    response: Response,
+    backend: At,
+    if_match: Annotated[str | None, Header(description="The version to change, as `ETag` told it")] = None,
+) -> DatasetSettings:
+    """Replaces the settings: what is left out is as by default, but `epoch` and `ranker_epoch` stay.
+
+    They are checked against the model first. A `version` in the body must be the one in force, as with `If-Match`.
+    Every process follows; sentences name the version they were judged with.
+    """
+    body = await json_object(request)
+    lock: asyncio.Lock = request.app.state.writing
+    async with lock:
+        before = backend.mirror.settings(name)
+        _check_version(before, body, if_match)
+        settings = _checked(backend, before, body)
+        record = settings_record(
+            backend.topics.datasets,
+            settings.model_dump(mode="json"),
+            at=datetime.now(UTC),
+            request_id=request_id_of(request),
+        )
+        await in_thread(backend.stream.append, [record], timeout=backend.settings.timeout_s)
+        await _until_seen(backend, settings)
+    response.headers["ETag"] = f'"{settings.version}"'
+    return settings
+
+
+def _known(backend: Backend, name: str) -> None:
+    names = backend.mirror.names()
+    if name not in names:
+        shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none yet"
+        raise NotFoundError(f"the dataset {name!r} is not known: the datasets are {shown}", field="name")
+
+
+def _check_version(before: DatasetSettings, body: dict[str, Any], if_match: str | None) -> None:
+    wanted = body.get("version", before.version)
+    tags = [tag.strip().removeprefix("W/").strip('"') for tag in (if_match or "*").split(",")]
+    if wanted != before.version or not {"*", str(before.version)} & set(tags):
+        raise ChangedError(f"the version in force is {before.version}: read it again and repeat the change on it")
+
+
+def _checked(backend: Backend, before: DatasetSettings, body: dict[str, Any]) -> DatasetSettings:
+    """The settings to write, tried with the model; the error names the field."""
+    if body.get("name", before.name) != before.name:
+        raise InvalidInput(f"it is {before.name!r} in the path: a dataset can't be renamed", field="name")
+    kept = {name: getattr(before, name) for name in ONLY_GROWS}
+    settings = read_fields({**kept, **body, "name": before.name, "version": before.version + 1})
+    for name, old in kept.items():
+        if getattr(settings, name) < old:
+            raise InvalidInput(f"it is {old} and can only grow", field=name)
+    try:
+        backend.mirror.try_out(settings)
+    except InvalidInput as error:
+        raise InvalidInput(error.problem, field="label_map" if error.field == "mapping" else error.field) from error
+    except LabelwatchError as error:
+        raise InvalidInput(f"the model can't judge with these settings: {error}") from error
+    return settings
+
+
+async def _until_seen(backend: Backend, settings: DatasetSettings) -> None:
+    """Who has changed settings finds them changed; where the log is slow, a little later."""
+    until = asyncio.get_running_loop().time() + SEEN_WITHIN
+    while asyncio.get_running_loop().time() < until:
+        now = backend.mirror.settings(settings.name)
+        if now == settings:
+            return
+        if now.version >= settings.version:
+            raise ConflictError("somebody else has changed the settings in the same moment: read them again")
+        await asyncio.sleep(LOOK_EVERY)
+
+
+@router.get("/v1/datasets/{name}/thresholds", summary="What was learned")
+async def thresholds(name: Name, backend: At) -> Thresholds:
+    """The thresholds of each class now, what they rest on, and how they have moved."""
+    _known(backend, name)
+    mirror = backend.mirror
+    judge, stats = mirror.judge(name), mirror.stats(name)
+    now, before = mirror.yardstick(name), judge.yardstick(judge.empty())
+    settings, folder = judge.settings, backend.classifier.folder
+    words = stats.total(settings.forget_after_days).counts
+    return Thresholds(
+        dataset=name,
+        version=settings.version,
+        epoch=settings.epoch,
+        model=ModelName(name=folder.name, fingerprint=folder.fingerprint),
+        flag_policy=settings.flag_policy,
+        cut=now.cut,
+        sentences=stats.histogram.total,
+        classes=[
+            ClassThreshold(
+                name=label,
+                own_words=count,
+                threshold=now.named[label],
+                prior=before.named[label],
+                warming_up=label in now.warming_up,
+            )
+            for label, count in zip(judge.classes, words, strict=True)
+        ],
+        history=[ThresholdsAt(at=one.at, thresholds=dict(one.thresholds)) for one in mirror.history(name)],
+        problem=mirror.refused.get(name),
+    )

@@ -1,0 +1,89 @@
+"""What reviewers decide."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+
+from service.api.backend import Backend, backend_of, request_id_of
+from service.api.bodies import in_thread, json_object, one_or_many, read
+from service.api.routes.review import item_of
+from service.contracts import Decision
+from service.errors import InvalidInput
+from service.review.decisions import check_decision, decision_output
+
+router = APIRouter(tags=["review"])
+
+EXAMPLE = {
+    "dataset": "default",
+    "id": "doc-7-3",
+    "revision": 0,
+    "reviewer": "anna",
+    "verdict": "error",
+    "labels": ["B-PER", "O"],
+}
+
+
+class Decisions(BaseModel):
+    decisions: list[Decision] = Field(min_length=1)
+
+
+class Accepted(BaseModel):
+    accepted: int = Field(description="Decisions that are in the log now; the queue follows in a moment")
+    request_id: str
+
+
+def _schema() -> dict[str, Any]:
+    one = {"$ref": "#/components/schemas/Decision"}
+    many = {
+        "type": "object",
+        "required": ["decisions"],
+        "properties": {"decisions": {"type": "array", "minItems": 1, "items": one}},
+    }
+    return {"anyOf": [one, many]}
+
+
+@router.post(
+    "/v1/decisions",
+    summary="Decide",
+    status_code=202,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": _schema(),
+                    "examples": {
+                        "one": {"value": EXAMPLE},
+                        "several": {"value": {"decisions": [EXAMPLE, {**EXAMPLE, "id": "doc-7-4", "verdict": "ok"}]}},
+                    },
+                }
+            },
+        }
+    },
+)
+async def decide(request: Request, backend: Annotated[Backend, Depends(backend_of)]) -> Accepted:
+    """One decision, or several as `{"decisions": […]}`: all are written, or none.
+
+    Each is checked against the item. Without a `revision` it is about the one in the queue; without `decided_at` it is
+    of now. `"withdrawn": true` takes the reviewer's decision back.
+    """
+    body = await json_object(request)
+    outputs = []
+    for at, fields in one_or_many(body, "decisions", backend.settings.max_sentences):
+        decision = read(Decision, fields, at=at)
+        found = await item_of(backend, decision.dataset, decision.id, at=at)
+        if "revision" not in decision.model_fields_set:
+            decision = decision.model_copy(update={"revision": found.revision})
+        try:
+            checked = check_decision(found, decision)
+        except InvalidInput as error:
+            if at is None:
+                raise
+            raise InvalidInput(error.problem, field=f"{at}.{error.field}" if error.field else at) from error
+        outputs.append(decision_output(backend.topics, checked, request_id_of(request)))
+    await in_thread(backend.stream.append, outputs, timeout=backend.settings.timeout_s)
+    return Accepted(accepted=len(outputs), request_id=request_id_of(request))

@@ -1,0 +1,25 @@
+"""What the queue and the decisions add up to, for the console."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+
+from service.api.backend import Backend, backend_of
+from service.api.bodies import in_thread
+from service.contracts import DatasetName
+from service.review.overview import Overview
+
+router = APIRouter(tags=["review"])
+
+
+@router.get("/v1/overview", summary="The queue in numbers")
+async def overview(
+    backend: Annotated[Backend, Depends(backend_of)],
+    dataset: Annotated[
+        DatasetName | None, Query(description="Only of this dataset; recall is told of one only")
+    ] = None,
+) -> Overview:
+    """Days, scores, confusions and annotators of the queue, reviewers' precision, and an estimate of the recall."""
+    return await in_thread(backend.queue.overview, dataset)

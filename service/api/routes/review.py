@@ -1,0 +1,146 @@
+"""The review queue: worst first, and who has what open."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import BaseModel, ConfigDict, Field, StrictStr
+from starlette.requests import Request
+from starlette.responses import Response
+
+from service.api.backend import Backend, backend_of, request_id_of
+from service.api.bodies import in_thread, json_object, read
+from service.api.problems import ConflictError, NotFoundError, NotReadyError
+from service.contracts import Claim, DatasetName, SuspectKind
+from service.review.decisions import claim_output
+from service.review.filters import MAX_LIMIT, QueueFilter
+from service.review.items import ReviewItem
+
+router = APIRouter(tags=["review"])
+
+MINUTES = 10.0
+MOST_MINUTES = 24 * 60.0
+
+At = Annotated[Backend, Depends(backend_of)]
+Dataset = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
+Id = Annotated[str, Path(min_length=1, max_length=512, description="The sentence", examples=["doc-7-3"])]
+
+
+class ReviewPage(BaseModel):
+    items: list[ReviewItem]
+    next: str | None = Field(description="What to give as `after` for the next page; none: this was the last")
+
+
+class ClaimRequest(BaseModel):
+    """Who looks at the item, and for how long others should leave it alone."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reviewer": "anna", "minutes": 10}]})
+
+    reviewer: StrictStr = Field(min_length=1, max_length=128)
+    minutes: float = Field(default=MINUTES, gt=0, le=MOST_MINUTES)
+
+
+@router.get("/v1/review", summary="The queue", response_model=ReviewPage)
+async def review(
+    backend: At,
+    *,
+    dataset: Annotated[DatasetName | None, Query(description="Only of this dataset")] = None,
+    given: Annotated[
+        str | None, Query(max_length=512, description="Given label of a doubtful word, in full or its type")
+    ] = None,
+    suggested: Annotated[
+        str | None, Query(max_length=512, description="Suggested label of a doubtful word, in full or its type")
+    ] = None,
+    annotator: Annotated[str | None, Query(max_length=512, description="Who labelled it")] = None,
+    kind: Annotated[SuspectKind | None, Query(description="Kind of suspect")] = None,
+    state: Annotated[
+        Literal["open", "decided", "closed", "all"],
+        Query(description="`closed`: annotated again with nothing to doubt, or deleted"),
+    ] = "open",
+    reviewer: Annotated[
+        str | None, Query(min_length=1, max_length=128, description="Leaves out what others have open")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 50,
+    after: Annotated[str | None, Query(max_length=4096, description="`next` of the page before")] = None,
+) -> Response:
+    """Items worst first (`rank` ascending). Page on with `after`."""
+    wanted = QueueFilter(
+        dataset=dataset,
+        given=given,
+        suggested=suggested,
+        annotator=annotator,
+        kind=kind,
+        state=state,
+        reviewer=reviewer,
+    )
+    page = await in_thread(backend.queue.page, wanted, limit=limit, after=after)
+    return _json(ReviewPage.model_construct(items=list(page.items), next=page.next))
+
+
+@router.get("/v1/review/{dataset}/{id:path}", summary="One item", response_model=ReviewItem)
+async def item(dataset: Dataset, id: Id, backend: At) -> Response:  # noqa: A002 - as the messages call it
+    """The item of one sentence, whatever its state."""
+    return _json(await item_of(backend, dataset, id))
+
+
+@router.post(
+    "/v1/review/{dataset}/{id:path}/claim",
+    summary="Have an item open",
+    status_code=202,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": ClaimRequest.model_json_schema()}},
+        }
+    },
+)
+async def claim(dataset: Dataset, id: Id, request: Request, backend: At) -> Claim:  # noqa: A002 - as above
+    """Tells others that somebody looks at it. Claim it again to have it longer; 409 where another has it open."""
+    asked = read(ClaimRequest, await json_object(request))
+    found = await item_of(backend, dataset, id)
+    now = datetime.now(UTC)
+    until = found.claimed_until
+    if found.claimed_by not in (None, asked.reviewer) and (until is None or until > now):
+        raise ConflictError(f"{found.claimed_by!r} has it open until {until}: take another one", field="reviewer")
+    made = Claim(dataset=dataset, id=id, reviewer=asked.reviewer, until=now + timedelta(minutes=asked.minutes))
+    await _write(backend, made, request)
+    return made
+
+
+@router.delete("/v1/review/{dataset}/{id:path}/claim", summary="Let an item go", status_code=202)
+async def let_go(
+    dataset: Dataset,
+    id: Id,  # noqa: A002 - as above
+    request: Request,
+    backend: At,
+    reviewer: Annotated[str, Query(min_length=1, max_length=128, description="Who had it open")],
+) -> Claim:
+    """Ends a reviewer's own claim; where there is none, nothing changes."""
+    await item_of(backend, dataset, id)
+    gone = Claim(dataset=dataset, id=id, reviewer=reviewer)
+    await _write(backend, gone, request)
+    return gone
+
+
+async def item_of(backend: Backend, dataset: str, id: str, *, at: str | None = None) -> ReviewItem:  # noqa: A002
+    """The item, or the problem that there is none. `at`: where its name stands in the body."""
+    found = await in_thread(backend.queue.item, dataset, id)
+    if found is None and not backend.projector.caught_up:
+        raise NotReadyError("the review queue is still being built: try again in a moment")
+    if found is None:
+        where = f"{at}.id" if at else "id"
+        raise NotFoundError(
+            f"{dataset}/{id} is not in the review queue: only sentences sent to review are", field=where
+        )
+    return found
+
+
+async def _write(backend: Backend, message: Claim, request: Request) -> None:
+    output = claim_output(backend.topics, message, request_id_of(request))
+    await in_thread(backend.stream.append, [output], timeout=backend.settings.timeout_s)
+
+
+def _json(model: BaseModel) -> Response:
+    return Response(model.model_dump_json(), media_type="application/json")
