@@ -112,6 +112,10 @@ class Follower(Protocol):
 class Stream(Protocol):
     """A worker's view of the log. One thread uses it; only `append` and `lag` may be called from others."""
 
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What the log has to wait for or do without at this moment, in sentences; it goes on by itself."""
+
     def changes(self) -> Changes:
         """Partitions gained and lost since the last call. Gained ones deliver records only after this told of them."""
 

@@ -88,8 +88,9 @@ class KafkaStream:
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """What keeps the worker from its work at this moment, in sentences; empty when all is well."""
-        return tuple(one for one in (self._member.trouble, self._committer.trouble, *self._restorer.troubles) if one)
+        # The producer is tried again only when a partition waits for it: without one, what it said last is old.
+        producer = self._committer.trouble if self._restorer.partitions else ""
+        return tuple(one for one in (self._member.trouble, producer, *self._restorer.troubles) if one)
 
     # -- partitions ------------------------------------------------------------------------------------------------
 

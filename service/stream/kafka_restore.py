@@ -205,10 +205,9 @@ class Restorer:
             self._tell(one, f"partition {partition}: its state could not be read for {waited:.0f} s: {why}")
 
     def _tell(self, one: Pending, trouble: str) -> None:
-        if self._clock() - one.told_at >= PATIENCE or not one.trouble:
+        if not one.trouble:  # how long it lasts is told by `troubles`
             log.error("%s", trouble)
-            one.told_at = self._clock()
-        one.trouble = trouble
+        one.trouble, one.told_at = trouble, self._clock()
 
     def _start_over(self, error: Exception) -> None:
         log.warning("restoring starts over with new clients: %r", error)

@@ -55,6 +55,8 @@ class Retention:
 class SqliteStream:
     """A `Stream` over one file."""
 
+    troubles: tuple[str, ...] = ()  # a file is there or it is not
+
     def __init__(self, path: Path, topics: Topics, *, worker: bool = True, retention: Retention | None = None) -> None:
         self._topics = topics
         self._compacted = {spec.name for spec in topics.specs() if spec.cleanup == "compact"}

@@ -56,7 +56,10 @@ class Counts:
 
 @dataclass(slots=True)
 class Status:
-    """Why the worker is ready, or why not: each condition by name, empty where it holds."""
+    """Why the worker is ready, or why not: each condition by name, empty where it holds.
+
+    `degraded` says likewise what it has to wait for or do without, ready or not.
+    """
 
     conditions: dict[str, str] = field(
         default_factory=lambda: {
@@ -65,6 +68,8 @@ class Status:
             "partitions": "no partition is assigned yet",
         }
     )
+
+    degraded: dict[str, str] = field(default_factory=lambda: {"stream": ""})
 
     def holds(self, name: str) -> None:
         self.conditions[name] = ""
@@ -115,6 +120,7 @@ class Worker:
                 self._take_foreign(states.poll())
                 self.take_changes()
                 self.step()
+                self._take_troubles()
 
     def _catch_up(self, settings: Follower, states: Follower, stop: threading.Event) -> None:
         """No sentence is judged before the settings and everybody's statistics are read."""
@@ -170,6 +176,13 @@ class Worker:
         if changes.gained or changes.lost:
             self.status.holds("partitions")
             log.info("partitions now: %s", sorted(self._owned) or "none")
+
+    def _take_troubles(self) -> None:
+        """The log tells of each in its own words as it comes; here it is told when they are over."""
+        before, now = self.status.degraded["stream"], "; ".join(self._stream.troubles)
+        if before and not now:
+            log.info("the stream is well again")
+        self.status.degraded["stream"] = now
 
     def _take_gained(self, gained: Gained) -> None:
         self._owned.add(gained.partition)

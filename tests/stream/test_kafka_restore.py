@@ -15,6 +15,7 @@ from service.stream.kafka_client import send
 from tests.stream.steps import batch, gain, sentences, until, values, work
 
 if TYPE_CHECKING:
+    import pytest
     from kafka import KafkaProducer
 
     from service.stream.kafka import KafkaStream
@@ -73,9 +74,16 @@ def test_records_that_retention_took_are_counted(
     assert values(batch(successor)) == [b"5"]
 
 
-def test_a_state_that_is_ahead_of_its_input_is_told_not_guessed(opened: Open, kafka_topics: Topics) -> None:
+def test_a_state_that_is_ahead_of_its_input_is_told_not_guessed(
+    opened: Open, kafka_topics: Topics, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.stream.kafka_restore.RETRY_AFTER", 0.0)
     stream = opened()
     stream.append([Output(kafka_topics.state, position_key(0), position_value(100), partition=0)])
     gain(stream, 1)
     until(lambda: _troubled(stream), "the stream says what is wrong")
     assert "offset 100 comes next, but the input ends at 0" in stream.troubles[0]
+    waiting = stream._restorer._pending
+    first = waiting[0].told_at
+    until(lambda: _troubled(stream) and waiting[0].told_at > first, "it is tried again, with the same outcome")
+    assert len([one for one in caplog.messages if "offset 100 comes next" in one]) == 1

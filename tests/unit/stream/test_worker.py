@@ -16,7 +16,7 @@ from service.inference.folder import ModelFolder
 from service.pipeline import Judge
 from service.scoring.confident import NEVER, flag_words
 from service.stream.assess import Assessor
-from service.stream.base import CommitRefused, Output, Record, Work
+from service.stream.base import CommitRefused, Output, Polled, Record, Work
 from service.stream.datasets import Datasets
 from service.stream.ledger import Account
 from service.stream.sqlite import PARTITION, Retention, SqliteStream
@@ -25,7 +25,7 @@ from service.stream.worker import Worker
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 TOPICS = Topics()
@@ -294,6 +294,47 @@ def test_readiness_waits_for_settings_state_and_partitions(bench: Bench) -> None
     assert finished.status.conditions["state"] == ""
     assert finished.status.conditions["worker"] == "the worker has stopped"
     assert not finished.status.ready
+
+
+class Troubled(SqliteStream):
+    """Has troubles for some polls, and goes on all the same."""
+
+    said: Iterator[tuple[str, ...]]
+
+    def poll(self, *, max_records: int, timeout: float) -> Polled:
+        self.troubles = next(self.said, ())
+        return super().poll(max_records=max_records, timeout=timeout)
+
+
+def test_troubles_of_the_log_are_told_beside_readiness_not_instead_of_it(
+    bench: Bench, classifier: Classifier, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="service.stream.worker")
+    bench.send(messages(classifier.folder.labels, 40))
+    stream = Troubled(bench.path, TOPICS)
+    stream.said = iter([(), ("no broker answers", "partition 1 waits"), ("no broker answers",)])
+    worker, stop = bench.worker(stream), threading.Event()
+    seen: list[tuple[str, bool]] = []
+    real = worker.take_changes
+
+    def take_changes() -> None:
+        real()
+        seen.append((worker.status.degraded["stream"], worker.status.ready))
+        if len(seen) == 6:
+            stop.set()
+
+    worker.take_changes = take_changes  # type: ignore[method-assign]
+    worker.run(stop)
+    assert seen == [
+        ("", True),
+        ("", True),
+        ("no broker answers; partition 1 waits", True),
+        ("no broker answers", True),
+        ("", True),
+        ("", True),
+    ]
+    assert worker.counts.records == 40
+    assert caplog.messages.count("the stream is well again") == 1
 
 
 def test_forgetting_that_is_switched_on_later_holds_for_what_was_learned_before(
