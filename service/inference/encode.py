@@ -22,6 +22,7 @@ from service.inference.text import (
 )
 from service.inference.tokenizer import load_subwords
 from service.inference.windows import cut_windows
+from service.inference.words import WordPieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -85,6 +86,7 @@ class Encoder:
         self._subwords = load_subwords(folder)
         self._prefix = np.array(self._subwords.prefix, np.int64)
         self._suffix = np.array(self._subwords.suffix, np.int64)
+        self._pieces = WordPieces(self._subwords.tokenizer)
         self._plain = np.zeros_like(self._prefix), np.zeros_like(self._suffix)
         self.capacity = folder.max_length - len(self._prefix) - len(self._suffix)
         if self.capacity < 1:
@@ -133,13 +135,14 @@ class Encoder:
 
     def _by_word(self, sentences: Sequence[Sequence[str]], word_starts: Indices) -> _Flat:
         """Each word by itself: a subword belongs to one word."""
-        encodings = self._subwords.tokenizer.encode_batch(sentences, is_pretokenized=True, add_special_tokens=False)
-        ids, starts, spans = _flattened(encodings)
-        word = np.fromiter(chain.from_iterable(each.word_ids for each in encodings), np.intp, len(ids))
-        word += np.repeat(word_starts[:-1], np.diff(starts))
-        # A subword that is only the space before its word has no character, and still a say.
-        characters = np.maximum(spans[:, 1] - spans[:, 0], 1).astype(np.float64)
-        ids, starts, keep = self._without_special(ids, starts)
+        pieces = self._pieces.of([word for words in sentences for word in words])
+        sizes = np.fromiter((len(each.ids) for each in pieces), np.intp, len(pieces))
+        ends = _starts(sizes.tolist())
+        total = int(ends[-1])
+        ids = np.fromiter(chain.from_iterable(each.ids for each in pieces), np.int64, total)
+        characters = np.fromiter(chain.from_iterable(each.characters for each in pieces), np.float64, total)
+        ids, starts, keep = self._without_special(ids, ends[word_starts])
+        word = np.repeat(np.arange(len(pieces)), sizes)
         return _Flat(ids, starts, np.arange(len(ids)), word[keep], characters[keep])
 
     def _by_text(self, sentences: Sequence[Sequence[str]], word_starts: Indices) -> _Flat:
