@@ -199,7 +199,7 @@ class Shown(Message):
     scores: tuple[float | None, ...] = Field(default=(), description="Weighted score of each word; none: unscored")
     doubtful: tuple[Flag, ...] = ()
     reason: Reason = "flagged"
-    inclusion_probability: float = Field(default=1.0, gt=0, le=1)
+    inclusion_probability: float | None = Field(default=None, description="Of a control sentence", gt=0, le=1)
     method: str = "worst-token"
     annotator: str | None = None
     ranker_epoch: int = 0

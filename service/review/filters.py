@@ -1,0 +1,146 @@
+"""Which items, and where a page goes on: filters, cursors and the SQL they become. Values are parameters, always.
+
+What an item can be found by is kept as facets, one short text each (`given:PER`, `pair:B-PER B-ORG`): a rare one is
+looked up and its few items sorted, a common one is checked while the queue is walked in its order.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from service.errors import InvalidInput
+from service.labels import entity_type
+from service.review.items import STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from service.contracts import Flag, SuspectKind, SuspectSpan
+    from service.review.items import State
+
+Values: TypeAlias = "list[str | float | int]"
+MAX_LIMIT: Final = 200
+RARE: Final = 1_000
+NO_CURSOR: Final = "it is no cursor of this queue: take `next` of the page before"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFilter:
+    """Which items are wanted; labels by their type or in full. `reviewer` leaves out what others have open."""
+
+    dataset: str | None = None
+    given: str | None = None
+    suggested: str | None = None
+    annotator: str | None = None
+    kind: SuspectKind | None = None
+    state: State | Literal["all"] = "open"
+    reviewer: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.state not in (*STATES, "all"):
+            raise InvalidInput(f"{self.state!r} is none of {', '.join(STATES)}, all", field="state")
+
+    @property
+    def facets(self) -> list[str]:
+        found = []
+        if self.given is not None and self.suggested is not None:
+            found.append(_facet("pair", self.given, self.suggested))
+        elif self.given is not None:
+            found.append(_facet("given", self.given))
+        elif self.suggested is not None:
+            found.append(_facet("suggested", self.suggested))
+        if self.annotator is not None:
+            found.append(_facet("annotator", self.annotator))
+        if self.kind is not None:
+            found.append(_facet("kind", self.kind))
+        return found
+
+
+def _facet(name: str, *values: str) -> str:
+    return json.dumps([name, *values], ensure_ascii=False)
+
+
+def facets_of(doubtful: Iterable[Flag], suspects: Iterable[SuspectSpan], annotator: str | None) -> set[str]:
+    """Everything an item can be found by."""
+    found = {_facet("kind", suspect.kind) for suspect in suspects}
+    if annotator is not None:
+        found.add(_facet("annotator", annotator))
+    for doubt in doubtful:
+        givens, suggesteds = ({label, entity_type(label)} for label in (doubt.given, doubt.suggested))
+        found |= {_facet("given", label) for label in givens}
+        found |= {_facet("suggested", label) for label in suggesteds}
+        found |= {_facet("pair", given, suggested) for given in givens for suggested in suggesteds}
+        found.add(_facet("types", entity_type(doubt.given), entity_type(doubt.suggested)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an item stands in the queue. Two never share one."""
+
+    rank: float
+    tie: float
+    dataset: str
+    id: str
+
+    def cursor(self) -> str:
+        text = json.dumps([self.rank, self.tie, self.dataset, self.id], ensure_ascii=False)
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    @classmethod
+    def at(cls, cursor: str) -> Place:
+        try:
+            padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+            rank, tie, dataset, identity = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+            place = cls(float(rank), float(tie), dataset, identity)
+            (dataset + identity).encode()
+        except (ValueError, TypeError, AttributeError, binascii.Error, RecursionError, OverflowError):
+            raise InvalidInput(NO_CURSOR, field="after") from None
+        texts = isinstance(dataset, str) and isinstance(identity, str)
+        if not (texts and math.isfinite(place.rank) and math.isfinite(place.tie)):
+            raise InvalidInput(NO_CURSOR, field="after")
+        return place
+
+
+def page_query(wanted: QueueFilter, *, limit: int, after: str | None, now: float, rare: bool) -> tuple[str, Values]:
+    """The items of a page, one more than asked for, so that it shows whether there is a next one.
+
+    `rare`: the first facet is held by few items, which are looked up and sorted.
+    """
+    where: list[str] = []
+    values: Values = []
+    facets = wanted.facets
+    source = "items"
+    if rare and facets:
+        source = "facets CROSS JOIN items ON items.no = facets.item"
+        where.append("facets.facet = ?")
+        values.append(facets.pop(0))
+    if wanted.dataset is not None:
+        where.append("items.dataset = ?")
+        values.append(wanted.dataset)
+    if wanted.state != "all":
+        where.append("items.state = ?")
+        values.append(wanted.state)
+    if after is not None:
+        place = Place.at(after)
+        where.append("(items.rank, items.tie, items.dataset, items.id) > (?, ?, ?, ?)")
+        values += [place.rank, place.tie, place.dataset, place.id]
+    for facet in facets:
+        where.append("EXISTS (SELECT 1 FROM facets AS f WHERE f.facet = ? AND f.item = items.no)")
+        values.append(facet)
+    if wanted.reviewer is not None:
+        where.append(
+            "NOT EXISTS (SELECT 1 FROM claims WHERE claims.dataset = items.dataset AND claims.id = items.id"
+            " AND claims.until > ? AND claims.reviewer <> ?)"
+        )
+        values += [now, wanted.reviewer]
+    condition = f" WHERE {' AND '.join(where)}" if where else ""
+    values.append(limit + 1)
+    order = "items.rank, items.tie, items.dataset, items.id"
+    # All the parts are constants of this module.
+    return f"SELECT items.no FROM {source}{condition} ORDER BY {order} LIMIT ?", values  # noqa: S608

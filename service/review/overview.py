@@ -1,0 +1,223 @@
+"""What the queue and the decisions add up to: counts for the console's charts and for the metrics."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from service.contracts import Message
+from service.review.recall import RecallEstimate, recall_estimate
+
+if TYPE_CHECKING:
+    import sqlite3
+
+BINS = 20
+MAX_ANNOTATORS = 200
+
+
+class Day(Message):
+    """A day (UTC): what came into review, and what was decided. Precision: wrong ones among the flagged decided."""
+
+    day: str
+    flagged: int = 0
+    controls: int = 0
+    decided: int = 0
+    errors: int = 0
+    precision: float | None = None
+
+
+class Bin(Message):
+    low: float
+    high: float
+    items: int
+
+
+class Confusion(Message):
+    """Doubts that a label of one type should be another's, over flagged items; `decided` and `right` of those decided."""
+
+    given: str
+    suggested: str
+    items: int = 0
+    decided: int = 0
+    right: int = 0
+
+
+class Annotator(Message):
+    annotator: str | None
+    items: int = 0
+    decided: int = 0
+    errors: int = 0
+
+
+class Overview(Message):
+    dataset: str | None = None
+    counts: dict[str, int] = Field(default_factory=dict)
+    days: tuple[Day, ...] = ()
+    scores: tuple[Bin, ...] = Field(default=(), description="Of flagged items, in equal steps")
+    confusions: tuple[Confusion, ...] = Field(default=(), description="The most frequent first")
+    annotators: tuple[Annotator, ...] = Field(default=(), description="Those with most items first")
+    verdicts: dict[str, int] = Field(default_factory=dict, description="Decisions that stand, by verdict")
+    precision: float | None = Field(default=None, description="Wrong ones among the flagged that were decided")
+    recall: RecallEstimate | None = Field(default=None, description="Of one dataset")
+    ranker: dict[str, float] | None = Field(default=None, description="Offsets by type where the ranker is on")
+
+
+class PairPrecision(Message):
+    """How often doubts of one kind were right."""
+
+    dataset: str
+    given: str
+    suggested: str
+    method: str
+    decided: int
+    right: int
+
+    @property
+    def precision(self) -> float:
+        return self.right / self.decided
+
+
+# In the queries, `? IS NULL` stands for all datasets.
+
+
+def counts_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for dataset, state, n in db.execute("SELECT dataset, state, count(*) FROM items GROUP BY dataset, state"):
+        found.setdefault(dataset, {"open": 0, "decided": 0, "closed": 0})[state] = n
+    return found
+
+
+def counts(db: sqlite3.Connection, dataset: str | None) -> dict[str, int]:
+    found = {"open": 0, "decided": 0, "closed": 0}
+    for name, by_state in counts_by_dataset(db).items():
+        if dataset in (None, name):
+            for state, n in by_state.items():
+                found[state] += n
+    return found
+
+
+def verdicts_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
+    """Decisions that stand: one taken back is none."""
+    found: dict[str, dict[str, int]] = {}
+    rows = db.execute(
+        "SELECT dataset, verdict, count(*) FROM decisions WHERE verdict <> 'withdrawn' GROUP BY dataset, verdict"
+    )
+    for dataset, verdict, n in rows:
+        found.setdefault(dataset, {"error": 0, "ok": 0, "unsure": 0})[verdict] = n
+    return found
+
+
+def precision(db: sqlite3.Connection, dataset: str | None = None) -> list[PairPrecision]:
+    rows = db.execute(
+        "SELECT dataset, given, suggested, method, count(*), sum(wrong) FROM pairs WHERE ? IS NULL OR dataset = ?"
+        " GROUP BY dataset, given, suggested, method ORDER BY dataset, given, suggested, method",
+        (dataset, dataset),
+    )
+    return [
+        PairPrecision(dataset=d, given=given, suggested=suggested, method=method, decided=decided, right=right)
+        for d, given, suggested, method, decided, right in rows
+    ]
+
+
+def overview(db: sqlite3.Connection, dataset: str | None, offsets: dict[str, float] | None = None) -> Overview:
+    verdicts = {"error": 0, "ok": 0, "unsure": 0}
+    for name, found in verdicts_by_dataset(db).items():
+        if dataset in (None, name):
+            for verdict, n in found.items():
+                verdicts[verdict] += n
+    days = _days(db, dataset)
+    decided, errors = db.execute(
+        "SELECT count(*), coalesce(sum(verdict = 'error'), 0) FROM outcomes"
+        " WHERE (? IS NULL OR dataset = ?) AND reason <> 'control'",
+        (dataset, dataset),
+    ).fetchone()
+    return Overview(
+        dataset=dataset,
+        counts=counts(db, dataset),
+        days=days,
+        scores=_scores(db, dataset),
+        confusions=_confusions(db, dataset),
+        annotators=_annotators(db, dataset),
+        verdicts=verdicts,
+        precision=errors / decided if decided else None,
+        recall=None if dataset is None else recall_estimate(db, dataset),
+        ranker=offsets,
+    )
+
+
+def _days(db: sqlite3.Connection, dataset: str | None) -> tuple[Day, ...]:
+    days: dict[str, dict[str, int]] = {}
+    items = db.execute(
+        "SELECT day, sum(reason = 'flagged'), sum(reason = 'control') FROM items"
+        " WHERE (? IS NULL OR dataset = ?) AND day IS NOT NULL AND reason IN ('flagged', 'control') GROUP BY day",
+        (dataset, dataset),
+    )
+    for day, flagged, controls in items:
+        days[day] = {"flagged": flagged, "controls": controls}
+    outcomes = db.execute(
+        "SELECT day, count(*), sum(verdict = 'error') FROM outcomes"
+        " WHERE (? IS NULL OR dataset = ?) AND day IS NOT NULL AND reason <> 'control' GROUP BY day",
+        (dataset, dataset),
+    )
+    for day, decided, errors in outcomes:
+        days.setdefault(day, {}).update(decided=decided, errors=errors)
+    return tuple(
+        Day(day=day, **found, precision=found["errors"] / found["decided"] if found.get("decided") else None)
+        for day, found in sorted(days.items())
+    )
+
+
+def _scores(db: sqlite3.Connection, dataset: str | None) -> tuple[Bin, ...]:
+    """Between 0 and 1 where all scores lie there, else between the lowest and the highest."""
+    where = "FROM items WHERE (? IS NULL OR dataset = ?) AND reason = 'flagged' AND score IS NOT NULL"
+    low, high = db.execute(f"SELECT min(score), max(score) {where}", (dataset, dataset)).fetchone()
+    if low is None:
+        return ()
+    low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, max(high, low + 1))
+    step = (high - low) / BINS
+    found = dict(
+        db.execute(
+            f"SELECT min(?, max(0, CAST((score - ?) / ? AS INTEGER))) AS bin, count(*) {where} GROUP BY bin",
+            (BINS - 1, low, step, dataset, dataset),
+        )
+    )
+    return tuple(Bin(low=low + k * step, high=low + (k + 1) * step, items=found.get(k, 0)) for k in range(BINS))
+
+
+def _confusions(db: sqlite3.Connection, dataset: str | None) -> tuple[Confusion, ...]:
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    rows = db.execute(
+        "SELECT facet, count(*) FROM facets CROSS JOIN items ON items.no = facets.item"
+        " WHERE facet >= '[\"types\"' AND facet < '[\"types$' AND reason = 'flagged' AND (? IS NULL OR dataset = ?)"
+        " GROUP BY facet",
+        (dataset, dataset),
+    )
+    for facet, items in rows:
+        _, given, suggested = json.loads(facet)
+        found[given, suggested] = {"items": items}
+    for pair in precision(db, dataset):
+        counted = found.setdefault((pair.given, pair.suggested), {})
+        counted["decided"] = counted.get("decided", 0) + pair.decided
+        counted["right"] = counted.get("right", 0) + pair.right
+    made = [Confusion(given=given, suggested=suggested, **numbers) for (given, suggested), numbers in found.items()]
+    return tuple(sorted(made, key=lambda one: (-one.items, one.given, one.suggested)))
+
+
+def _annotators(db: sqlite3.Connection, dataset: str | None) -> tuple[Annotator, ...]:
+    """Of flagged items; controls would tell nothing of an annotator that their number does not."""
+    found: dict[str | None, dict[str, int]] = {}
+    for name, items in db.execute(
+        "SELECT annotator, count(*) FROM items WHERE (? IS NULL OR dataset = ?) AND reason = 'flagged' GROUP BY annotator",
+        (dataset, dataset),
+    ):
+        found[name] = {"items": items}
+    for name, decided, errors in db.execute(
+        "SELECT annotator, count(*), sum(verdict = 'error') FROM outcomes"
+        " WHERE (? IS NULL OR dataset = ?) AND reason <> 'control' GROUP BY annotator",
+        (dataset, dataset),
+    ):
+        found.setdefault(name, {}).update(decided=decided, errors=errors)
+    made = [Annotator(annotator=name, **numbers) for name, numbers in found.items()]
+    return tuple(sorted(made, key=lambda one: (-one.items, -one.decided, one.annotator or "")))[:MAX_ANNOTATORS]

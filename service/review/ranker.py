@@ -1,0 +1,160 @@
+"""What reviewers teach the queue: types whose labels are wrong more often than their scores say, and less often.
+
+A word's logit is z = x0 + u[type of its given label], x0 = ½·ln((1 − s)/s) with s its weighted score; a sentence has
+the largest of its words. x0 keeps its coefficient, a bias is fitted and left out of the order, the offsets have a
+Gaussian prior. So without decisions the order is that of the priority, and few decisions change little.
+
+The fit depends on the set of decisions alone: they are put in the order of their keys, and Newton always starts from
+nothing. Two replicas that read the partitions of the topic in different orders find the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from service.labels import entity_type
+from service.review.items import wrong_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from service.contracts import Decision, Shown
+
+LOWEST: Final = 1e-6
+HIGHEST: Final = 1 - 1e-3
+MIN_DECISIONS: Final = 25
+PRIOR_PRECISION: Final = 10.0
+# Next to none, and still enough that the bias is finite where nobody has found an error yet.
+BIAS_PRECISION: Final = 1e-2
+MAX_STEPS: Final = 100
+SMALL: Final = 1e-9
+HALVINGS: Final = 40
+
+
+def logit(score: float) -> float:
+    """x0 of a weighted word score."""
+    s = min(max(score, LOWEST), HIGHEST)
+    return 0.5 * math.log((1 - s) / s)
+
+
+def rank_of_logit(z: float) -> float:
+    """The score that has this logit, in (0, 1): low is bad, and with no offsets it is the clipped priority."""
+    return 1 / (1 + math.exp(2 * z))
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """The words of one decision that say something: type of the given label, x0, and whether it was wrong."""
+
+    types: tuple[str, ...]
+    logits: tuple[float, ...]
+    wrong: tuple[bool, ...]
+
+
+def reviewed(decision: Decision, shown: Shown) -> Reviewed | None:
+    """Ok: all words are right. Error without a word: the worst is wrong, nothing is known of the others."""
+    if decision.withdrawn or decision.verdict == "unsure":
+        return None
+    scored = [(place, score) for place, score in enumerate(shown.scores) if score is not None]
+    wrong = wrong_words(decision, shown)
+    if wrong is None:
+        scored = sorted(scored, key=lambda pair: pair[1])[:1]
+        wrong = frozenset(place for place, _ in scored)
+    kept = [(place, score) for place, score in scored if place < len(shown.labels)]
+    if not kept:
+        return None
+    return Reviewed(
+        tuple(entity_type(shown.labels[place]) for place, _ in kept),
+        tuple(logit(score) for _, score in kept),
+        tuple(place in wrong for place, _ in kept),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ranker:
+    """The offset of each type. Off: the queue is sorted by priority."""
+
+    on: bool = False
+    offsets: Mapping[str, float] = field(default_factory=dict)
+    bias: float = 0.0
+    decisions: int = 0
+
+    @classmethod
+    def refit(cls, decisions: Iterable[Reviewed], *, min_decisions: int = MIN_DECISIONS) -> Ranker:
+        """From all decisions, in the order of their keys: sums round by their order."""
+        found = list(decisions)
+        if len(found) < min_decisions:
+            return cls(decisions=len(found))
+        names = sorted({name for one in found for name in one.types})
+        number = {name: k for k, name in enumerate(names)}
+        types = np.array([number[name] for one in found for name in one.types], np.intp)
+        logits = np.array([x for one in found for x in one.logits], np.float64)
+        wrong = np.array([y for one in found for y in one.wrong], np.float64)
+        offsets, bias = fit(types, logits, wrong, len(names))
+        return cls(on=True, offsets=dict(zip(names, offsets.tolist(), strict=True)), bias=bias, decisions=len(found))
+
+    def rank(self, priority: float | None, lows: Sequence[tuple[str, float]]) -> float:
+        """Of a sentence with this priority, whose lowest weighted score is given for each type it holds."""
+        if not self.on or not lows:
+            return 1.0 if priority is None else priority
+        return rank_of_logit(max(logit(low) + self.offsets.get(name, 0.0) for name, low in lows))
+
+
+def fit(
+    types: npt.NDArray[np.intp], logits: npt.NDArray[np.float64], wrong: npt.NDArray[np.float64], n_types: int
+) -> tuple[npt.NDArray[np.float64], float]:
+    """The MAP offsets and bias, by damped Newton.
+
+    Each word touches one offset and the bias, so the Hessian is a diagonal with a border and the step needs no
+    matrix: the border is eliminated, then the diagonal divides. Undamped it diverges on confident words, so a step is
+    halved until the objective falls.
+    """
+    offsets, bias = np.zeros(n_types), 0.0
+    value = objective(types, logits, wrong, offsets, bias)
+    for _ in range(MAX_STEPS):
+        p = _sigmoid(logits + offsets[types] + bias)
+        slope = np.bincount(types, p - wrong, n_types)
+        curve = np.bincount(types, p * (1 - p), n_types)
+        gradient = slope + PRIOR_PRECISION * offsets
+        bias_gradient = float(slope.sum()) + BIAS_PRECISION * bias
+        diagonal = curve + PRIOR_PRECISION
+        corner = float(curve.sum()) + BIAS_PRECISION - float((curve * curve / diagonal).sum())
+        bias_step = (bias_gradient - float((curve * gradient / diagonal).sum())) / corner
+        step = (gradient - curve * bias_step) / diagonal
+        scale = 1.0
+        for _ in range(HALVINGS):
+            tried, tried_bias = offsets - scale * step, bias - scale * bias_step
+            tried_value = objective(types, logits, wrong, tried, tried_bias)
+            if tried_value <= value:
+                break
+            scale /= 2
+        else:
+            break  # no smaller value along the step: as good as the numbers allow
+        offsets, bias, value = tried, tried_bias, tried_value
+        if scale * max(float(np.abs(step).max(initial=0.0)), abs(bias_step)) < SMALL:
+            break
+    return offsets, bias
+
+
+def objective(
+    types: npt.NDArray[np.intp],
+    logits: npt.NDArray[np.float64],
+    wrong: npt.NDArray[np.float64],
+    offsets: npt.NDArray[np.float64],
+    bias: float,
+) -> float:
+    """What the fit makes small: the words' log-loss and the priors."""
+    z = logits + offsets[types] + bias
+    loss = np.logaddexp(0.0, z) - wrong * z
+    return float(loss.sum() + PRIOR_PRECISION / 2 * (offsets @ offsets) + BIAS_PRECISION / 2 * bias * bias)
+
+
+def _sigmoid(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    tail = np.exp(-np.abs(z))
+    return np.where(z >= 0, 1 / (1 + tail), tail / (1 + tail))
