@@ -1,0 +1,38 @@
+# labelwatch with its default model. `docker build -t labelwatch .`, then `docker run --read-only -p 8765:8765 labelwatch`.
+# Everything it installs is pinned with hashes; the steps are those of deploy/install, which a test runs as they stand here.
+ARG PYTHON_VERSION=3.11
+
+FROM python:${PYTHON_VERSION}-slim-bookworm AS build
+WORKDIR /src
+# The packages change rarely, the code often: so the larger layer is made first.
+COPY deploy/install deploy/install
+COPY deploy/requirements/serving.txt deploy/requirements/build.txt deploy/requirements/
+RUN deploy/install dependencies /opt/labelwatch
+COPY pyproject.toml README.md LICENSE ./
+COPY service service
+COPY models/default models/default
+RUN deploy/install service /opt/labelwatch && mkdir -p /data
+
+FROM python:${PYTHON_VERSION}-slim-bookworm
+COPY --from=build /opt/labelwatch /opt/labelwatch
+# Only this folder is written to, and only by the embedded log and the review queue's file.
+COPY --from=build --chown=10001:10001 /data /data
+ENV PATH=/opt/labelwatch/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    LABELWATCH_API_HOST=0.0.0.0 \
+    LABELWATCH_API_PORT=8765 \
+    LABELWATCH_API_QUEUE_PATH=/data/queue.sqlite \
+    LABELWATCH_LOG_PATH=/data/log.sqlite \
+    LABELWATCH_LOGS_FORMAT=json
+WORKDIR /data
+VOLUME /data
+# A number, so that Kubernetes can see that it isn't root.
+USER 10001:10001
+EXPOSE 8765
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['LABELWATCH_API_PORT']}/healthz\", timeout=4)"]
+ENTRYPOINT ["labelwatch"]
+CMD ["up"]
