@@ -1,0 +1,291 @@
+"""What the API sees of the stream must be what a worker judges with, to the bit."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from service.contracts import DatasetSettings
+from service.errors import InvalidInput, StreamError
+from service.inference.classifier import Classifier
+from service.inference.folder import ModelFolder
+from service.state.running import RunningStats
+from service.stream.assess import Assessor
+from service.stream.base import Output
+from service.stream.codec import read_state_key, state_key
+from service.stream.datasets import Datasets
+from service.stream.ledger import Account
+from service.stream.mirror import PASSING, Mirror
+from service.stream.sqlite import SqliteStream
+from service.stream.topics import Topics
+from service.stream.worker import Worker
+from tests.stream_desk import sentences
+from tests.tiny_models import make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from service.stream.base import Follower, Record
+
+TOPICS = Topics()
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
+    return Classifier(ModelFolder.load(make_model(tmp_path_factory.mktemp("tiny"), "wordpiece")))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[SqliteStream]:
+    stream = SqliteStream(tmp_path / "log.sqlite", TOPICS)
+    yield stream
+    stream.close()
+
+
+def datasets(classifier: Classifier, **limits: int) -> Datasets:
+    return Datasets(classifier.folder, **{"max_datasets": 4, "min_words": 1, "prior_words": 0, **limits})
+
+
+def worker(log: SqliteStream, classifier: Classifier) -> Worker:
+    known = datasets(classifier)
+    made = Worker(log, Assessor(classifier, known, TOPICS), known, TOPICS, batch_records=16, poll_timeout=0.0)
+    made.take_changes()
+    return made
+
+
+def send(log: SqliteStream, n: int, *, seed: int = 0, **fields: object) -> None:
+    messages = [json.dumps({**one, **fields}).encode() for one in sentences(n, seed=seed)]
+    log.append([Output(TOPICS.sentences, None, value) for value in messages])
+
+
+def settle(log: SqliteStream, **fields: object) -> None:
+    made = DatasetSettings.model_validate(fields)
+    log.append([Output(TOPICS.datasets, made.name.encode(), made.model_dump_json().encode())])
+
+
+def work(one: Worker, log: SqliteStream) -> None:
+    with_settings = log.follow(TOPICS.datasets)
+    while records := with_settings.poll():
+        one._datasets.read(records)
+    while one.step():
+        pass
+
+
+def caught_up(mirror: Mirror) -> Mirror:
+    while mirror.step():
+        pass
+    assert mirror.caught_up
+    return mirror
+
+
+def same(mirror: Mirror, one: Worker, dataset: str) -> bool:
+    judge = one._datasets.judge(dataset)
+    total = one.ledger.totals[Account(dataset, judge.stats_key)]
+    theirs, ours = judge.yardstick(total), mirror.yardstick(dataset)
+    return (
+        np.array_equal(theirs.thresholds, ours.thresholds)
+        and np.array_equal(theirs.weights, ours.weights)
+        and (theirs.named, theirs.warming_up, theirs.cut) == (ours.named, ours.warming_up, ours.cut)
+    )
+
+
+def test_thresholds_are_the_workers_to_the_bit(log: SqliteStream, classifier: Classifier) -> None:
+    settle(log, name="news", version=1, flag_policy={"kind": "budget", "share": 0.1})
+    one = worker(log, classifier)
+    mirror = Mirror(log, TOPICS, datasets(classifier))
+    for seed in range(3):  # while it follows, not only once
+        send(log, 30, seed=seed, dataset="news")
+        send(log, 20, seed=seed, dataset="other")
+        work(one, log)
+        caught_up(mirror)
+        assert same(mirror, one, "news")
+        assert same(mirror, one, "other")
+    assert mirror.names() == ("news", "other")
+    assert mirror.settings("news").version == 1
+    assert mirror.stats("news").histogram.total == 90
+
+
+def test_partitions_are_added_up(log: SqliteStream, classifier: Classifier) -> None:
+    one = worker(log, classifier)
+    send(log, 40)
+    work(one, log)
+    (record,) = [found for found in log.read(TOPICS.state, 0, 100) if read_state_key(found.key or b"") is not None]
+    place = read_state_key(record.key or b"")
+    assert place is not None
+    _, dataset, stats_key = place
+    log.append([Output(TOPICS.state, state_key(7, dataset, stats_key), record.value)])
+    mirror = caught_up(Mirror(log, TOPICS, datasets(classifier)))
+    account = Account(dataset, stats_key)
+    own = RunningStats.restore(json.loads(record.value or b""))
+    assert mirror.total(account) == own.merge(own)
+    # A newer aggregate of a partition replaces the one before: they are totals, never deltas.
+    log.append([Output(TOPICS.state, state_key(7, dataset, stats_key), record.value)])
+    assert caught_up(mirror).total(account) == own.merge(own)
+    log.append([Output(TOPICS.state, state_key(7, dataset, stats_key), None)])
+    assert caught_up(mirror).total(account) == own
+
+
+def test_forgetting_is_as_the_settings_say_now(log: SqliteStream, classifier: Classifier) -> None:
+    settle(log, name="default", version=1, forget_after_days=3)
+    one = worker(log, classifier)
+    for day in range(1, 9):
+        send(log, 5, seed=day, annotated_at=f"2024-05-{day:02}T12:00:00Z")
+    work(one, log)
+    mirror = caught_up(Mirror(log, TOPICS, datasets(classifier)))
+    assert same(mirror, one, "default")
+    assert mirror.stats("default").keep_days == 3
+    settle(log, name="default", version=2, forget_after_days=2)
+    caught_up(mirror)
+    assert mirror.stats("default").keep_days == 2
+
+
+def test_an_epoch_starts_anew_and_tells_it_in_the_history(log: SqliteStream, classifier: Classifier) -> None:
+    one = worker(log, classifier)
+    mirror = Mirror(log, TOPICS, datasets(classifier))
+    send(log, 50)
+    work(one, log)
+    learned = caught_up(mirror).yardstick("default")
+    assert any(value is not None for value in learned.named.values())
+    settle(log, name="default", version=1, epoch=1)
+    caught_up(mirror)
+    assert not any(value is not None for value in mirror.yardstick("default").named.values())
+    moments = mirror.history("default")
+    assert len(moments) > 1
+    assert moments[0].at <= moments[-1].at
+    assert moments[-1].thresholds == mirror.yardstick("default").named
+    assert moments[-1].thresholds != moments[0].thresholds
+
+
+def test_the_history_notes_moves_only_and_stays_bounded(
+    log: SqliteStream, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.stream.mirror.HISTORY", 4)
+    one = worker(log, classifier)
+    mirror = Mirror(log, TOPICS, datasets(classifier))
+    send(log, 50)
+    work(one, log)
+    caught_up(mirror)
+    before = len(mirror.history("default"))
+    state = [found for found in log.read(TOPICS.state, 0, 100) if read_state_key(found.key or b"") is not None]
+    log.append([Output(TOPICS.state, state[-1].key, state[-1].value)])
+    caught_up(mirror)
+    assert len(mirror.history("default")) == before
+    for version in range(1, 10):
+        settle(log, name="default", version=version, epoch=version % 2)
+        caught_up(mirror)
+    assert len(mirror.history("default")) == 4
+
+
+def test_what_is_only_asked_for_is_not_remembered(log: SqliteStream, classifier: Classifier) -> None:
+    mirror = caught_up(Mirror(log, TOPICS, datasets(classifier, max_datasets=2)))
+    for number in range(PASSING + 10):
+        mirror.judge(f"made-up-{number}")
+    assert mirror.names() == ()
+    assert len(mirror._passing) == PASSING
+    assert mirror.judge("x") is mirror.judge("x")
+    assert mirror.history("x") == ()
+    settle(log, name="x", version=4, method="product")
+    caught_up(mirror)
+    assert mirror.settings("x").method == "product"
+    assert mirror.names() == ("x",)
+
+
+def test_settings_that_do_not_fit_leave_the_ones_before(log: SqliteStream, classifier: Classifier) -> None:
+    settle(log, name="x", version=1, method="product")
+    mirror = caught_up(Mirror(log, TOPICS, datasets(classifier)))
+    settle(log, name="x", version=2, method="no-such-method")
+    caught_up(mirror)
+    assert mirror.settings("x").version == 1
+    assert "no-such-method" in mirror.refused["x"]
+    with pytest.raises(InvalidInput, match="no-such-method"):
+        mirror.try_out(DatasetSettings(name="x", method="no-such-method"))
+
+
+def test_statistics_that_cannot_be_read_leave_the_ones_before(log: SqliteStream, classifier: Classifier) -> None:
+    one = worker(log, classifier)
+    mirror = Mirror(log, TOPICS, datasets(classifier))
+    send(log, 40)
+    work(one, log)
+    before = caught_up(mirror).yardstick("default")
+    (record,) = [found for found in log.read(TOPICS.state, 0, 100) if read_state_key(found.key or b"") is not None]
+    newer = json.dumps({**json.loads(record.value or b""), "version": 99}).encode()
+    log.append([Output(TOPICS.state, record.key, newer)])
+    assert "version" in (caught_up(mirror).state_trouble or "")
+    assert mirror.yardstick("default") is before
+    log.append([Output(TOPICS.state, record.key, record.value)])
+    assert caught_up(mirror).state_trouble is None
+
+
+class Moody(SqliteStream):
+    """A log that does not answer while it is told so."""
+
+    gone = False
+
+    def follow(self, topic: str) -> Follower:  # type: ignore[override]  # wrapped on purpose
+        if self.gone:
+            raise StreamError("nobody there")
+        return MoodyFollower(self, super().follow(topic))
+
+
+class MoodyFollower:
+    def __init__(self, stream: Moody, inner: Follower) -> None:
+        self._stream, self._inner = stream, inner
+
+    def poll(self) -> Sequence[Record]:
+        if self._stream.gone:
+            raise StreamError("nobody there")
+        return self._inner.poll()
+
+    @property
+    def caught_up(self) -> bool:
+        return self._inner.caught_up
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def test_a_log_that_is_away_is_told_and_the_last_thresholds_stay(
+    tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.stream.mirror.RETRY_PAUSE", 0.01)
+    log = Moody(tmp_path / "log.sqlite", TOPICS)
+    log.gone = True  # already when it begins
+    one = worker(log, classifier)
+    mirror, stop = Mirror(log, TOPICS, datasets(classifier)), threading.Event()
+    thread = threading.Thread(target=mirror.run, args=(stop,))
+    thread.start()
+    try:
+        wait_for(lambda: mirror.broker_trouble == "nobody there")
+        assert mirror.caught_up is False
+        log.gone = False
+        wait_for(lambda: answering(mirror))
+        send(log, 40)
+        work(one, log)
+        wait_for(lambda: mirror.stats("default").histogram.total == 40)
+        log.gone = True
+        wait_for(lambda: mirror.broker_trouble is not None)
+        assert same(mirror, one, "default")
+        log.gone = False
+        wait_for(lambda: answering(mirror))
+    finally:
+        stop.set()
+        thread.join()
+        log.close()
+
+
+def answering(mirror: Mirror) -> bool:
+    return mirror.caught_up and mirror.broker_trouble is None
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    waiting = threading.Event()
+    for _ in range(3_000):
+        if condition():
+            return
+        waiting.wait(0.01)
+    raise AssertionError("it did not come true")
