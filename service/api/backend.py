@@ -69,7 +69,9 @@ class Batcher(Protocol):
 
 
 class Queue(Protocol):
-    """The review queue: a projection of topics. Read from any thread."""
+    """The review queue: a projection of topics. Read from any thread; `version` grows with every change."""
+
+    version: int
 
     def page(self, filter: QueueFilter, *, limit: int, after: str | None = None) -> Page: ...  # noqa: A002 - as it is
     def item(self, dataset: str, id: str) -> ReviewItem | None: ...  # noqa: A002 - as the messages call it

@@ -35,32 +35,39 @@ class Counters:
         self._backend = backend
         self.tick = tick
         self.listeners = 0
-        self._found: dict[str | None, tuple[float, Mapping[str, int]]] = {}
+        self._found: dict[str | None, tuple[int, Mapping[str, int]]] = {}
         self._asking = asyncio.Lock()
+
+    @property
+    def version(self) -> int:
+        return self._backend.queue.version
 
     async def of(self, dataset: str | None) -> Mapping[str, int]:
         async with self._asking:
-            at, found = self._found.get(dataset, (float("-inf"), {}))
-            if time.monotonic() - at >= self.tick:
-                if len(self._found) > MOST_LISTENERS:
-                    self._found.clear()
-                found = await in_thread(self._backend.queue.counts, dataset)
-                self._found[dataset] = (time.monotonic(), found)
-            return found
+            version = self.version
+            kept = self._found.get(dataset)
+            if kept is not None and kept[0] == version:
+                return kept[1]
+            if len(self._found) > MOST_LISTENERS:
+                self._found.clear()
+            counts = await in_thread(self._backend.queue.counts, dataset)
+            self._found[dataset] = (version, counts)
+            return counts
 
 
 async def changes(backend: Backend, counters: Counters, dataset: str | None) -> AsyncIterator[str]:
     """One event at once, one whenever something has changed, and a sign of life in between."""
     counters.listeners += 1
     try:
-        told: Mapping[str, int] | None = None
+        told: int | None = None
         said_at = time.monotonic()
         yield "retry: 3000\n\n"
         while not backend.draining.is_set():
-            now = await counters.of(dataset)
-            if now != told:
-                told, said_at = now, time.monotonic()
-                yield f"event: queue\ndata: {json.dumps({'dataset': dataset, 'counts': dict(now)})}\n\n"
+            version = counters.version
+            if version != told:
+                told, said_at = version, time.monotonic()
+                told_of = {"dataset": dataset, "version": version, "counts": dict(await counters.of(dataset))}
+                yield f"event: queue\ndata: {json.dumps(told_of)}\n\n"
             elif time.monotonic() - said_at >= HEARTBEAT:
                 said_at = time.monotonic()
                 yield ": still here\n\n"
@@ -79,7 +86,7 @@ async def changes(backend: Backend, counters: Counters, dataset: str | None) -> 
             "content": {
                 "text/event-stream": {
                     "schema": {"type": "string"},
-                    "example": 'event: queue\ndata: {"dataset": null, "counts": {"open": 3, "decided": 1}}\n\n',
+                    "example": 'event: queue\ndata: {"dataset": null, "version": 7, "counts": {"open": 3}}\n\n',
                 }
             },
         }
