@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Headers = tuple[tuple[str, bytes], ...]
 
+# A thousand sentences, or about twenty as long as any may be: what a worker does in seconds, and can hold.
+BATCH_BYTES = 1024 * 1024
+
 
 class CommitRefused(StreamError):  # noqa: N818 - it reads as what it says
     """The partitions changed hands or the log failed while the batch was worked on; nothing was written."""
@@ -119,7 +122,8 @@ class Stream(Protocol):
     def changes(self) -> Changes:
         """Partitions gained and lost since the last call. Gained ones deliver records only after this told of them."""
 
-    def poll(self, *, max_records: int, timeout: float) -> Polled: ...
+    def poll(self, *, max_records: int, timeout: float, max_bytes: int = BATCH_BYTES) -> Polled:
+        """What comes next, up to so many records and bytes; at least one record, however large, if there is any."""
 
     def commit(self, work: Work) -> None:
         """Outputs, state and offsets, atomically.

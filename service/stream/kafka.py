@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 from kafka import OffsetAndMetadata, TopicPartition
 
 from service.errors import StreamError
-from service.stream.base import Changes, CommitRefused, Gained, Output, Polled, Work
+from service.stream.base import BATCH_BYTES, Changes, CommitRefused, Gained, Output, Polled, Work
 from service.stream.codec import position_key, position_value
 from service.stream.kafka_client import CLIENT_ERRORS, dispose, records_of, send, writer
 from service.stream.kafka_commit import CLOSE_TIMEOUT, Committer
 from service.stream.kafka_follow import KafkaFollower, follow
 from service.stream.kafka_member import Member, PlaceLostError
+from service.stream.kafka_ranges import within
 from service.stream.kafka_restore import PATIENCE, Restored, Restorer
 from service.stream.kafka_watchdog import Watchdog
 
@@ -154,7 +155,7 @@ class KafkaStream:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def poll(self, *, max_records: int, timeout: float) -> Polled:
+    def poll(self, *, max_records: int, timeout: float, max_bytes: int = BATCH_BYTES) -> Polled:
         if self._restorer.partitions and not self._next:
             timeout = min(timeout, RESTORE_WAIT)  # nothing can come: go on restoring soon
         try:
@@ -173,6 +174,9 @@ class KafkaStream:
         fitting = {
             partition: messages for partition, messages in found.items() if self._fits(partition, messages[0].offset)
         }
+        fitting, left = within(fitting, max_bytes)
+        for partition, offset in left.items():
+            self._member.seek(partition, offset)
         starts = {partition: self._next[partition] for partition in fitting}
         for partition, messages in fitting.items():
             self._next[partition] = messages[-1].offset + 1

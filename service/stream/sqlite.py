@@ -13,12 +13,12 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.errors import StreamError
-from service.stream.base import Changes, CommitRefused, Gained, Output, Polled, Record, Work
+from service.stream.base import BATCH_BYTES, Changes, CommitRefused, Gained, Output, Polled, Record, Work
 from service.stream.codec import position_key, position_value, read_position
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ PARTITION = 0
 SCHEMA_VERSION = 1
 POLL_PAUSE = 0.02
 FOLLOW_CHUNK = 1_000
+FOLLOW_BYTES = 16 * 1024 * 1024
 PRUNE_EVERY = 60.0
 PRUNED_SHARE = 10
 
@@ -96,12 +97,12 @@ class SqliteStream:
         row = self._db.execute("SELECT next_offset FROM heads WHERE topic = ?", (topic,)).fetchone()
         return 0 if row is None else int(row[0])
 
-    def poll(self, *, max_records: int, timeout: float) -> Polled:
+    def poll(self, *, max_records: int, timeout: float, max_bytes: int = BATCH_BYTES) -> Polled:
         if self._next is None:
             return Polled({})
         until = time.monotonic() + timeout
         while True:
-            records = self.read(self._topics.sentences, self._next, max_records)
+            records = self.read(self._topics.sentences, self._next, max_records, max_bytes)
             if records:
                 self._next = records[-1].offset + 1
                 return Polled({PARTITION: records}, lease=records[0].offset)
@@ -109,13 +110,20 @@ class SqliteStream:
                 return Polled({})
             time.sleep(POLL_PAUSE)
 
-    def read(self, topic: str, offset: int, limit: int) -> list[Record]:
-        with self._reading():
-            rows = self._db.execute(
+    def read(self, topic: str, offset: int, limit: int, max_bytes: int = FOLLOW_BYTES) -> list[Record]:
+        rows: list[tuple[int, bytes | None, bytes | None, str, int]] = []
+        size = 0
+        with self._reading(), closing(self._db.cursor()) as cursor:
+            found = cursor.execute(
                 "SELECT offset, key, value, headers, timestamp_ms FROM records"
                 " WHERE topic = ? AND offset >= ? ORDER BY offset LIMIT ?",
                 (topic, offset, limit),
-            ).fetchall()
+            )
+            for row in found:
+                size += len(row[2] or b"")
+                if rows and size > max_bytes:
+                    break
+                rows.append(row)
         return [
             Record(
                 topic, PARTITION, at, key, value, tuple((k, v.encode("latin-1")) for k, v in json.loads(headers)), ts

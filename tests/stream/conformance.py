@@ -73,6 +73,17 @@ class Conformance:
             sizes.append(len(batch(stream, max_records=2)))
         assert max(sizes) <= 2
 
+    def test_a_batch_has_no_more_bytes_than_asked_for_and_at_least_one_record(self, log: Log) -> None:
+        stream = log.open()
+        sent = [b"1" * 400, b"2" * 400, b"3" * 400, b"4" * 2_000, b"5" * 10]
+        stream.append(sentences(log.topics.sentences, sent))
+        gain(stream)
+        got: list[list[bytes | None]] = []
+        while sum(map(len, got)) < len(sent):
+            got.append(values(batch(stream, max_records=5, max_bytes=1_000)))
+        assert [value for some in got for value in some] == sent
+        assert all(len(some) == 1 or sum(len(value or b"") for value in some) <= 1_000 for some in got)
+
     def test_without_records_a_poll_is_empty_and_nothing_is_there_to_commit(self, log: Log) -> None:
         stream = log.open()
         gained = gain(stream)[0]

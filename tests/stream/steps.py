@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from service.stream.base import Gained, Output, Polled, Record, Work
+from service.stream.base import BATCH_BYTES, Gained, Output, Polled, Record, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,13 +42,13 @@ def gain(stream: Stream, *wanted: int) -> dict[int, Gained]:
     return found
 
 
-def batch(stream: Stream, *, max_records: int = 100) -> Polled:
+def batch(stream: Stream, *, max_records: int = 100, max_bytes: int = BATCH_BYTES) -> Polled:
     """The next batch that isn't empty."""
     got: list[Polled] = []
 
     def step() -> bool:
         assert not stream.changes().lost
-        polled = stream.poll(max_records=max_records, timeout=POLL)
+        polled = stream.poll(max_records=max_records, timeout=POLL, max_bytes=max_bytes)
         if len(polled):
             got.append(polled)
         return bool(got)

@@ -17,7 +17,7 @@ from service.commands import worker as command
 from service.commands.supervise import Supervisor
 from service.errors import ModelError, StreamError
 from service.settings import Settings
-from service.stream.base import FencedError, Polled, Work
+from service.stream.base import BATCH_BYTES, FencedError, Polled, Work
 from service.stream.sqlite import SqliteStream
 from service.stream.topics import Topics
 from tests.stream_desk import ROOT, Desk, sentences
@@ -112,10 +112,10 @@ class Failing(SqliteStream):
 
     failures: list[Exception]
 
-    def poll(self, *, max_records: int, timeout: float) -> Polled:
+    def poll(self, *, max_records: int, timeout: float, max_bytes: int = BATCH_BYTES) -> Polled:
         if self.failures and not isinstance(self.failures[0], AssertionError):
             raise self.failures.pop(0)
-        return super().poll(max_records=max_records, timeout=timeout)
+        return super().poll(max_records=max_records, timeout=timeout, max_bytes=max_bytes)
 
     def commit(self, work: Work) -> None:
         if self.failures:

@@ -16,7 +16,7 @@ from service.inference.folder import ModelFolder
 from service.pipeline import Judge
 from service.scoring.confident import NEVER, flag_words
 from service.stream.assess import Assessor
-from service.stream.base import CommitRefused, Output, Polled, Record, Work
+from service.stream.base import BATCH_BYTES, CommitRefused, Output, Polled, Record, Work
 from service.stream.datasets import Datasets
 from service.stream.ledger import Account
 from service.stream.sqlite import PARTITION, Retention, SqliteStream
@@ -301,9 +301,9 @@ class Troubled(SqliteStream):
 
     said: Iterator[tuple[str, ...]]
 
-    def poll(self, *, max_records: int, timeout: float) -> Polled:
+    def poll(self, *, max_records: int, timeout: float, max_bytes: int = BATCH_BYTES) -> Polled:
         self.troubles = next(self.said, ())
-        return super().poll(max_records=max_records, timeout=timeout)
+        return super().poll(max_records=max_records, timeout=timeout, max_bytes=max_bytes)
 
 
 def test_troubles_of_the_log_are_told_beside_readiness_not_instead_of_it(
