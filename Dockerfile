@@ -25,6 +25,8 @@ ENV PATH=/opt/labelwatch/bin:$PATH \
     LABELWATCH_API_PORT=8765 \
     LABELWATCH_API_QUEUE_PATH=/data/queue.sqlite \
     LABELWATCH_LOG_PATH=/data/log.sqlite \
+    LABELWATCH_WORKER_METRICS_HOST=0.0.0.0 \
+    LABELWATCH_WORKER_METRICS_PORT=8765 \
     LABELWATCH_LOGS_FORMAT=json
 WORKDIR /data
 VOLUME /data
@@ -32,6 +34,7 @@ VOLUME /data
 USER 10001:10001
 EXPOSE 8765
 STOPSIGNAL SIGTERM
+# A worker's own port is the API's, so that one check serves both.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['LABELWATCH_API_PORT']}/healthz\", timeout=4)"]
 ENTRYPOINT ["labelwatch"]
