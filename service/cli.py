@@ -11,11 +11,14 @@ from typing import Annotated, NoReturn
 import typer
 
 from service import __version__
+from service.commands.api import api
 from service.commands.evaluate import evaluate
+from service.commands.key import key_app
 from service.commands.model import model_app
 from service.commands.score import score
 from service.commands.streams_cli import register
 from service.commands.terminal import say
+from service.commands.up import up
 from service.errors import LabelwatchError
 
 app = typer.Typer(
@@ -42,8 +45,11 @@ def common(
     """Finds label errors in token-classification data seconds after they are made."""
 
 
+app.command()(up)
+app.command()(api)
 app.command()(score)
 app.command()(evaluate)
+app.add_typer(key_app, name="key")
 app.add_typer(model_app, name="model")
 register(app)
 

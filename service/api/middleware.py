@@ -94,7 +94,7 @@ class Envelope:
         except ClientDisconnect:
             status = status or 499  # nobody is left to tell
         except Exception as error:
-            log.exception("%s %s failed", scope["method"], scope["path"])
+            log.exception("a request failed")
             if status:  # half an answer is out: the connection must break, or it would pass for a whole one
                 raise
             await problem_response(error, request_id=name)(scope, receive, sending)
@@ -108,8 +108,13 @@ class Envelope:
         if path not in LASTING:
             self._backend.telemetry.http_request(route=route, method=method, status=status or 500, seconds=seconds)
         level = logging.DEBUG if path in QUIET else logging.INFO
-        fields = {"method": method, "path": path, "status": status, "ms": round(1000 * seconds, 1)}
-        log.log(level, "%s %s → %d in %.1f ms", method, path, status, 1000 * seconds, extra=fields)
+        # As it came, percent signs and all: a decoded path could write lines of its own. The query may hold names.
+        raw = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", errors="replace")
+        log.log(
+            level,
+            "answered",
+            extra={"method": method, "path": raw, "status": status, "ms": round(1000 * seconds, 1)},
+        )
 
 
 class Gate:
