@@ -42,11 +42,25 @@ class Supervisor:
         finally:
             self.stop.set()
 
+    @property
+    def conditions(self) -> dict[str, str]:
+        """By thread, why it does not do its work; empty where it does."""
+        return {thread.name: self._condition(thread) for thread in self._threads}
+
+    def _condition(self, thread: threading.Thread) -> str:
+        if thread.name in {name for name, _ in self._failures}:
+            return "the thread has died"
+        return "the service is about to stop" if self.stop.is_set() else ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether no thread has ended unasked."""
+        return not self._failures
+
     def wait(self, tick: Callable[[], None] = lambda: None) -> None:
         """Until every thread has ended; raises what the first died of."""
-        while any(thread.is_alive() for thread in self._threads):
-            for thread in self._threads:
-                thread.join(TICK)
+        while alive := [thread for thread in self._threads if thread.is_alive()]:
+            alive[0].join(TICK)
             tick()
         if not self._failures:
             return

@@ -26,7 +26,9 @@ from service.inference.classifier import Classifier
 from service.settings import Settings, read_settings
 from service.stream.assess import Assessor
 from service.stream.base import FencedError
-from service.stream.worker import POLL_TIMEOUT, Counts, Worker
+from service.stream.worker import POLL_TIMEOUT, Counts, Status, Worker
+from service.telemetry import Telemetry
+from service.telemetry.server import Probes
 
 if TYPE_CHECKING:
     import threading
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from service.stream.base import Stream
     from service.stream.datasets import Datasets
     from service.stream.topics import Topics
+    from service.telemetry import Reporter
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +61,13 @@ def worker(context: typer.Context, once: Once = False) -> None:
     set_up_logging()
     topics = topics_of(settings)
     with claimed(settings, topics):
-        running = Running(settings, topics, once=once)
+        port = settings.worker.metrics_port
+        telemetry = None if port is None else Telemetry(annotators=settings.metrics.annotators)
+        running = Running(settings, topics, once=once, telemetry=telemetry)
         supervisor = Supervisor()
         with draining(supervisor.stop):
+            if telemetry is not None:
+                start_probes(settings, supervisor, running, telemetry)
             supervisor.start("worker", running.run)
             supervisor.wait(lambda: running.tell(supervisor.stop))
     say(running.summary())
@@ -82,6 +89,25 @@ def leave(
     if not leave_group(settings.kafka, group=group, worker_id=worker_id):
         raise SettingsError(f"no member of the group {group} (LABELWATCH_WORKER_GROUP) has the id {worker_id!r}")
     typer.echo(f"{worker_id} has left the group {group}: its partitions go to the others")
+
+
+def start_probes(settings: Settings, supervisor: Supervisor, running: Running, telemetry: Telemetry) -> None:
+    """The worker's own port, for a process without the API."""
+
+    def conditions() -> dict[str, str]:
+        return {**running.conditions(), **{name: why for name, why in supervisor.conditions.items() if why}}
+
+    telemetry.watch(conditions, running.degraded)
+    probes = Probes(
+        telemetry,
+        host=settings.worker.metrics_host,
+        port=settings.worker.metrics_port or 0,
+        conditions=conditions,
+        degraded=running.degraded,
+        alive=lambda: supervisor.alive,
+    )
+    supervisor.start("probes", probes.run)
+    log.info("metrics on http://%s:%d/metrics, also /healthz and /readyz", probes.host, probes.port)
 
 
 class PassWorker(Worker):
@@ -114,29 +140,54 @@ def make_worker(
     datasets: Datasets,
     stream: Stream,
     topics: Topics,
+    reporter: Reporter | None = None,
 ) -> AnyWorker:
     limits = settings.worker
     assessor = Assessor(classifier, datasets, topics, max_words=limits.max_words, publish_scores=limits.publish_scores)
     timeout = PASS_POLL_TIMEOUT if issubclass(kind, PassWorker) else POLL_TIMEOUT
-    return kind(stream, assessor, datasets, topics, batch_records=limits.batch_records, poll_timeout=timeout)
+    return kind(
+        stream,
+        assessor,
+        datasets,
+        topics,
+        batch_records=limits.batch_records,
+        poll_timeout=timeout,
+        reporter=reporter,
+    )
 
 
 class Running:
     """The worker's thread: one worker at a time, and a new one whenever the log has failed."""
 
-    def __init__(self, settings: Settings, topics: Topics, *, once: bool) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Topics,
+        *,
+        once: bool,
+        telemetry: Telemetry | None = None,
+        classifier: Classifier | None = None,
+    ) -> None:
+        """`classifier`: one that others use too; none: the worker's own."""
         self._settings = settings
         self._topics = topics
         self._once = once
         self._all = Counts()  # of the workers before this one
         self._worker: Worker | None = None
+        self._stream: Stream | None = None
+        self._trouble = ""  # why there is no worker at this moment
+        self._telemetry = telemetry
         self._told_at = time.monotonic()
         self._told = 0
         self._told_refused: dict[str, str] = {}
         self._told_stop = False
-        folder = model_folder(settings)
-        self._classifier = Classifier(folder, threads=settings.model.threads)
+        self._classifier = classifier or Classifier(model_folder(settings), threads=settings.model.threads)
+        folder = self._classifier.folder
         self._datasets = new_datasets(settings, folder)
+        if telemetry is not None:
+            self._classifier.on_run = telemetry.model_run
+            telemetry.know_model(folder.name, folder.fingerprint)
+            telemetry.on_scrape(lambda: telemetry.lag(self.lag()))
         log.info("model %s: %d classes, fingerprint %.12s", folder.name, len(folder.labels), folder.fingerprint)
 
     def run(self, stop: threading.Event) -> None:
@@ -145,7 +196,7 @@ class Running:
             before = self.counts.records
             try:
                 with contextlib.closing(open_stream(self._settings, worker=True, topics=self._topics)) as stream:
-                    opened = True
+                    opened, self._stream, self._trouble = True, stream, ""
                     self._datasets = new_datasets(self._settings, self._classifier.folder)
                     kind = PassWorker if self._once else Worker
                     self._worker = make_worker(
@@ -155,6 +206,7 @@ class Running:
                         datasets=self._datasets,
                         stream=stream,
                         topics=self._topics,
+                        reporter=self._telemetry,
                     )
                     self._worker.run(stop)
             except FencedError:
@@ -164,10 +216,11 @@ class Running:
                 if self._once or not (opened or self._settings.kafka):
                     raise
                 pause = FIRST_PAUSE if self.counts.records > before else min(2 * pause, LONGEST_PAUSE)
+                self._trouble = str(error)
                 log.warning("%s; trying again in %.1f s", error, pause)
                 stop.wait(pause)
             finally:
-                self._all, self._worker = self.counts, None
+                self._all, self._worker, self._stream = self.counts, None, None
 
     @property
     def counts(self) -> Counts:
@@ -183,6 +236,25 @@ class Running:
             outputs=outputs,
             lost_records=before.lost_records + now.lost_records,
         )
+
+    def conditions(self) -> dict[str, str]:
+        """Why the worker is not ready, by name; empty where a condition holds. May be asked from any thread."""
+        worker = self._worker
+        status = Status() if worker is None else worker.status
+        return {"worker": "", "log": self._trouble or status.degraded["stream"], **status.conditions}
+
+    def degraded(self) -> dict[str, str]:
+        """What the worker has to wait for or do without at this moment."""
+        worker = self._worker
+        return {} if worker is None else dict(worker.status.degraded)
+
+    def lag(self) -> dict[int, int]:
+        """Records behind the end, by owned partition; nothing while the log can't be asked."""
+        stream = self._stream
+        try:
+            return {} if stream is None else stream.lag()
+        except StreamError:  # it was closed meanwhile, or is busy
+            return {}
 
     def tell(self, stop: threading.Event) -> None:
         """What people who watch the log should know, once."""

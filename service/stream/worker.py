@@ -17,6 +17,8 @@ from service.state.running import RunningStats
 from service.stream.base import CommitRefused, Gained, Record
 from service.stream.codec import read_state_key
 from service.stream.ledger import Account, Ledger
+from service.stream.reporting import complete, introduce
+from service.telemetry.reports import BatchReport
 
 if TYPE_CHECKING:
     import threading
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from service.stream.base import Follower, Stream, Work
     from service.stream.datasets import Datasets
     from service.stream.topics import Topics
+    from service.telemetry.reports import Reporter
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +97,7 @@ class Worker:
         *,
         batch_records: int = BATCH_RECORDS,
         poll_timeout: float = POLL_TIMEOUT,
+        reporter: Reporter | None = None,
     ) -> None:
         self._stream = stream
         self._assessor = assessor
@@ -102,6 +106,7 @@ class Worker:
         self._most = batch_records
         self._records = batch_records
         self._poll_timeout = poll_timeout
+        self._reporter = reporter
         self._owned: set[int] = set()
         self.ledger = Ledger()
         self.status = Status()
@@ -115,8 +120,12 @@ class Worker:
             settings = leaving.enter_context(closing(self._stream.follow(self._topics.datasets)))
             states = leaving.enter_context(closing(self._stream.follow(self._topics.state)))
             self._catch_up(settings, states, stop)
+            self._introduce()
             while not stop.is_set():
-                self._datasets.read(settings.poll())
+                news = settings.poll()
+                if news:
+                    self._datasets.read(news)
+                    self._introduce()
                 self._take_foreign(states.poll())
                 self.take_changes()
                 self.step()
@@ -134,24 +143,34 @@ class Worker:
         self.status.holds("datasets")
         self.status.holds("state")
 
+    def _introduce(self) -> None:
+        if self._reporter is not None:
+            introduce(self._reporter, self._datasets, self.ledger)
+
     def step(self) -> int:
         """One batch; gives the number of records it held."""
         polled = self._stream.poll(max_records=self._records, timeout=self._poll_timeout)
         if not len(polled):
             return 0
         started = time.monotonic()
-        work, ledger = self._assessor.assess(polled, self.ledger)
+        report = BatchReport(records=len(polled))
+        work, ledger = self._assessor.assess(polled, self.ledger, report)
         try:
             self._stream.commit(work)
         except CommitRefused as refusal:
             # Perhaps the batch took longer than the log waits: smaller ones always get through in the end.
             self._records = max(1, self._records // 2)
             self.counts.refused_batches += 1
+            if self._reporter is not None:
+                self._reporter.refused()
             log.warning("a batch of %d records was refused and will be read again: %s", len(polled), refusal)
             time.sleep(RETRY_PAUSE)
             return 0
         self.ledger = ledger
         self.counts.add(work)
+        if self._reporter is not None:
+            complete(report, polled, self._datasets, self.ledger)
+            self._reporter.committed(report)
         self._adapt(len(polled), time.monotonic() - started)
         return len(polled)
 
@@ -190,6 +209,8 @@ class Worker:
         self.ledger = self.ledger.with_sheet(gained.partition, sheet)
         if gained.lost_records:
             self.counts.lost_records += gained.lost_records
+            if self._reporter is not None:
+                self._reporter.lost(gained.lost_records)
             log.error(
                 "partition %d: %d records were deleted before they were read: retention is faster than the worker",
                 gained.partition,

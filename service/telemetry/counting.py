@@ -190,6 +190,9 @@ class Telemetry:
         for name, words in standard.words.items():
             self.table.class_words.labels(label, name).set(words)
 
+    def settings_refused(self, datasets: int) -> None:
+        self.table.settings_refused.set(datasets)
+
     def refused(self) -> None:
         self.table.refused.inc()
 

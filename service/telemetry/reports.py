@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from service.contracts import Assessment
+    from service.contracts import Assessment, LabelledSentence
+    from service.pipeline import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ class Judged(NamedTuple):
     score: float | None
     priority: float | None
     reason: str
+
+    @classmethod
+    def of(cls, sentence: LabelledSentence, verdict: Verdict) -> Judged:
+        words = len(sentence.tokens)
+        return cls(sentence.dataset, sentence.annotator, words, verdict.score, verdict.priority, verdict.reason)
 
 
 @dataclass(slots=True)
@@ -59,6 +65,9 @@ class Reporter(Protocol):
 
     def know_dataset(self, dataset: str, classes: Sequence[str], *, given_types: Iterable[str] = ()) -> None:
         """A dataset that sentences may come for."""
+
+    def settings_refused(self, datasets: int) -> None:
+        """How many datasets have newest settings that can't be used."""
 
     def standard(self, dataset: str, standard: Standard) -> None: ...
 

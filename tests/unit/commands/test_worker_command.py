@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 import typer
 
@@ -203,3 +205,93 @@ def test_leaving_a_group_is_for_kafka(desk: Desk) -> None:
     ran = desk.run("worker", "leave", "w-0")
     assert ran.code == 1
     assert "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS is not set" in ran.err
+
+
+# -- the worker's own port ---------------------------------------------------------------------------------------------
+
+
+def ask(port: int, path: str) -> httpx.Response:
+    return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=60)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def test_the_worker_tells_its_numbers_and_its_readiness(desk: Desk) -> None:
+    desk.run("send", desk.file([*sentences(20), {"tokens": ["a"], "labels": ["B-GHOST"]}]))
+    port = free_port()
+    worker = desk.start("worker", LABELWATCH_WORKER_METRICS_PORT=str(port), LABELWATCH_METRICS_ANNOTATORS="*")
+    wait_until(lambda: position(desk) == 21, worker)
+    ready = ask(port, "/readyz")
+    assert ready.status_code == 200
+    assert ready.json() == {
+        "ready": True,
+        "conditions": dict.fromkeys(("worker", "log", "datasets", "state", "partitions"), ""),
+        "degraded": {},
+    }
+    assert ask(port, "/healthz").status_code == 200
+    wait_until(lambda: "labelwatch_records_total 21.0" in ask(port, "/metrics").text, worker)
+    metrics = ask(port, "/metrics").text
+    for line in (
+        'labelwatch_lag_records{partition="0"} 0.0',
+        'labelwatch_assessed_sentences_total{dataset="default"} 20.0',
+        'labelwatch_dead_letters_total{stage="labels"} 1.0',
+        'labelwatch_ready{condition="state"} 1.0',
+        'labelwatch_stage_seconds_count{role="worker",stage="commit"} 1.0',
+    ):
+        assert line in metrics
+    worker.send_signal(signal.SIGTERM)
+    _, err = worker.communicate(timeout=60)
+    assert worker.returncode == 0, err
+    assert f"http://127.0.0.1:{port}/metrics" in err
+
+
+def test_a_port_that_is_taken_ends_the_worker_with_a_sentence(desk: Desk) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ran = desk.run("worker", LABELWATCH_WORKER_METRICS_PORT=str(taken.getsockname()[1]))
+    assert ran.code == 1
+    assert "labelwatch: LABELWATCH_WORKER_METRICS_PORT: can't listen on" in ran.err
+
+
+def test_a_worker_without_its_log_is_not_ready_and_says_why(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(*_: object, **__: object) -> SqliteStream:
+        told.append(running.conditions())
+        if len(told) > 1:
+            stop.set()
+        raise StreamError("the broker is away")
+
+    told: list[dict[str, str]] = []
+    stop = threading.Event()
+    for name, value in {**desk.environment, "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": "localhost:1"}.items():
+        monkeypatch.setenv(name, value)
+    running = command.Running(Settings(), TOPICS, once=False)
+    monkeypatch.setattr(command, "open_stream", away)
+    monkeypatch.setattr(command, "FIRST_PAUSE", 0.0)
+    running.run(stop)
+    assert told[0]["state"] == "the state is not read yet"
+    assert told[1]["log"] == "the broker is away"
+    assert running.lag() == {}
+    assert running.degraded() == {}
+
+
+def test_a_thread_that_died_is_told_until_the_process_ends() -> None:
+    supervisor, died, hold = Supervisor(), threading.Event(), threading.Event()
+
+    def short(_: threading.Event) -> None:
+        died.wait()
+        raise RuntimeError("unexpected")
+
+    supervisor.start("short", short)
+    supervisor.start("long", lambda _: (hold.wait(), None)[1])
+    assert supervisor.conditions == {"short": "", "long": ""}
+    died.set()
+    supervisor.stop.wait()
+    assert supervisor.conditions == {"short": "the thread has died", "long": "the service is about to stop"}
+    assert not supervisor.alive
+    hold.set()
+    with pytest.raises(typer.Exit):
+        supervisor.wait()

@@ -1,0 +1,49 @@
+"""What a worker knows beside a batch's own numbers, told to whoever listens: datasets, thresholds, waiting times."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from service.contracts import DatasetSettings
+from service.labels import entity_type
+from service.stream.ledger import Account, Ledger
+from service.telemetry.reports import Standard
+
+if TYPE_CHECKING:
+    from service.pipeline import Judge
+    from service.stream.base import Polled
+    from service.stream.datasets import Datasets
+    from service.telemetry.reports import BatchReport, Reporter
+
+
+def introduce(reporter: Reporter, datasets: Datasets, ledger: Ledger) -> None:
+    """Tells of the datasets that are set up or have statistics, so that their numbers can begin at 0."""
+    reporter.settings_refused(len(datasets.refused))
+    seen = {account.dataset for account in ledger.totals}
+    for dataset in sorted({DatasetSettings().name, *seen, *datasets.names}):
+        # One that only has statistics is not made a dataset by this: there may be as many as somebody sent once.
+        judge = datasets.judge(dataset) if dataset in datasets else datasets.made(DatasetSettings(name=dataset))
+        types = {entity_type(label) for label in judge.settings.label_map}
+        reporter.know_dataset(dataset, judge.classes, given_types=types)
+        reporter.standard(dataset, standard(judge, ledger))
+
+
+def complete(report: BatchReport, polled: Polled, datasets: Datasets, ledger: Ledger) -> None:
+    """What is known of a batch once it is committed. `ledger`: with what was learned from it."""
+    report.lap("commit")
+    now = time.time()
+    report.waited = [
+        max(0.0, now - record.timestamp_ms / 1000)  # the producer's clock may be ahead of ours
+        for records in polled.records.values()
+        for record in records
+        if record.timestamp_ms
+    ]
+    for dataset in {one.dataset for one in report.judged}:
+        report.standards[dataset] = standard(datasets.judge(dataset), ledger)
+
+
+def standard(judge: Judge, ledger: Ledger) -> Standard:
+    stats = ledger.total(Account(judge.settings.name, judge.stats_key), judge.empty())
+    words = stats.total(judge.settings.forget_after_days).counts
+    return Standard(judge.yardstick(stats).named, dict(zip(judge.classes, words, strict=True)))

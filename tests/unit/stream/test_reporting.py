@@ -1,0 +1,172 @@
+"""What a worker tells whoever listens: per committed batch, and nothing of what was not committed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.contracts import DatasetSettings
+from service.inference.classifier import Classifier
+from service.inference.folder import ModelFolder
+from service.stream import worker as loop
+from service.stream.assess import Assessor
+from service.stream.base import CommitRefused, Output, Work
+from service.stream.datasets import Datasets
+from service.stream.sqlite import SqliteStream
+from service.stream.topics import Topics
+from service.stream.worker import Worker
+from tests.stream_desk import sentences
+from tests.tiny_models import make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from service.telemetry import BatchReport, Standard
+
+TOPICS = Topics()
+
+
+@dataclass
+class Listener:
+    reports: list[BatchReport] = field(default_factory=list)
+    known: dict[str, tuple[Sequence[str], set[str]]] = field(default_factory=dict)
+    standards: dict[str, Standard] = field(default_factory=dict)
+    refusals: int = 0
+    lost_records: int = 0
+    bad_settings: int = 0
+
+    def know_dataset(self, dataset: str, classes: Sequence[str], *, given_types: Iterable[str] = ()) -> None:
+        self.known[dataset] = classes, set(given_types)
+
+    def standard(self, dataset: str, standard: Standard) -> None:
+        self.standards[dataset] = standard
+
+    def settings_refused(self, datasets: int) -> None:
+        self.bad_settings = datasets
+
+    def committed(self, report: BatchReport) -> None:
+        self.reports.append(report)
+
+    def refused(self) -> None:
+        self.refusals += 1
+
+    def lost(self, records: int) -> None:
+        self.lost_records += records
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
+    return Classifier(ModelFolder.load(make_model(tmp_path_factory.mktemp("tiny"), "wordpiece")))
+
+
+def send(path: Path, values: Iterable[object], topic: str = TOPICS.sentences) -> None:
+    stream = SqliteStream(path, TOPICS, worker=False)
+    stream.append([Output(topic, b"news", json.dumps(value).encode()) for value in values])
+    stream.close()
+
+
+def run(stream: SqliteStream, classifier: Classifier, **limits: int) -> Listener:
+    """A worker that runs until it has read everything."""
+    listener, stop = Listener(), threading.Event()
+    datasets = Datasets(classifier.folder, min_words=1, prior_words=0, **limits)
+    assessor = Assessor(classifier, datasets, TOPICS)
+    worker = Worker(stream, assessor, datasets, TOPICS, batch_records=16, poll_timeout=0.0, reporter=listener)
+    real = worker.step
+
+    def step() -> int:
+        refused, done = listener.refusals, real()
+        if not done and listener.refusals == refused:
+            stop.set()
+        return done
+
+    worker.step = step  # type: ignore[method-assign]
+    worker.run(stop)
+    return listener
+
+
+def test_each_committed_batch_is_told_in_numbers(tmp_path: Path, classifier: Classifier) -> None:
+    path = tmp_path / "log.sqlite"
+    runs: list[tuple[int, int, int]] = []
+    classifier.on_run = lambda *numbers: runs.append(numbers)
+    bad: list[object] = [{"tokens": ["a"], "labels": ["B-GHOST"]}, {"tokens": ["a"]}, 7]
+    gone = {"id": "0-1", "deleted": True}
+    send(path, [*sentences(20, annotator="ann"), *sentences(9, seed=1, dataset="news"), *bad, gone])
+    listener = run(SqliteStream(path, TOPICS), classifier)
+    classifier.on_run = None
+
+    assert [report.records for report in listener.reports] == [16, 16, 1]
+    judged = [one for report in listener.reports for one in report.judged]
+    assert [one.dataset for one in judged] == ["default"] * 20 + ["news"] * 9, "what is deleted is not judged"
+    assert {one.annotator for one in judged[:20]} == {"ann"}
+    assert {(one.score is None, one.priority is None, one.words > 0) for one in judged} == {(False, False, True)}
+    flagged = [one for one in judged if one.reason == "flagged"]
+    doubted = [one for report in listener.reports for one in report.doubted]
+    assert len(flagged) == len(doubted) > 0
+    dead = [report.dead_letters for report in listener.reports]
+    assert dead == [{}, {"labels": 1, "validate": 2}, {}]
+    for report in listener.reports:
+        assert set(report.seconds) == {"decode", "tokenize", "inference", "judge", "commit"}
+        assert all(seconds >= 0 for seconds in report.seconds.values())
+        assert len(report.waited) == report.records
+        assert set(report.standards) == {one.dataset for one in report.judged}
+    news = listener.reports[1].standards["news"]
+    assert sum(news.words.values()) == sum(one.words for one in judged if one.dataset == "news")
+    assert set(news.thresholds) == set(news.words) == set(classifier.folder.labels)
+    assert sum(sequences for sequences, _, _ in runs) == len(judged) + 1, "labels are looked at after the words"
+    assert all(0 < tokens <= padded for _, tokens, padded in runs)
+
+
+def test_datasets_are_introduced_before_their_sentences_come(tmp_path: Path, classifier: Classifier) -> None:
+    path = tmp_path / "log.sqlite"
+    send(path, sentences(8, dataset="seen"))
+    run(SqliteStream(path, TOPICS), classifier)
+    kind = classifier.folder.labels[-1].partition("-")[2]
+    send(
+        path,
+        [DatasetSettings(name="news", version=1, label_map={"B-PERSON": f"B-{kind}"}).model_dump()],
+        TOPICS.datasets,
+    )
+    listener = run(SqliteStream(path, TOPICS), classifier, max_datasets=1)
+    assert set(listener.known) == {"default", "news", "seen"}
+    assert listener.known["news"][1] == {"PERSON"}
+    assert sum(listener.standards["seen"].words.values()) > 0
+    assert sum(listener.standards["default"].words.values()) == 0
+    assert listener.bad_settings == 0
+    send(path, [{"name": "news", "version": 2, "method": "guess"}], TOPICS.datasets)
+    assert run(SqliteStream(path, TOPICS), classifier).bad_settings == 1
+
+
+def test_a_refused_batch_is_told_once_and_its_numbers_only_when_it_is_taken(
+    tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing(SqliteStream):
+        refusals = 1
+
+        def commit(self, work: Work) -> None:
+            if self.refusals:
+                self.refusals -= 1
+                self._next = None
+                raise CommitRefused("a moment, please")
+            super().commit(work)
+
+    monkeypatch.setattr(loop, "RETRY_PAUSE", 0.0)
+    path = tmp_path / "log.sqlite"
+    send(path, sentences(10))
+    listener = run(Refusing(path, TOPICS), classifier)
+    assert listener.refusals == 1
+    assert sum(report.records for report in listener.reports) == 10
+
+
+def test_records_that_retention_took_are_told(tmp_path: Path, classifier: Classifier) -> None:
+    path = tmp_path / "log.sqlite"
+    send(path, sentences(5))
+    run(SqliteStream(path, TOPICS), classifier)
+    send(path, sentences(10, seed=1))
+    stream = SqliteStream(path, TOPICS)
+    stream._db.execute("DELETE FROM records WHERE topic = ? AND offset < 9", (TOPICS.sentences,))
+    assert run(stream, classifier).lost_records == 4

@@ -1,0 +1,287 @@
+"""What the metrics say after events, and that nobody can make them grow without end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.contracts import Assessment, Flag, ModelName, SuspectSpan
+from service.telemetry import BatchReport, Judged, Standard, Telemetry
+from service.telemetry.bounded import MOST_ANNOTATORS, Annotators, Bounded
+from service.telemetry.counting import MOST_CONFUSIONS, MOST_ROUTES
+
+if TYPE_CHECKING:
+    import pytest
+
+CLASSES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+
+
+def read(telemetry: Telemetry) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """Sample name → sorted labels → value, as a scraper sees them."""
+    body, kind = telemetry.exposition()
+    assert kind.startswith("text/plain; version=0.0.4")
+    found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for family in text_string_to_metric_families(body.decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def value(telemetry: Telemetry, name: str, **labels: str) -> float:
+    telemetry.exposition()  # some are read only then
+    found = telemetry.registry.get_sample_value(f"labelwatch_{name}", labels)
+    assert found is not None, (name, labels)
+    return found
+
+
+def judged(dataset: str = "news", **fields: object) -> Judged:
+    known: dict[str, object] = {
+        "annotator": None, "words": 3, "score": 0.5, "priority": 0.5, "reason": "scored", **fields
+    }  # fmt: skip
+    return Judged(dataset, **known)  # type: ignore[arg-type]  # fields by name, for brevity
+
+
+def doubted(dataset: str = "news", *pairs: tuple[str, str]) -> Assessment:
+    flags = [
+        Flag(index=0, token="x", given=given, suggested=suggested, p_given=0.1, p_suggested=0.9)
+        for given, suggested in pairs
+    ]
+    return Assessment(
+        dataset=dataset, id="1", tokens=("x",), labels=("O",), reason="flagged", method="worst-token",
+        token_score="self-confidence", flags=tuple(flags), suspects=(SuspectSpan(kind="missed", confidence=0.9),),
+        model=ModelName(name="m", fingerprint="f"),
+    )  # fmt: skip
+
+
+# -- before anything happened ------------------------------------------------------------------------------------------
+
+
+def test_everything_that_can_be_foreseen_is_there_at_0() -> None:
+    telemetry = Telemetry()
+    telemetry.know_dataset("default", CLASSES, given_types=["PERSON"])
+    telemetry.know_routes([("/v1/score", "POST")])
+    found = read(telemetry)
+    for name, labels in {
+        "records_total": {},
+        "records_lost_total": {},
+        "commit_refused_total": {},
+        "dead_letters_total": {"stage": "labels"},
+        "assessed_sentences_total": {"dataset": "default"},
+        "flagged_sentences_total": {"dataset": "default"},
+        "score_count": {"dataset": "default"},
+        "suspects_total": {"dataset": "default", "kind": "boundary"},
+        "annotator_flagged_total": {"dataset": "default", "annotator": "other"},
+        "stage_seconds_count": {"role": "api", "stage": "queue"},
+        "http_requests_total": {"route": "/v1/score", "method": "POST", "status": "5xx"},
+        "http_request_seconds_count": {"route": "/v1/score"},
+        "overload_total": {"reason": "queue_full"},
+    }.items():
+        assert found[f"labelwatch_{name}"][tuple(sorted(labels.items()))] == 0.0, name
+    pairs = {(dict(labels)["given"], dict(labels)["suggested"]) for labels in found["labelwatch_confusions_total"]}
+    types = {"O", "PER", "LOC"}
+    assert pairs == {(given, other) for given in {*types, "PERSON"} for other in types} - {("O", "O")}
+    assert not any(name.endswith("_created") for name in found)
+
+
+def test_each_has_a_registry_of_its_own_and_importing_has_no_side_effects() -> None:
+    first, second = Telemetry(), Telemetry()
+    first.lost(3)
+    assert value(first, "records_lost_total") == 3
+    assert value(second, "records_lost_total") == 0
+    code = (
+        "from prometheus_client import REGISTRY\n"
+        "before = set(REGISTRY._names_to_collectors)\n"
+        "import logging, service.telemetry\n"
+        "assert set(REGISTRY._names_to_collectors) == before and not logging.getLogger().handlers"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# -- a batch -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_committed_batch() -> None:
+    telemetry = Telemetry(annotators="ann, ben")
+    report = BatchReport(records=5, waited=[0.01, 0.2, 3.0])
+    report.judged = [
+        judged(score=0.9, priority=0.95, annotator="ann"),
+        judged(score=0.0002, priority=0.001, annotator="ann", reason="flagged"),
+        judged(score=None, priority=None, annotator="eve", reason="update"),
+        judged("other-set", score=-3.0, words=7),
+    ]
+    report.doubted = [doubted("news", ("B-PER", "I-LOC"), ("O", "B-PER"), ("I-PER", "B-LOC"))]
+    report.dead("labels")
+    report.dead("labels")
+    report.lap("decode")
+    report.standards = {"news": Standard({"O": 0.98, "B-PER": None}, {"O": 400, "B-PER": 3})}
+    telemetry.committed(report)
+
+    assert value(telemetry, "records_total") == 5
+    assert value(telemetry, "committed_batches_total") == 1
+    assert value(telemetry, "assessed_sentences_total", dataset="news") == 3
+    assert value(telemetry, "assessed_words_total", dataset="other-set") == 7
+    assert value(telemetry, "flagged_sentences_total", dataset="news") == 1
+    assert value(telemetry, "confusions_total", dataset="news", given="PER", suggested="LOC") == 2
+    assert value(telemetry, "confusions_total", dataset="news", given="O", suggested="PER") == 1
+    assert value(telemetry, "suspects_total", dataset="news", kind="missed") == 1
+    assert value(telemetry, "dead_letters_total", stage="labels") == 2
+    assert value(telemetry, "score_bucket", dataset="news", le="0.0003") == 1
+    assert value(telemetry, "score_count", dataset="news") == 2
+    assert value(telemetry, "score_sum", dataset="other-set") == 0.0, "a sum that falls would look like a restart"
+    assert value(telemetry, "record_seconds_bucket", le="0.25") == 2
+    assert value(telemetry, "stage_seconds_count", role="worker", stage="decode") == 1
+    assert value(telemetry, "class_threshold", dataset="news", **{"class": "O"}) == 0.98
+    assert (("class", "B-PER"), ("dataset", "news")) not in read(telemetry)["labelwatch_class_threshold"]
+    assert value(telemetry, "class_words", dataset="news", **{"class": "B-PER"}) == 3
+    assert value(telemetry, "annotator_sentences_total", dataset="news", annotator="ann") == 2
+    assert value(telemetry, "annotator_flagged_total", dataset="news", annotator="ann") == 1
+    assert value(telemetry, "annotator_sentences_total", dataset="news", annotator="other") == 1
+
+
+def test_lag_tells_of_the_partitions_we_have_now() -> None:
+    telemetry = Telemetry()
+    telemetry.lag({0: 5, 3: 7})
+    telemetry.lag({3: 2})
+    assert read(telemetry)["labelwatch_lag_records"] == {(("partition", "3"),): 2.0}
+
+
+def test_runs_of_the_model_tell_what_padding_costs() -> None:
+    telemetry = Telemetry()
+    telemetry.model_run(sequences=2, tokens=30, padded=40)
+    telemetry.model_run(sequences=1, tokens=10, padded=10)
+    assert value(telemetry, "model_tokens_total") / value(telemetry, "model_padded_tokens_total") == 0.8
+    assert value(telemetry, "batch_sequences_bucket", le="1.0") == 1
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def test_more_datasets_than_there_is_room_for_are_others() -> None:
+    telemetry = Telemetry(most_datasets=2)
+    report = BatchReport(judged=[judged(f"d{n}") for n in range(10)], doubted=[doubted(f"d{n}") for n in range(10)])
+    report.standards = {f"d{n}": Standard({"O": 0.5}, {"O": 1}) for n in range(10)}
+    telemetry.committed(report)
+    for n in range(10):
+        telemetry.know_dataset(f"d{n}", CLASSES)
+        telemetry.review(f"d{n}", states={"open": 1}, verdicts={})
+    found = read(telemetry)
+    assert found["labelwatch_assessed_sentences_total"] == {
+        (("dataset", "d0"),): 1.0,
+        (("dataset", "d1"),): 1.0,
+        (("dataset", "other"),): 8.0,
+    }
+    datasets = {dict(labels).get("dataset") for series in found.values() for labels in series}
+    assert datasets == {None, "d0", "d1", "other"}
+    # what is a level and not a count can't be added up over datasets
+    for name in ("class_threshold", "review_items"):
+        assert {dict(labels)["dataset"] for labels in found[f"labelwatch_{name}"]} == {"d0", "d1"}
+
+
+def test_labels_that_somebody_makes_up_are_bounded() -> None:
+    telemetry = Telemetry()
+    pairs = [(f"B-T{n}", "O") for n in range(MOST_CONFUSIONS + 50)]
+    telemetry.committed(BatchReport(doubted=[doubted("news", *pairs)]))
+    series = read(telemetry)["labelwatch_confusions_total"]
+    assert len(series) == MOST_CONFUSIONS + 1
+    assert value(telemetry, "confusions_total", dataset="news", given="other", suggested="other") == 50
+
+
+def test_a_model_of_very_many_types_is_not_made_at_0() -> None:
+    telemetry = Telemetry()
+    telemetry.know_dataset("news", ["O", *(f"B-T{n}" for n in range(200))])
+    assert "labelwatch_confusions_total" not in read(telemetry)
+
+
+def test_paths_and_methods_that_somebody_makes_up_are_bounded() -> None:
+    telemetry = Telemetry()
+    for n in range(MOST_ROUTES + 10):
+        telemetry.http_request(route=f"/{n}", method=f"M{n}", status=404, seconds=0.01)
+    telemetry.http_request(route="/0", method="GET", status=200, seconds=0.01)
+    telemetry.http_request(route="", method="GET", status=404, seconds=0.01)
+    series = read(telemetry)["labelwatch_http_requests_total"]
+    assert len(series) == MOST_ROUTES + 3
+    assert value(telemetry, "http_requests_total", route="other", method="other", status="4xx") == 10
+    assert value(telemetry, "http_requests_total", route="/0", method="GET", status="2xx") == 1
+
+
+def test_names_of_people_stand_behind_a_list() -> None:
+    assert [Annotators().label(name) for name in ("ann", None, "")] == ["other", "unknown", "unknown"]
+    some = Annotators(" ann , ben,,")
+    assert [some.label(name) for name in ("ann", "ben", "eve")] == ["ann", "ben", "other"]
+    first = Annotators("zoe,*")
+    labels = {first.label(f"n{n}") for n in range(100)}
+    assert len(labels) == MOST_ANNOTATORS + 1
+    assert first.label("zoe") == "zoe"
+    assert first.label("n0") == "n0"
+
+
+def test_bounded_keeps_the_first() -> None:
+    known: Bounded[str] = Bounded(2)
+    assert ["a" in known, "b" in known, "c" in known, "a" in known] == [True, True, False, True]
+    assert known.room == 0
+
+
+# -- what is read at each scrape ---------------------------------------------------------------------------------------
+
+
+def test_readiness_by_condition() -> None:
+    telemetry = Telemetry()
+    conditions = {"state": "not read yet", "worker": ""}
+    degraded = {"broker": "gone"}
+    telemetry.watch(lambda: conditions, lambda: degraded)
+    assert value(telemetry, "ready", condition="state") == 0
+    assert value(telemetry, "ready", condition="worker") == 1
+    assert value(telemetry, "degraded", condition="broker") == 1
+    conditions["state"] = ""
+    degraded.clear()
+    assert value(telemetry, "ready", condition="state") == 1
+    assert value(telemetry, "degraded", condition="broker") == 0
+
+
+def test_a_part_that_fails_does_not_take_the_others_along(caplog: pytest.LogCaptureFixture) -> None:
+    telemetry = Telemetry()
+
+    def broken() -> None:
+        raise RuntimeError("the queue's file is gone")
+
+    telemetry.on_scrape(broken)
+    telemetry.on_scrape(lambda: telemetry.lag({0: 4}))
+    assert value(telemetry, "lag_records", partition="0") == 4
+    assert "the queue's file is gone" in caplog.text
+
+
+def test_the_queue_and_its_reviewers() -> None:
+    telemetry = Telemetry()
+    telemetry.review("news", states={"open": 4, "decided": 2}, verdicts={"error": 2})
+    telemetry.precision(
+        {("news", "B-PER", "B-LOC", "worst-token"): (3, 4), ("news", "I-PER", "I-LOC", "worst-token"): (0, 2)}
+    )
+    telemetry.recall("news", estimate=0.8, low=0.6, high=0.9)
+    assert value(telemetry, "review_items", dataset="news", state="closed") == 0
+    assert value(telemetry, "decisions", dataset="news", verdict="error") == 2
+    pair = {"dataset": "news", "given": "PER", "suggested": "LOC", "method": "worst-token"}
+    assert value(telemetry, "reviewer_precision", **pair) == 0.5
+    assert value(telemetry, "reviewer_precision_items", **pair) == 6
+    assert value(telemetry, "recall_estimate", dataset="news", bound="low") == 0.6
+    telemetry.precision({})
+    assert "labelwatch_reviewer_precision" not in read(telemetry)
+
+
+def test_the_model_in_use_is_the_only_one() -> None:
+    telemetry = Telemetry()
+    telemetry.know_model("old", "0" * 64)
+    telemetry.know_model("new", "ab" * 32)
+    assert read(telemetry)["labelwatch_model_info"] == {(("fingerprint", "ab" * 6), ("name", "new")): 1.0}
+
+
+def test_waiting_sentences_are_asked_for() -> None:
+    telemetry = Telemetry()
+    waiting = [3]
+    telemetry.watch_queue(lambda: waiting[0])
+    assert value(telemetry, "http_queue_sentences") == 3
+    telemetry.overloaded()
+    telemetry.overloaded("draining")
+    assert value(telemetry, "overload_total", reason="draining") == 1
