@@ -71,9 +71,23 @@ class DecodeError(InvalidInput):
 
 
 class UnknownLabelError(InvalidInput):
-    """A given label that the model has no class for."""
+    """A given label that the model has no class for. `options` says the same to who can give options instead."""
 
     stage = "labels"
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        field: str | None = None,
+        sentence: int | str | None = None,
+        word: int | None = None,
+        options: str | None = None,
+    ) -> None:
+        super().__init__(problem, field=field, sentence=sentence, word=word)
+        self.options = (
+            str(self) if options is None else str(InvalidInput(options, field=field, sentence=sentence, word=word))
+        )
 
 
 class TooLongError(InvalidInput):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from service.commands.terminal import STDOUT, open_output, say
+from service.errors import UnknownLabelError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -41,7 +42,8 @@ class Rejects:
             self.path.unlink(missing_ok=True)
 
     def __call__(self, record: Located, error: LabelwatchError) -> None:
-        told = str(error) if record.error is error else f"{record.place}: {error}"
+        reason = error.options if isinstance(error, UnknownLabelError) else str(error)
+        told = reason if record.error is error else f"{record.place}: {reason}"
         if self.stops:
             raise error if record.error is error else type(error)(told) from error
         self.count += 1
@@ -55,7 +57,7 @@ class Rejects:
             "place": record.place,
             "id": record.sentence.id if record.sentence is not None else None,
             "stage": error.stage,
-            "reason": str(error).removeprefix(f"{record.place}: "),
+            "reason": reason.removeprefix(f"{record.place}: "),
         }
         self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
 

@@ -21,7 +21,15 @@ from tqdm import tqdm
 
 from service.commands import score_options as opt
 from service.commands.rejects import Rejects
-from service.commands.terminal import STDOUT, check_apart, check_writable, open_output, say, sentence_lines
+from service.commands.terminal import (
+    STDOUT,
+    called_in_ids,
+    check_apart,
+    check_writable,
+    open_output,
+    say,
+    sentence_lines,
+)
 from service.contracts import Assessment, DatasetSettings
 from service.errors import InvalidInput
 from service.evaluation.audit import audit
@@ -206,7 +214,8 @@ def _prepared(
     except InvalidInput as error:
         if error.field != "labels":
             raise
-        raise InvalidInput(f"the labels' scheme can't be told: {error} (options --scheme and --map)") from error
+        options = "(options --scheme and --map, such as --map PERSON=PER)"
+        raise InvalidInput(f"the labels' scheme can't be told: {error} {options}") from error
     found = settings.model_copy(update={"scheme": told.value})
     if again:
         return records, found, sentences
@@ -215,7 +224,8 @@ def _prepared(
 
 def _records(files: list[str], form: str | None, options: Options) -> Iterator[Record]:
     for name in files:
-        chosen = options if len(files) == 1 else replace(options, id_prefix=f"{name}:")
+        called = "stdin" if name == STDOUT else called_in_ids(name, files)
+        chosen = replace(options, id_prefix=f"{called}:")
         yield from read_records(name, format=form, options=chosen)
 
 

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from service.commands import score_options as opt
 from service.commands.rejects import OnError
 from service.commands.streams import open_stream, topics_of
-from service.commands.terminal import STDOUT, say
+from service.commands.terminal import STDOUT, called_in_ids, say
 from service.contracts import LabelledSentence, read_sentence
 from service.errors import InvalidInput, SettingsError, StreamError
 from service.evaluation.page_text import plural
@@ -79,15 +79,9 @@ class Source:
 
     def records(self) -> Iterator[Record]:
         for file in self.files:
-            prefix = self.id_prefix if self.id_prefix is not None else f"{self._called(file)}:"
+            called = f"stdin-{uuid.uuid4().hex[:12]}" if file == STDIN else called_in_ids(file, self.files)
+            prefix = self.id_prefix if self.id_prefix is not None else f"{called}:"
             yield from read_records(file, format=self.form, options=replace(self.options, id_prefix=prefix))
-
-    def _called(self, file: str) -> str:
-        """Sentences of different files and pipes must not share their ids."""
-        if file == STDIN:
-            return f"stdin-{uuid.uuid4().hex[:12]}"
-        name = Path(file).name
-        return name if sum(Path(other).name == name for other in self.files) == 1 else file
 
     @property
     def readable_twice(self) -> bool:

@@ -16,7 +16,7 @@ import typer
 from service.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from service.contracts import Assessment
 
@@ -49,6 +49,12 @@ def check_apart(inputs: Iterable[str], outputs: Mapping[str, str | None]) -> Non
             continue
         if (other := taken.setdefault(_identity(path), option)) is not option:
             raise typer.BadParameter(f"{path} is {_role(other, outputs)} already", param_hint=option)
+
+
+def called_in_ids(file: str, files: Sequence[str]) -> str:
+    """What stands for a file in the ids of its sentences: its name, or its path where another has the same name."""
+    name = Path(file).name
+    return name if sum(Path(other).name == name for other in files) == 1 else file
 
 
 def _role(other: str, outputs: Mapping[str, str | None]) -> str:

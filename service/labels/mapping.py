@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from service.errors import InvalidInput, UnknownLabelError
 from service.labels.detect import NO_MAPPING, merged_classes
 from service.labels.readings import (
+    BY_OPTIONS,
+    IN_GENERAL,
     OUTSIDE_READING,
     Reading,
     all_readings,
     explain_unknown,
+    in_settings,
     is_outside_lookalike,
 )
 from service.labels.schemes import (
@@ -71,6 +74,7 @@ class LabelMap:
     _readings: dict[str, Reading] = field(repr=False, hash=False)
     _by_tag: dict[Tag, int] = field(repr=False, hash=False)
     _ids: dict[str, int] | None = field(repr=False, hash=False)  # label -> id; None: the whole sentence decides
+    dataset: str | None = None  # one of the stream: an unknown label is explained by its settings then
 
     @classmethod
     def build(
@@ -157,8 +161,12 @@ class LabelMap:
         A misspelt "O" is refused all the same: it would leave nearly every word unscored.
         """
         if self.unmapped == "reject" or is_outside_lookalike(label):
-            problem = explain_unknown(label, self._types, self._model_classes, self.dataset_scheme)
-            raise UnknownLabelError(problem, field="labels", sentence=sentence, word=word)
+            advice = IN_GENERAL if self.dataset is None else in_settings(self.dataset)
+            problem, options = (
+                explain_unknown(label, self._types, self._model_classes, self.dataset_scheme, one)
+                for one in (advice, BY_OPTIONS)
+            )
+            raise UnknownLabelError(problem, field="labels", sentence=sentence, word=word, options=options)
 
     def _converted(self, readings: Sequence[Reading]) -> list[Tag]:
         """The same entities in the judged scheme. Read by the dataset's types, so that touching ones stay apart."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +12,7 @@ from service.labels.detect import OUTSIDE_LOOKALIKES
 from service.labels.schemes import OUTSIDE, SPELLINGS, Scheme, split_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _LISTED = 40  # labels that an error message lists
 
@@ -98,7 +99,40 @@ def is_outside_lookalike(label: str) -> bool:
     return label.lower() in OUTSIDE_LOOKALIKES
 
 
-def explain_unknown(label: str, types: Sequence[str], classes: Sequence[str], scheme: Scheme) -> str:
+class Advice(NamedTuple):
+    """How to say what helps: in a dataset's settings, by options of a command, or to nobody in particular."""
+
+    mapped: Callable[[str, str], str]
+    unscored: str = ""
+    bare: str = ""
+
+
+def _as_json(source: str, target: str) -> str:
+    return f"{{{json.dumps(source, ensure_ascii=False)}: {json.dumps(target, ensure_ascii=False)}}}"
+
+
+IN_GENERAL = Advice(_as_json)
+BY_OPTIONS = Advice(
+    lambda source, target: f"--map {shlex.quote(f'{source}={target}')}", " (--unmapped unscored)", " (--scheme io)"
+)
+
+
+def in_settings(dataset: str) -> Advice:
+    """For a dataset of the stream: by the command, and by the field for who writes the settings otherwise."""
+    command = f"labelwatch datasets set {dataset}"
+    return Advice(
+        lambda source, target: (
+            f"`{command} {shlex.quote(f'label_map.{source}={target}')}`, or "
+            f'{{"label_map": {_as_json(source, target)}}} in its settings'
+        ),
+        f" (`{command} unmapped=unscored`)",
+        f" (`{command} scheme=io`)",
+    )
+
+
+def explain_unknown(
+    label: str, types: Sequence[str], classes: Sequence[str], scheme: Scheme, advice: Advice = IN_GENERAL
+) -> str:
     """Why a label has no class, and what to put into the mapping."""
     prefix, entity = split_prefix(label, scheme)
     entities = [name for name in types if name != OUTSIDE]
@@ -106,14 +140,14 @@ def explain_unknown(label: str, types: Sequence[str], classes: Sequence[str], sc
     if is_outside_lookalike(label) or (prefix is None and label.lower() in {"other", "others"}):
         return (
             f"label {label!r} has no class; outside is spelt 'O' and nothing else. "
-            f'If it means that, map it: {{{json.dumps(label)}: "O"}}. {known}'
+            f"If it means that, map it: {advice.mapped(label, OUTSIDE)}. {known}"
         )
     if prefix is None and scheme is not Scheme.IO:
         near = get_close_matches(label, classes, n=1, cutoff=0.75)
         hint = (
-            f"map it: {{{json.dumps(label)}: {json.dumps(near[0])}}}"
+            f"map it: {advice.mapped(label, near[0])}"
             if near
-            else "map it, or say scheme io if the labels of this dataset are bare types"
+            else f"map it, or say scheme io if the labels of this dataset are bare types{advice.bare}"
         )
         return f"label {label!r} has no prefix of scheme {scheme.value}; {hint}. {known}"
     if entity in entities:
@@ -123,9 +157,10 @@ def explain_unknown(label: str, types: Sequence[str], classes: Sequence[str], sc
         )
     near = _nearest(entity, entities)
     hint = (
-        f"if {json.dumps(near[0])} is the same, map it: {{{json.dumps(entity)}: {json.dumps(near[0])}}}"
+        f"if {json.dumps(near[0])} is the same, map it: {advice.mapped(entity, near[0])}"
         if near
-        else f'map {json.dumps(entity)} to one of them or to "O", or let unmapped labels be unscored'
+        else f'map {json.dumps(entity)} to one of them or to "O", such as {advice.mapped(entity, OUTSIDE)}, '
+        f"or let unmapped labels be unscored{advice.unscored}"
     )
     return f"label {label!r} has no class in the model; {hint}. {known}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -80,7 +81,9 @@ class Datasets:
 
     def made(self, settings: DatasetSettings) -> Judge:
         """A judge with these settings, which is not kept; raises where they don't fit the model."""
-        return Judge(self._folder, settings, min_words=self._min_words, prior_words=self._prior_words)
+        judge = Judge(self._folder, settings, min_words=self._min_words, prior_words=self._prior_words)
+        judge.labels = replace(judge.labels, dataset=settings.name)  # so that what helps is told in terms of settings
+        return judge
 
     def __contains__(self, name: str) -> bool:
         return name in self._judges

@@ -195,7 +195,9 @@ def test_the_worker_judges_by_what_was_set(desk: Desk) -> None:
     ghost = {"tokens": ["the", "fox"], "labels": ["O", "B-PERSON"], "id": "1", "dataset": "news"}
     desk.run("send", desk.file([ghost]))
     desk.run("worker", "--once")
-    assert len(desk.records(TOPICS.dead_letters)) == 1
+    [dead] = desk.records(TOPICS.dead_letters)
+    advice = dict(dead.headers)["__connect.errors.exception.message"].decode()
+    assert '`labelwatch datasets set news label_map.PERSON=PER`, or {"label_map": {"PERSON": "PER"}} in its' in advice
     put(desk, "news", "label_map.PERSON=PER", "control_share=1")
     desk.run("send", desk.file([ghost]))
     desk.run("worker", "--once")

@@ -77,7 +77,7 @@ def test_the_worst_are_shown_where_no_output_is_named(run: Run, reader: Path, da
     assert ran.code == 0
     lines = ran.out.splitlines()
     assert len(lines) == 40
-    assert lines[0].split() == ["1", lines[0].split()[1], "31", f"{data}:121"]
+    assert lines[0].split() == ["1", lines[0].split()[1], "data.txt:31", f"{data}:121"]
     assert lines[1].strip() == "one Eve[O→B-PER]"
     assert "31 sentences, 92 words in " in ran.err
     assert "1 sentence flagged (3.2%) with 1 doubtful label\n" in ran.err
@@ -89,7 +89,7 @@ def test_output_is_ranked_and_carries_everything(run: Run, reader: Path, data: P
     found = assessments(out.read_text())
     assert len(found) == 31
     assert [a.priority for a in found] == sorted(a.priority or 0 for a in found)
-    assert (found[0].id, found[0].source, found[0].flags[0].suggested) == ("31", f"{data}:121", "B-PER")
+    assert (found[0].id, found[0].source, found[0].flags[0].suggested) == ("data.txt:31", f"{data}:121", "B-PER")
     assert [p.name for p in out.parent.iterdir()] == ["out.jsonl"]
     assert out.stat().st_mode & 0o444 == 0o444
 
@@ -108,7 +108,7 @@ def test_csv_by_the_outputs_name_and_flagged_only(run: Run, reader: Path, data: 
     out = tmp_path / "out.csv"
     assert run("score", data, "--model", reader, "-o", out, "--flagged-only").code == 0
     (row,) = csv.DictReader(out.read_text().splitlines())
-    assert (row["id"], row["flags"]) == ("31", "1:Eve:O>B-PER")
+    assert (row["id"], row["flags"]) == ("data.txt:31", "1:Eve:O>B-PER")
 
 
 def test_the_same_input_gives_the_same_bytes(run: Run, tiny_model: Path, data: Path, tmp_path: Path) -> None:
@@ -131,9 +131,9 @@ def test_one_pass_judges_by_what_came_before(run: Run, reader: Path, tmp_path: P
     path.write_text(BAD + "\n" + GOOD)
     whole = assessments(run("score", path, "--model", reader, "-o", "-").out)
     stream = assessments(run("score", path, "--model", reader, "-o", "-", "--stream").out)
-    assert [a.id for a in whole if a.flags] == ["1"]
+    assert [a.id for a in whole if a.flags] == ["data.txt:1"]
     assert [a.id for a in stream if a.flags] == []
-    assert {a.id: a for a in stream}["1"].warming_up == LABELS
+    assert {a.id: a for a in stream}["data.txt:1"].warming_up == LABELS
     assert len({json.dumps(a.thresholds) for a in whole}) == 1
     assert len({json.dumps(a.thresholds) for a in stream}) > 1
 
@@ -151,14 +151,19 @@ def test_a_pipe_longer_than_the_sample_is_read_whole(run: Run, reader: Path, mon
     monkeypatch.setattr(command, "SAMPLE", 5)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((GOOD + BAD).encode())))
     ids = [a.id for a in assessments(run("score", "-", "--model", reader, "-o", "-").out)]
-    assert sorted(ids, key=lambda name: int(name or 0)) == [str(n) for n in range(1, 32)]
+    assert sorted(map(str, ids)) == sorted(f"stdin:{n}" for n in range(1, 32))
 
 
 def test_several_files_have_ids_of_their_own(run: Run, reader: Path, data: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text('{"tokens": ["x"], "labels": ["O"]}\n{"tokens": ["y"], "labels": ["O"], "id": "mine"}\n')
     found = assessments(run("score", data, other, "--model", reader, "-o", "-").out)
-    assert {f"{data}:1", f"{data}:31", f"{other}:1", "mine"} <= {str(a.id) for a in found}
+    assert {"data.txt:1", "data.txt:31", "other.jsonl:1", "mine"} <= {str(a.id) for a in found}
+    same = tmp_path / "more" / "data.txt"
+    same.parent.mkdir()
+    same.write_text(GOOD)
+    found = assessments(run("score", data, same, "--model", reader, "-o", "-").out)
+    assert {f"{data}:31", f"{same}:1"} <= {str(a.id) for a in found}
 
 
 @pytest.mark.parametrize(
@@ -342,7 +347,25 @@ def test_mixed_labels_ask_for_a_scheme(run: Run, reader: Path, tmp_path: Path) -
     ran = run("score", path, "--model", reader)
     assert ran.code == 1
     assert "the labels' scheme can't be told" in ran.err
-    assert "(options --scheme and --map)" in ran.err
+    assert "(options --scheme and --map, such as --map PERSON=PER)" in ran.err
+
+
+def test_an_unknown_label_asks_for_the_option_that_maps_it(run: Run, reader: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "data.txt", tmp_path / "out.jsonl"
+    path.write_text(GOOD + "Eve B-PERSON\n")
+    ran = run("score", path, "--model", reader)
+    assert ran.code == 1
+    assert (
+        f"{path}:121: word 0, `labels`: label 'B-PERSON' has no class in the model; if \"PER\" is the same" in ran.err
+    )
+    assert "map it: --map PERSON=PER. Known labels" in ran.err
+    assert run("score", path, "--model", reader, "-o", out, "--on-error", "skip").code == 0
+    assert "--map PERSON=PER" in json.loads((tmp_path / "out.rejected.jsonl").read_text())["reason"]
+    assert run("score", path, "--model", reader, "--map", "PERSON=PER").code == 0
+    path.write_text(GOOD + "Eve B-GHOST\n")
+    assert "such as --map GHOST=O, or let unmapped labels be unscored (--unmapped unscored)" in (
+        run("score", path, "--model", reader).err
+    )
 
 
 def test_words_do_not_command_the_terminal(run: Run, reader: Path, tmp_path: Path) -> None:
@@ -393,6 +416,6 @@ def test_the_sample_with_a_real_session(run: Run, tiny_model: Path, tmp_path: Pa
     ran = run("score", sample, "--model", tiny_model, "-o", out, "--report", report, "--threads", 1, *extra)
     assert ran.code == 0, ran.err
     found = assessments(out.read_text())
-    given = {s.id: s for s in read_sentences(sample)}
-    assert {a.id: (a.tokens, a.labels) for a in found} == {s.id: (s.tokens, s.labels) for s in given.values()}
+    given = read_sentences(sample)
+    assert {a.id: (a.tokens, a.labels) for a in found} == {f"sample.tsv:{s.id}": (s.tokens, s.labels) for s in given}
     assert report.stat().st_size > 10_000

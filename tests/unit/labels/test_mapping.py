@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -232,6 +233,36 @@ def test_an_unknown_label_is_named_with_what_helps(label: str, dataset: Scheme, 
     assert known in message
     with pytest.raises(UnknownLabelError, match=repr(label)):
         build(dataset=dataset, labels=["O", label])
+
+
+@pytest.mark.parametrize(
+    ("label", "general", "settings", "options"),
+    [
+        (
+            "B-PERSON",
+            'map it: {"PERSON": "PER"}. Known',
+            'map it: `labelwatch datasets set news label_map.PERSON=PER`, or {"label_map": {"PERSON": "PER"}} in its',
+            "map it: --map PERSON=PER. Known",
+        ),
+        ("none", '{"none": "O"}', "set news label_map.none=O`", "--map none=O"),
+        ("B-it's", '{"it\'s": "O"}', "set news 'label_map.it'\"'\"'s=O'`", "--map 'it'\"'\"'s=O'"),
+        (
+            "B-DATE",
+            'such as {"DATE": "O"}, or let',
+            "(`labelwatch datasets set news unmapped=unscored`)",
+            "(--unmapped",
+        ),
+        ("XYZ", "scheme io", "(`labelwatch datasets set news scheme=io`)", "(--scheme io)"),
+    ],
+)
+def test_what_helps_is_said_in_the_terms_of_who_asks(label: str, general: str, settings: str, options: str) -> None:
+    for label_map, told in ((build(), general), (replace(build(), dataset="news"), settings)):
+        with pytest.raises(UnknownLabelError) as caught:
+            label_map.map(["O", label], sentence=3)
+        assert told in str(caught.value)
+        assert options in caught.value.options
+        assert caught.value.options.startswith("sentence 3, word 1, `labels`: label ")
+        assert "label_map" not in caught.value.options
 
 
 def test_a_long_list_of_labels_is_cut() -> None:
