@@ -126,8 +126,10 @@ class Telemetry:
         if label not in self._prepared:
             self._prepared.add(label)
             table = self.table
-            for metric in (table.sentences, table.words, table.flagged, table.scores, table.priorities):
+            for metric in (table.sentences, table.words, table.flagged):
                 metric.labels(label)
+            for histogram in (table.scores, table.priorities):
+                histogram.prepare(label)
             for kind in SUSPECT_KINDS:
                 table.suspects.labels(label, kind)
             for annotator in (NOBODY, OTHER):
@@ -143,8 +145,7 @@ class Telemetry:
         table.records.inc(report.records)
         for stage, number in report.dead_letters.items():
             table.dead_letters.labels(stage).inc(number)
-        for seconds in report.waited:
-            table.record_seconds.observe(seconds)
+        table.record_seconds.observe_all(report.waited)
         self.stages("worker", report.seconds)
         self._count(report.judged)
         self._count_doubts(report.doubted)
@@ -152,20 +153,35 @@ class Telemetry:
             self.standard(dataset, standard)
 
     def _count(self, judged: Iterable[Judged]) -> None:
+        """Added up first: one call of the client a sentence and metric would cost as much as judging it."""
+        people: Counter[tuple[str, str]] = Counter()
+        flagged: Counter[tuple[str, str]] = Counter()
+        words: Counter[str] = Counter()
+        scores: dict[str, list[float]] = {}
+        priorities: dict[str, list[float]] = {}
+        for dataset, annotator, n_words, score, priority, reason in judged:
+            label = self._dataset(dataset)
+            who = label, self._annotators.label(annotator)
+            people[who] += 1
+            words[label] += n_words
+            if score is not None:
+                scores.setdefault(label, []).append(score)
+            if priority is not None:
+                priorities.setdefault(label, []).append(priority)
+            if reason == "flagged":
+                flagged[who] += 1
         table = self.table
-        for one in judged:
-            label = self._dataset(one.dataset)
-            who = label, self._annotators.label(one.annotator)
-            table.sentences.labels(label).inc()
-            table.words.labels(label).inc(one.words)
-            table.annotated.labels(*who).inc()
-            if one.score is not None:  # some of the paper's methods go below 0
-                table.scores.labels(label).observe(max(0.0, one.score))
-            if one.priority is not None:
-                table.priorities.labels(label).observe(max(0.0, one.priority))
-            if one.reason == "flagged":
-                table.flagged.labels(label).inc()
-                table.annotator_flagged.labels(*who).inc()
+        for who, number in people.items():
+            table.sentences.labels(who[0]).inc(number)
+            table.annotated.labels(*who).inc(number)
+        for who, number in flagged.items():
+            table.flagged.labels(who[0]).inc(number)
+            table.annotator_flagged.labels(*who).inc(number)
+        for label, number in words.items():
+            table.words.labels(label).inc(number)
+        for metric, found in ((table.scores, scores), (table.priorities, priorities)):
+            for label, values in found.items():
+                metric.observe_all(values, label)
 
     def _count_doubts(self, doubted: Iterable[Assessment]) -> None:
         for one in doubted:

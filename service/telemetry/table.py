@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from service.telemetry.tally import Tally
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
@@ -50,6 +52,9 @@ class Table:
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
             return Histogram(name, text, labels, namespace=PREFIX, registry=registry, buckets=buckets)
 
+        def tally(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Tally:
+            return Tally(f"{PREFIX}_{name}", text, buckets, labels, registry=registry)
+
         # -- the stream ----------------------------------------------------------------------------------------------
         self.records = counter("records", "Records read and committed by the worker")
         self.batches = counter("committed_batches", "Batches committed by the worker")
@@ -59,7 +64,7 @@ class Table:
             "dead_letters", "Records that could not be assessed, by the stage they failed at", "stage"
         )
         self.lag = gauge("lag_records", "Records behind the end of the input, by owned partition", "partition")
-        self.record_seconds = histogram(
+        self.record_seconds = tally(
             "record_seconds", "From a record's time in the log to the commit of what came of it", RECORD_SECONDS
         )
         # -- label quality -------------------------------------------------------------------------------------------
@@ -70,8 +75,8 @@ class Table:
             "confusions", "Flagged words by given and suggested type", "dataset", "given", "suggested"
         )
         self.suspects = counter("suspects", "Suspected entities by kind", "dataset", "kind")
-        self.scores = histogram("score", "Sentence scores by the dataset's method; low is bad", SCORES, "dataset")
-        self.priorities = histogram("priority", "Agreement-weighted sentence scores; low is bad", SCORES, "dataset")
+        self.scores = tally("score", "Sentence scores by the dataset's method; low is bad", SCORES, "dataset")
+        self.priorities = tally("priority", "Agreement-weighted sentence scores; low is bad", SCORES, "dataset")
         self.thresholds = gauge("class_threshold", "Threshold that words are judged with now", "dataset", "class")
         self.class_words = gauge("class_words", "Own words that a threshold was learned from", "dataset", "class")
         self.annotated = counter("annotator_sentences", "Assessed sentences by annotator", "dataset", "annotator")

@@ -1,0 +1,67 @@
+"""A histogram that takes many values at once: a stream has some for every sentence."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from prometheus_client import CollectorRegistry
+
+
+class Tally(Collector):
+    """Counts per bucket and label set, told as any other histogram.
+
+    Values below 0 count as 0: a sum that can fall would look like a restart.
+    """
+
+    def __init__(
+        self, name: str, text: str, buckets: Sequence[float], labels: Sequence[str] = (), *, registry: CollectorRegistry
+    ) -> None:
+        self._name, self._text, self._labels = name, text, tuple(labels)
+        self._bounds = tuple(float(bound) for bound in buckets)
+        self._names = (*(str(bound) for bound in self._bounds), "+Inf")
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._sums: dict[tuple[str, ...], float] = {}
+        self._lock = threading.Lock()
+        if not labels:
+            self.prepare()
+        registry.register(self)
+
+    def prepare(self, *labels: str) -> None:
+        """Makes a label set at 0."""
+        with self._lock:
+            self._at(labels)
+
+    def _at(self, labels: tuple[str, ...]) -> list[int]:
+        if len(labels) != len(self._labels):
+            raise ValueError(f"{self._name} has the labels {self._labels}")
+        if labels not in self._counts:
+            self._sums[labels] = 0.0
+            self._counts[labels] = [0] * len(self._names)
+        return self._counts[labels]
+
+    def observe_all(self, values: Iterable[float], *labels: str) -> None:
+        with self._lock:
+            counts, total = self._at(labels), 0.0
+            for value in values:
+                counts[bisect_left(self._bounds, value)] += 1
+                total += max(0.0, value)
+            self._sums[labels] += total
+
+    def collect(self) -> Iterable[HistogramMetricFamily]:
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        with self._lock:
+            for labels, counts in self._counts.items():
+                so_far, buckets = 0, []
+                for bound, count in zip(self._names, counts, strict=True):
+                    so_far += count
+                    buckets.append((bound, float(so_far)))
+                family.add_metric(labels, buckets=buckets, sum_value=self._sums[labels])
+        yield family

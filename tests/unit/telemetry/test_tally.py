@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+
+from service.telemetry.tally import Tally
+
+BUCKETS = (0.001, 0.01, 0.5, 1, 30)
+numbers = st.one_of(st.sampled_from(BUCKETS), st.floats(0, 100))
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["a", 'b"\n']), st.lists(numbers, max_size=8)), max_size=6))
+def test_it_tells_what_the_clients_own_histogram_tells(batches: list[tuple[str, list[float]]]) -> None:
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    tally = Tally("seconds", "Some time", BUCKETS, ["stage"], registry=ours)
+    histogram = Histogram("seconds", "Some time", ["stage"], buckets=BUCKETS, registry=theirs)
+    for label, values in batches:
+        tally.observe_all(values, label)
+        for value in values:
+            histogram.labels(label).observe(value)
+        histogram.labels(label)
+
+    def lines(registry: CollectorRegistry) -> list[bytes]:
+        # sums of floats depend on their order
+        found = generate_latest(registry).splitlines()
+        return [line for line in found if b"_sum" not in line and b"_created" not in line]
+
+    assert lines(ours) == lines(theirs)
+    for label, _ in batches:
+        expected = sum(value for at, values in batches if at == label for value in values)
+        assert ours.get_sample_value("seconds_sum", {"stage": label}) == pytest.approx(expected)
+
+
+def test_what_is_below_0_does_not_make_the_sum_fall() -> None:
+    registry = CollectorRegistry()
+    Tally("scores", "Some scores", BUCKETS, registry=registry).observe_all([-3.0, 0.25])
+    assert registry.get_sample_value("scores_sum") == 0.25
+    assert registry.get_sample_value("scores_bucket", {"le": "0.001"}) == 1
+
+
+def test_a_label_too_many_is_told() -> None:
+    with pytest.raises(ValueError, match="has the labels"):
+        Tally("scores", "Some scores", BUCKETS, registry=CollectorRegistry()).prepare("a")
