@@ -6,6 +6,7 @@ again, with the state they really have, and the records come again.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import time
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BATCH_RECORDS = 256
+BATCH_RECORDS = 1024
 POLL_TIMEOUT = 0.5
 CATCH_UP_PAUSE = 0.05
 # A batch must end well within the log's poll interval, or its partitions are given to another worker.
@@ -142,6 +143,9 @@ class Worker:
                 stop.wait(CATCH_UP_PAUSE)
         self.status.holds("datasets")
         self.status.holds("state")
+        # Model, settings and imports stay until the end: searching them for garbage again and again costs a tenth.
+        gc.collect()
+        gc.freeze()
 
     def _introduce(self) -> None:
         if self._reporter is not None:

@@ -6,6 +6,7 @@ python -m tests.bench.stream_side '{"kind": "kafka", …}'    →    one line of
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -57,6 +58,8 @@ def worker_of(classifier: Classifier, stream: Stream, topics: Topics) -> Worker:
 
 def work_off(worker: Worker, wanted: int, told: Callable[[int], None] = lambda _: None) -> dict[str, float]:
     """Runs until so many records are done; only steps that had records count, so that joining a group does not."""
+    gc.collect()
+    gc.freeze()  # as a worker does once it has caught up
     done, seconds, processor = 0, 0.0, 0.0
     while done < wanted:
         worker.take_changes()
