@@ -214,8 +214,8 @@ def _prepared(
     except InvalidInput as error:
         if error.field != "labels":
             raise
-        options = "(options --scheme and --map, such as --map PERSON=PER)"
-        raise InvalidInput(f"the labels' scheme can't be told: {error} {options}") from error
+        help_by = "(options --scheme and --map, such as --map PERSON=PER)"
+        raise InvalidInput(f"the labels' scheme can't be told: {error} {help_by}") from error
     found = settings.model_copy(update={"scheme": told.value})
     if again:
         return records, found, sentences
