@@ -1,0 +1,136 @@
+"""As much of kustomize as deploy/kubernetes uses, so that the manifests are built in a test wherever it runs.
+
+Where `kubectl` is at hand the test compares the two. What this doesn't know is an error, never left out in silence.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Document = dict[str, Any]
+KNOWN = {
+    *("apiVersion", "kind", "resources", "components", "namespace", "labels"),
+    *("configMapGenerator", "images", "replicas", "patches"),
+}
+CLUSTER_WIDE = {"Namespace"}
+TEMPLATES = {"Deployment", "StatefulSet", "Job"}
+SELECTORS = {"Deployment", "StatefulSet", "PodDisruptionBudget"}
+
+
+def build(folder: Path) -> list[Document]:
+    return _apply(folder, [])
+
+
+def _apply(folder: Path, before: list[Document]) -> list[Document]:
+    wanted = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    assert not set(wanted) - KNOWN, f"{folder}: this stand-in does not know {set(wanted) - KNOWN}"
+    documents = before
+    for name in wanted.get("resources", ()):
+        documents += build(folder / name) if (folder / name).is_dir() else _read(folder / name)
+    for name in wanted.get("components", ()):
+        documents = _apply(folder / name, documents)
+    for generator in wanted.get("configMapGenerator", ()):
+        _config_map(documents, generator)
+    for patch in wanted.get("patches", ()):
+        _patch(documents, patch, folder)
+    for label in wanted.get("labels", ()):
+        assert label["includeSelectors"]
+        for document in documents:
+            _label(document, label["pairs"])
+    for replicas in wanted.get("replicas", ()):
+        found = [one for one in documents if one["metadata"]["name"] == replicas["name"] and one["kind"] in SELECTORS]
+        changed = [one for one in found if "replicas" in one["spec"]]
+        assert changed, f"{folder}: nothing named {replicas['name']} has replicas"
+        for one in changed:
+            one["spec"]["replicas"] = replicas["count"]
+    for image in wanted.get("images", ()):
+        _image(documents, image)
+    if "namespace" in wanted:
+        for document in documents:
+            if document["kind"] not in CLUSTER_WIDE:
+                document["metadata"]["namespace"] = wanted["namespace"]
+    return documents
+
+
+def _read(path: Path) -> list[Document]:
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def _config_map(documents: list[Document], generator: dict[str, Any]) -> None:
+    data = dict(literal.split("=", 1) for literal in generator["literals"])
+    if generator.get("behavior") == "merge":
+        (found,) = (
+            one for one in documents if one["kind"] == "ConfigMap" and one["metadata"]["name"] == generator["name"]
+        )
+        found["data"].update(data)
+    else:
+        metadata = {"name": generator["name"]}
+        documents.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+
+def _label(document: Document, pairs: dict[str, str]) -> None:
+    places = [document["metadata"].setdefault("labels", {})]
+    spec = document.get("spec", {})
+    if document["kind"] in TEMPLATES:
+        template = spec["template"]
+        places.append(template["metadata"]["labels"])
+        spreads = template["spec"].get("topologySpreadConstraints", ())
+        places += [spread["labelSelector"]["matchLabels"] for spread in spreads]
+    if document["kind"] in SELECTORS:
+        places.append(spec["selector"]["matchLabels"])
+    if document["kind"] == "Service":
+        places.append(spec["selector"])
+    if document["kind"] == "NetworkPolicy":
+        places.append(spec["podSelector"]["matchLabels"])
+    for place in places:
+        place.update(pairs)
+
+
+def _image(documents: list[Document], image: dict[str, str]) -> None:
+    for document in documents:
+        if document["kind"] not in TEMPLATES:
+            continue
+        for container in document["spec"]["template"]["spec"]["containers"]:
+            if container["image"].split(":")[0] == image["name"]:
+                container["image"] = f"{image.get('newName', image['name'])}:{image['newTag']}"
+
+
+def _patch(documents: list[Document], patch: dict[str, Any], folder: Path) -> None:
+    text = (folder / patch["path"]).read_text() if "path" in patch else patch["patch"]
+    target = patch["target"]
+    found = [
+        one
+        for one in documents
+        if re.fullmatch(target["kind"], one["kind"]) and re.fullmatch(target.get("name", ".*"), one["metadata"]["name"])
+    ]
+    assert found, f"{folder}: nothing fits the patch for {target}"
+    for one in found:
+        for step in yaml.safe_load(text):
+            _step(one, step)
+
+
+def _step(document: Document, step: dict[str, Any]) -> None:
+    *parents, last = step["path"].strip("/").replace("~1", "\0").split("/")
+    place: Any = document
+    for name in (parent.replace("\0", "/") for parent in parents):
+        place = place[int(name)] if isinstance(place, list) else place[name]
+    value = copy.deepcopy(step.get("value"))
+    if isinstance(place, list):
+        assert step["op"] == "add"
+        assert last == "-"
+        place.append(value)
+        return
+    last = last.replace("\0", "/")
+    if step["op"] != "add":
+        assert last in place, f"{step['path']} is not there"
+    if step["op"] == "remove":
+        del place[last]
+    else:
+        place[last] = value

@@ -1,0 +1,219 @@
+"""deploy/kubernetes: builds, is valid by the API's own schemas, and its parts fit each other and the settings."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import yaml
+
+from service.stream.topics import Topics
+from tests.deploy.kustomize import TEMPLATES, Document, build
+from tests.deploy.variables import settings_from
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "deploy" / "kubernetes"
+KEDA = json.loads(Path(__file__).with_name("keda.schema.json").read_text())
+BUILT = {name: build(FOLDER / name) for name in ("base", "overlays/example")}
+# What a Secret gives that no manifest may hold.
+SECRET = {
+    "base": {},
+    "overlays/example": {"LABELWATCH_KAFKA_SASL_USERNAME": "name", "LABELWATCH_KAFKA_SASL_PASSWORD": "word"},
+}
+
+
+def is_keda(document: Document) -> bool:
+    return str(document["apiVersion"]).startswith("keda.sh/")
+
+
+def one(documents: list[Document], kind: str, name: str) -> Document:
+    (found,) = (each for each in documents if each["kind"] == kind and each["metadata"]["name"] == name)
+    return found
+
+
+def pods(documents: list[Document]) -> list[tuple[str, dict[str, Any], dict[str, str]]]:
+    """(component, pod, labels) of everything that starts pods."""
+    return [
+        (
+            template["metadata"]["labels"]["app.kubernetes.io/component"],
+            template["spec"],
+            template["metadata"]["labels"],
+        )
+        for each in documents
+        if each["kind"] in TEMPLATES
+        for template in [each["spec"]["template"]]
+    ]
+
+
+@pytest.fixture(params=sorted(BUILT))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def documents(name: str) -> list[Document]:
+    return BUILT[name]
+
+
+def test_the_documents_are_valid(documents: list[Document], tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all(each for each in documents if not is_keda(each)))
+    tool = Path(sys.executable).with_name("kubernetes-validate")
+    done = subprocess.run([tool, "--strict", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("passed") == sum(not is_keda(each) for each in documents)
+    for each in documents:
+        if is_keda(each):
+            jsonschema_rs.validate(KEDA, each)
+
+
+def kubectl() -> list[str]:
+    """A kubectl whose kustomize is not years older than what the manifests use."""
+    if shutil.which("kubectl") is None:
+        return []
+    told = subprocess.run(["kubectl", "version", "--client"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"Kustomize Version: v(\d+)", told)
+    return ["kubectl"] if found and int(found[1]) >= 5 else []
+
+
+@pytest.mark.parametrize("tool", kubectl())
+def test_kustomize_builds_the_same(tool: str, name: str) -> None:
+    done = subprocess.run([tool, "kustomize", FOLDER / name], capture_output=True, text=True, check=True)
+    # It adds a hash to names of config maps, so that pods start anew with a changed one.
+    text = re.sub(
+        r"name: labelwatch-(?=[a-z0-9]{10}$)[a-z]*\d[a-z0-9]*$", "name: labelwatch", done.stdout, flags=re.MULTILINE
+    )
+    theirs = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(text)}
+    ours = {(each["kind"], each["metadata"]["name"]): each for each in BUILT[name]}
+    assert ours == theirs
+
+
+def test_every_file_is_used() -> None:
+    named = {"base/kustomization.yaml"}
+    for file in FOLDER.rglob("kustomization.yaml"):
+        wanted = yaml.safe_load(file.read_text())
+        names = [*wanted.get("resources", ()), *wanted.get("components", ())]
+        names += [patch["path"] for patch in wanted.get("patches", ()) if "path" in patch]
+        named |= {str((file.parent / each).resolve().relative_to(FOLDER)) for each in names}
+    files = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml") if path.name != "kustomization.yaml"}
+    assert files <= named
+
+
+def test_pods_have_no_rights_they_don_t_need(documents: list[Document]) -> None:
+    user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert user is not None
+    assert {component for component, *_ in pods(documents)} == {"api", "worker", "topics"}
+    for _, pod, _ in pods(documents):
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] == int(user[1])
+        assert pod["securityContext"]["runAsGroup"] == int(user[2])
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert {"cpu", "memory"} <= set(container["resources"]["requests"])
+            assert "memory" in container["resources"]["limits"]
+            mounted = {mount["name"] for mount in container["volumeMounts"]}
+            assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_services_set_no_variables(documents: list[Document]) -> None:
+    """Kubernetes would set LABELWATCH_API_PORT=tcp://… for a Service named labelwatch-api."""
+    for _, pod, _ in pods(documents):
+        assert pod["enableServiceLinks"] is False
+
+
+def test_the_settings_are_those_there_are(documents: list[Document], name: str) -> None:
+    config = one(documents, "ConfigMap", "labelwatch")["data"]
+    for component, pod, _ in pods(documents):
+        (container,) = pod["containers"]
+        assert container["envFrom"] == [
+            {"configMapRef": {"name": "labelwatch"}},
+            {"secretRef": {"name": "labelwatch"}},
+        ]
+        own = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in container.get("env", ())}
+        assert own == ({"LABELWATCH_WORKER_ID": "metadata.name"} if component == "worker" else {})
+        settings = settings_from({**config, **SECRET[name], **dict.fromkeys(own, "labelwatch-worker-0")})
+        assert settings.kafka is not None
+        assert settings.metrics.open
+        ports = {port for policy in documents if policy["kind"] == "NetworkPolicy" for port in egress(policy)}
+        assert {int(server.split(":")[1]) for server in settings.kafka.servers} == ports - {53}
+
+
+def egress(policy: Document) -> list[int]:
+    return [port["port"] for rule in policy["spec"].get("egress", ()) for port in rule["ports"]]
+
+
+def test_secrets_are_only_named(documents: list[Document]) -> None:
+    assert not [each for each in documents if each["kind"] == "Secret"]
+    text = json.dumps(documents)
+    assert "API_KEYS=" not in text
+    assert "PASSWORD=" not in text
+
+
+def test_api_and_workers_are_probed_on_the_port_they_listen_on(documents: list[Document]) -> None:
+    for component, pod, _ in pods(documents):
+        if component == "topics":
+            continue
+        (container,) = pod["containers"]
+        assert container["args"] == [component]
+        assert container["ports"] == [{"name": "http", "containerPort": 8765}]
+        probes = {kind: container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")}
+        assert {kind: (probe["path"], probe["port"]) for kind, probe in probes.items()} == {
+            "startup": ("/healthz", "http"),
+            "liveness": ("/healthz", "http"),
+            "readiness": ("/readyz", "http"),
+        }
+        assert pod["terminationGracePeriodSeconds"] >= 60
+
+
+def test_selectors_find_their_pods(documents: list[Document]) -> None:
+    labels = {component: set(given.items()) for component, _, given in pods(documents)}
+    selectors = {each["metadata"]["name"]: each["spec"]["selector"] for each in documents if each["kind"] == "Service"}
+    budgets = {
+        each["metadata"]["name"]: each["spec"]["selector"]["matchLabels"]
+        for each in documents
+        if each["kind"] in ("Deployment", "StatefulSet", "PodDisruptionBudget")
+    }
+    for found in (selectors, budgets):
+        assert set(found) == {"labelwatch-api", "labelwatch-worker"}
+        for name, selector in found.items():
+            assert [part for part, given in labels.items() if set(selector.items()) <= given] == [name.split("-")[1]]
+    for each in documents:
+        if each["kind"] == "NetworkPolicy":
+            assert any(set(each["spec"]["podSelector"]["matchLabels"].items()) <= given for given in labels.values())
+    assert one(documents, "StatefulSet", "labelwatch-worker")["spec"]["serviceName"] == "labelwatch-worker"
+
+
+def test_scaling_looks_at_what_the_workers_read() -> None:
+    documents = BUILT["overlays/example"]
+    config = one(documents, "ConfigMap", "labelwatch")["data"]
+    settings = settings_from({**config, **SECRET["overlays/example"]})
+    spec = one(documents, "ScaledObject", "labelwatch-worker")["spec"]
+    workers = one(documents, spec["scaleTargetRef"]["kind"], spec["scaleTargetRef"]["name"])
+    assert "replicas" not in workers["spec"], "each apply would undo what KEDA decided"
+    assert spec["maxReplicaCount"] <= settings.topics.partitions
+    (trigger,) = spec["triggers"]
+    assert settings.kafka is not None
+    assert trigger["metadata"]["bootstrapServers"] == settings.kafka.bootstrap_servers
+    assert trigger["metadata"]["topic"] == Topics(settings.topics.prefix).sentences
+    assert trigger["metadata"]["consumerGroup"] == settings.worker.group
+    assert (trigger["metadata"]["sasl"], settings.kafka.sasl_mechanism) == ("scram_sha512", "SCRAM-SHA-512")
+    one(documents, "TriggerAuthentication", trigger["authenticationRef"]["name"])
+
+
+def test_the_stand_in_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text("namePrefix: x-\n")
+    with pytest.raises(AssertionError, match="namePrefix"):
+        build(tmp_path)

@@ -1,0 +1,23 @@
+"""Whether the variables that a deployment sets are settings that this version has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.settings import PREFIX, Settings, read_settings, unknown_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def settings_from(variables: Mapping[str, str]) -> Settings:
+    """As a container with these would read them; files it names need not be here."""
+    ours = {name: value for name, value in variables.items() if name.startswith(PREFIX)}
+    assert unknown_variables(ours) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pathlib.Path.is_file", lambda _: True)
+        for name, value in ours.items():
+            patch.setenv(name, value)
+        return read_settings()
