@@ -24,7 +24,7 @@ from service.inference.graph import reason
 from service.inference.plan import BUDGET, MAX_BATCH, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from service.inference.classifier import Classifier
     from service.inference.pooling import Pooling
@@ -40,8 +40,7 @@ STUCK_SECONDS = 60.0
 class Batcher:
     """`infer` is called in an event loop, `run` is the model's thread; the rest may be read from anywhere.
 
-    `max_delay` lets an idle model wait so many seconds for company. `report` is told the sentences, tokens and padded
-    tokens of each run, in the model's thread.
+    `max_delay` lets an idle model wait so many seconds for company.
     """
 
     def __init__(
@@ -53,7 +52,6 @@ class Batcher:
         batch_tokens: int = BUDGET,
         max_batch: int = MAX_BATCH,
         max_delay: float = 0.0,
-        report: Callable[[int, int, int], None] | None = None,
     ) -> None:
         self._classifier = classifier
         self._most_sentences = queue_sentences
@@ -61,7 +59,6 @@ class Batcher:
         self._batch_tokens = batch_tokens
         self._max_batch = 1 if classifier.batching == "single" else max_batch
         self._max_delay = max_delay
-        self._report = report
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()  # with sentences that are not in the window yet
         self._waiting = self._words = 0  # sentences and words of queue and window
@@ -199,9 +196,6 @@ class Batcher:
         for item, answer in zip(chosen, answers, strict=True):
             item.job.answers[item.index] = answer
         self._settle(chosen, ended - begun)
-        if self._report is not None and chosen:
-            lengths = [item.length for item in chosen]
-            self._report(len(chosen), sum(lengths), len(lengths) * max(lengths))
 
     def _fill(self) -> list[Item]:
         """Takes one sentence of each job in turn; gives those that are new in the window."""

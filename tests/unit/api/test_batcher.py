@@ -120,7 +120,7 @@ WORDS = ("the", "of", "Paris", "timber", "(min)", "x", "wolves.", "\u200b")
 lists = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=30), min_size=1, max_size=8)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(lists, min_size=1, max_size=8), st.sampled_from([1, 3, 16]), st.sampled_from([16, 64, 512]))
 def test_answers_do_not_depend_on_who_shared_the_batch(
     classifier: Classifier, requests: list[list[list[str]]], max_batch: int, tokens: int
@@ -141,7 +141,6 @@ def test_answers_do_not_depend_on_who_shared_the_batch(
 
 def test_an_idle_model_takes_what_is_there_and_a_busy_one_what_came_meanwhile(classifier: Classifier) -> None:
     model = Gated(classifier)
-    told: list[tuple[int, int, int]] = []
 
     async def ask(batcher: Batcher) -> None:
         first = asyncio.create_task(batcher.infer([["the"]]))
@@ -154,11 +153,9 @@ def test_an_idle_model_takes_what_is_there_and_a_busy_one_what_came_meanwhile(cl
             assert inferred.timing.inference > 0
             assert inferred.timing.tokenize > 0
 
-    with running(model, report=lambda *run: told.append(run)) as batcher:
+    with running(model) as batcher:
         answered(ask(batcher))
     assert [sizes for sizes, _ in model.runs] == [[1], [2] * 5]
-    assert [run[0] for run in told] == [1, 5]
-    assert told[1][1] == told[1][2]  # of one length: nothing is padded
 
 
 def test_a_model_told_to_waits_for_company(classifier: Classifier) -> None:

@@ -1,0 +1,119 @@
+"""`POST /v1/sentences`: appends sentences to the input topic, where they are judged and teach like any producer's."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from service.api.backend import backend_of, request_id_of
+from service.api.bodies import in_thread
+from service.api.middleware import is_ndjson
+from service.api.ndjson import MEDIA_TYPE, Line, Streamed
+from service.api.problems import TooLargeError, encoded, problem_of
+from service.api.sentences import body_schema, read_body, read_line
+from service.errors import InvalidInput
+from service.stream.base import Output
+from service.stream.codec import SENTENCE, event_headers
+from service.stream.topics import MAX_INPUT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from service.api.backend import Backend
+    from service.contracts import LabelledSentence
+
+MAX_VALUE_BYTES = MAX_INPUT_BYTES - 4096  # key and headers count too
+APPEND_SHARE = 0.5  # of the time for an answer: who asks is told that the log does not answer, not that it took long
+
+router = APIRouter(tags=["sentences"])
+
+
+class Accepted(BaseModel):
+    """The sentences are safe in the log."""
+
+    ids: list[str] = Field(description="In the order of the sentences; made where they had none")
+    request_id: str
+
+
+EXAMPLE = {
+    "tokens": ["Jane", "Smith", "visited", "Oslo", "."],
+    "labels": ["B-PER", "I-PER", "O", "O", "O"],
+    "id": "42",
+    "annotator": "kim",
+}
+LINES = {"schema": {"type": "string", "description": "`line` and `id` a line, or a problem with its `line`"}}
+
+
+@router.post(
+    "/v1/sentences",
+    status_code=202,
+    summary="Send sentences to be judged and learned from",
+    response_class=Response,
+    responses={202: {"model": Accepted, "content": {MEDIA_TYPE: LINES}, "description": "They are in the log"}},
+    openapi_extra={"requestBody": body_schema(example=EXAMPLE)},
+)
+async def send(request: Request) -> Response:
+    """Appends to the input topic: 202 means that the sentences are safe there; the doubtful ones come to `/v1/review`.
+
+    An annotation that was changed is sent again with `update: true` and a higher `revision`, one that is gone with
+    `deleted: true` and its `id`. A sentence sent twice teaches twice: after a 503 some may be in the log already.
+    With `Content-Type: application/x-ndjson` send one a line, in lists of any length, answered line by line: each
+    gets its `id`, or a problem in its place, and the others go on.
+    """
+    backend = backend_of(request)
+    request_id = request_id_of(request)
+    limits = backend.settings
+    if is_ndjson(request.headers):
+
+        async def appended(lines: Sequence[Line], _: bool) -> list[bytes]:
+            return await _append_lines(backend, lines, request_id)
+
+        return Streamed(appended, max_line_bytes=limits.max_line_bytes, request_id=request_id, status_code=202)
+    asked = await read_body(await request.body(), max_words=backend.max_words, most=limits.max_sentences)
+    sentences = [_named(sentence) for sentence in asked.sentences]
+    messages = []
+    for place, sentence in enumerate(sentences):
+        messages.append(_message(backend, sentence, request_id, f"sentences.{place}" if asked.listed else None))
+    await _append(backend, messages)
+    answer = Accepted(ids=[sentence.id or "" for sentence in sentences], request_id=request_id)
+    return Response(answer.model_dump_json(), status_code=202, media_type="application/json")
+
+
+def _named(sentence: LabelledSentence) -> LabelledSentence:
+    return sentence if sentence.id is not None else sentence.model_copy(update={"id": str(uuid.uuid4())})
+
+
+def _message(backend: Backend, sentence: LabelledSentence, request_id: str, place: str | None = None) -> Output:
+    value = sentence.model_dump_json(exclude_defaults=True).encode()
+    if len(value) > MAX_VALUE_BYTES:
+        told = f"the message has {len(value):,} bytes, at most {MAX_VALUE_BYTES:,} are taken: split it"
+        raise TooLargeError(f"`{place}`: {told}" if place else told, field=place)
+    headers = event_headers(SENTENCE, identity=str(uuid.uuid4()), at=datetime.now(UTC), request_id=request_id)
+    return Output(backend.topics.sentences, f"{sentence.dataset}/{sentence.id}".encode(), value, headers)
+
+
+async def _append(backend: Backend, messages: Sequence[Output]) -> None:
+    """In a thread, since it waits for a disk or a broker."""
+    if messages:
+        await in_thread(backend.stream.append, messages, timeout=APPEND_SHARE * backend.settings.timeout_s)
+
+
+async def _append_lines(backend: Backend, lines: Sequence[Line], request_id: str) -> list[bytes]:
+    max_words, max_bytes = backend.max_words, backend.settings.max_line_bytes
+    answers, messages = [], []
+    for line in lines:
+        try:
+            sentence = _named(read_line(line, max_words=max_words, max_bytes=max_bytes))
+            messages.append(_message(backend, sentence, request_id))
+        except (InvalidInput, TooLargeError) as error:
+            answers.append(encoded(problem_of(error, request_id=request_id, line=line.number)) + b"\n")
+        else:
+            answers.append(to_json({"line": line.number, "id": sentence.id}) + b"\n")
+    await _append(backend, messages)
+    return answers

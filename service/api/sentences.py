@@ -1,0 +1,109 @@
+"""Sentences in the bodies of requests: read once, and told clearly which of them breaks a rule."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic_core import from_json
+
+from service.api.bodies import one_or_many
+from service.contracts import LabelledSentence, read_sentence
+from service.errors import DecodeError, InvalidInput, TooLongError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.api.ndjson import Line
+
+LIST = "sentences"
+_LIST_KEY = b'"sentences"'
+LARGE_BODY = 200_000  # past it reading takes long enough to hold up others
+
+SENTENCE_SCHEMA: dict[str, Any] = LabelledSentence.model_json_schema() | {"additionalProperties": False}
+SENTENCE_SCHEMA["properties"]["meta"]["anyOf"][0]["additionalProperties"] = True
+del SENTENCE_SCHEMA["$defs"]
+
+
+class Asked(NamedTuple):
+    """The sentences of a body, and what else it says."""
+
+    sentences: list[LabelledSentence]
+    listed: bool
+    options: Mapping[str, str]
+
+
+async def read_body(raw: bytes, *, max_words: int, most: int, options: tuple[str, ...] = ()) -> Asked:
+    """One sentence, or `{"sentences": […]}` beside which `options` may stand."""
+    if len(raw) > LARGE_BODY:
+        return await asyncio.to_thread(_read_body, raw, max_words, most, options)
+    return _read_body(raw, max_words, most, options)
+
+
+def _read_body(raw: bytes, max_words: int, most: int, options: tuple[str, ...]) -> Asked:
+    if _LIST_KEY not in raw:
+        return Asked([_sentence(raw, max_words)], False, {})
+    try:
+        body = from_json(raw, allow_inf_nan=False)
+    except ValueError as error:
+        raise DecodeError(f"the body is not JSON: {error}") from None
+    if not isinstance(body, dict) or LIST not in body:
+        return Asked([_sentence(raw, max_words)], False, {})
+    chosen = {name: body.pop(name) for name in options if body.get(name) is not None}
+    for name, value in chosen.items():
+        if not isinstance(value, str):
+            raise InvalidInput("give its name as text", field=name)
+    return Asked([_listed(place, each, max_words) for place, each in one_or_many(body, LIST, most)], True, chosen)
+
+
+def _listed(place: str | None, value: object, max_words: int) -> LabelledSentence:
+    if not isinstance(value, dict):
+        raise InvalidInput("not an object: give one with `tokens` and `labels`", field=place)
+    try:
+        return _sentence(value, max_words)
+    except InvalidInput as error:
+        raise at(error, place) from None
+
+
+def at(error: InvalidInput, place: str | None) -> InvalidInput:
+    """The same error, with its field as it is called from the body's beginning."""
+    field = ".".join(part for part in (place, error.field) if part)
+    return type(error)(error.problem, field=field or None, word=error.word)
+
+
+def _sentence(raw: bytes | dict[str, Any], max_words: int) -> LabelledSentence:
+    return read_sentence(raw, max_words=max_words, unknown_fields="forbid")
+
+
+def read_line(line: Line, *, max_words: int, max_bytes: int) -> LabelledSentence:
+    if line.raw is None:
+        raise TooLongError(f"the line is longer than {max_bytes:,} bytes: split the sentence")
+    return _sentence(line.raw, max_words)
+
+
+def body_schema(list_schema: Mapping[str, Any] | None = None, *, example: Mapping[str, Any]) -> dict[str, Any]:
+    """The request body as OpenAPI tells it: one sentence, a list, or one a line."""
+    listed = {
+        "type": "object",
+        "properties": {
+            LIST: {"type": "array", "minItems": 1, "items": SENTENCE_SCHEMA},
+            **(list_schema or {}),
+        },
+        "required": [LIST],
+        "additionalProperties": False,
+    }
+    return {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {"anyOf": [SENTENCE_SCHEMA, listed]},
+                "examples": {
+                    "one": {"summary": "One sentence", "value": example},
+                    "many": {"summary": "A list", "value": {LIST: [example]}},
+                },
+            },
+            "application/x-ndjson": {
+                "schema": {"type": "string", "description": "One sentence a line; answered line by line"},
+            },
+        },
+    }

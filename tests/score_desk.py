@@ -1,0 +1,174 @@
+"""The API over a log in a folder and a tiny model, called in this process: by a client, or message by message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import httpx
+
+from service.api.app import create_app
+from service.api.backend import Backend
+from service.api.batcher import Batcher
+from service.settings import ApiSettings
+from service.stream.datasets import Datasets
+from service.stream.mirror import Mirror
+from service.stream.sqlite import SqliteStream
+from service.stream.topics import Topics
+from service.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+    from pathlib import Path
+
+    from fastapi import FastAPI
+
+    from service.inference.classifier import Classifier
+    from service.stream.base import Output
+
+WAIT = 30.0
+NDJSON = "application/x-ndjson"
+URL = "http://labelwatch"
+
+
+@dataclass
+class ScoreDesk:
+    app: FastAPI
+    backend: Backend
+    batcher: Batcher
+    stream: SqliteStream
+    topics: Topics
+    telemetry: Telemetry
+
+    def run(self, work: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]) -> Any:
+        """A coroutine that is given a client, within a time that only a hang exceeds."""
+
+        async def within() -> Any:
+            transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url=URL) as client:
+                return await asyncio.wait_for(work(client), WAIT)
+
+        return asyncio.run(within())
+
+    def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        named = {"content-type": "application/json"} | {key.replace("_", "-"): value for key, value in headers.items()}
+        found = self.run(lambda client: client.post(path, content=content, headers=named))
+        assert isinstance(found, httpx.Response)
+        return found
+
+    def lines(self, path: str, *lines: Any) -> httpx.Response:
+        raw = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
+        return self.post(path, b"\n".join(raw), content_type=NDJSON)
+
+    def append(self, *outputs: Output) -> None:
+        self.stream.append(outputs)
+        while self.backend.mirror.step():
+            pass
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.telemetry.registry.get_sample_value(name, labels) or 0.0
+
+
+@contextmanager
+def score_desk(
+    folder: Path, classifier: Classifier, *, queue: dict[str, Any] | None = None, stream: Any = None, **limits: Any
+) -> Iterator[ScoreDesk]:
+    """`queue`: options of the batcher, `limits`: API settings, `stream`: what is appended to instead of the log."""
+    topics = Topics()
+    log = SqliteStream(folder / "log.sqlite", topics, worker=False)
+    mirror = Mirror(log, topics, Datasets(classifier.folder, min_words=1, prior_words=200))
+    while not mirror.caught_up:
+        mirror.step()
+    batcher, telemetry, stop = Batcher(classifier, **(queue or {})), Telemetry(), threading.Event()
+    backend = Backend(
+        settings=ApiSettings(**limits),
+        mirror=mirror,
+        batcher=batcher,
+        queue=cast("Any", None),
+        projector=cast("Any", None),
+        stream=stream or log,
+        topics=topics,
+        classifier=classifier,
+        telemetry=telemetry,
+        max_words=50,
+    )
+    thread = threading.Thread(target=batcher.run, args=(stop,), daemon=True)
+    thread.start()
+    while batcher.trouble:
+        time.sleep(0)
+    try:
+        yield ScoreDesk(create_app(backend), backend, batcher, log, topics, telemetry)
+    finally:
+        stop.set()
+        thread.join(WAIT)
+        mirror.close()
+        log.close()
+
+
+class Conversation:
+    """One request, message by message: what a client that reads while it sends would see."""
+
+    def __init__(self, app: FastAPI, path: str, *, content_type: str = NDJSON) -> None:
+        self._app = app
+        self._incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.reading = asyncio.Event()
+        self.reading.set()
+        self.received = 0
+        self._scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": "POST",
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "scheme": "http",
+            "query_string": b"",
+            "headers": [(b"content-type", content_type.encode()), (b"host", b"labelwatch")],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 80),
+            "state": {},
+        }
+
+    async def __aenter__(self) -> Conversation:
+        self.task = asyncio.create_task(self._app(self._scope, self._receive, self._send))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+    async def _receive(self) -> dict[str, Any]:
+        message = await self._incoming.get()
+        self.received += len(message.get("body", b""))
+        return message
+
+    async def _send(self, message: Any) -> None:
+        await self.reading.wait()
+        await self._outgoing.put(dict(message))
+
+    def say(self, *lines: Any, last: bool = False) -> None:
+        body = b"".join((each if isinstance(each, bytes) else json.dumps(each).encode()) + b"\n" for each in lines)
+        self._incoming.put_nowait({"type": "http.request", "body": body, "more_body": not last})
+
+    def hang_up(self) -> None:
+        self._incoming.put_nowait({"type": "http.disconnect"})
+
+    async def hear(self) -> dict[str, Any]:
+        return await asyncio.wait_for(self._outgoing.get(), WAIT)
+
+    async def answers(self) -> AsyncIterator[dict[str, Any]]:
+        """Lines of the answer as they come, up to its end."""
+        while True:
+            message = await self.hear()
+            for line in message.get("body", b"").splitlines():
+                yield json.loads(line)
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                return

@@ -1,0 +1,272 @@
+"""Lines in and out: cut right, bounded, never waiting for each other for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.requests import ClientDisconnect
+
+from service.api import ndjson
+from service.api.ndjson import Line, Splitter, Spool, Streamed
+from service.errors import StreamError
+from tests.score_desk import Conversation
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from starlette.types import Receive, Scope, Send
+
+WAIT = 30.0
+
+
+def done(work: Coroutine[Any, Any, None]) -> None:
+    async def within() -> None:
+        await asyncio.wait_for(work, WAIT)
+
+    asyncio.run(within())
+
+
+class App:
+    """Answers each line with its number, its length, and whether it was among the first."""
+
+    def __init__(self, *, ahead: bool = False, max_line_bytes: int = 1_000) -> None:
+        self.ahead = ahead
+        self.max_line_bytes = max_line_bytes
+        self.error: Exception | None = None
+        self.fails_from = 1
+        self.portions: list[int] = []
+        self.running = self.most_running = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def handle(self, lines: Sequence[Line], first: bool) -> list[bytes]:
+        self.portions.append(len(lines))
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            await asyncio.sleep(0)
+            await self.gate.wait()
+        finally:
+            self.running -= 1
+        if self.error is not None and lines[-1].number >= self.fails_from:
+            raise self.error
+        return [
+            json.dumps(
+                {"line": line.number, "size": None if line.raw is None else len(line.raw), "first": first}
+            ).encode()
+            + b"\n"
+            for line in lines
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = Streamed(
+            self.handle, max_line_bytes=self.max_line_bytes, request_id="r", status_code=202, ahead=self.ahead
+        )
+        await response(scope, receive, send)
+
+
+def conversation(app: App) -> Conversation:
+    return Conversation(app, "/")  # type: ignore[arg-type]  # any ASGI app will do
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(max_size=40)), st.integers(1, 50), st.integers(1, 60))
+def test_lines_are_cut_the_same_whatever_the_pieces(parts: list[bytes], piece: int, limit: int) -> None:
+    body = b"\n".join(parts)
+    splitter = Splitter(limit)
+    found = [line for at in range(0, len(body), piece) for line in splitter.feed(body[at : at + piece])]
+    found += splitter.end()
+    expected = []
+    for number, raw in enumerate(body.split(b"\n"), 1):
+        if len(raw) > limit:
+            expected.append(Line(number, None))
+        elif raw.strip():
+            expected.append(Line(number, raw.strip()))
+    assert found == expected
+
+
+def test_a_line_that_is_too_long_is_not_kept() -> None:
+    splitter = Splitter(10)
+    for _ in range(1_000):
+        splitter.feed(b"x" * 1_000)
+    assert not splitter._parts
+    assert splitter.feed(b"\nok\n") == [Line(1, None), Line(2, b"ok")]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.one_of(st.binary(min_size=1, max_size=30), st.integers(1, 40))))
+def test_a_spool_gives_back_what_went_in(steps: list[bytes | int]) -> None:
+    spool, expected, found = Spool(memory=20), b"", b""
+    for step in steps:
+        if isinstance(step, bytes):
+            spool.write(step)
+            expected += step
+        else:
+            found += spool.read(step)
+        assert len(spool) == len(expected) - len(found)
+    assert found + spool.read(10_000) == expected
+    assert len(spool) == 0
+    spool.close()
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_who_reads_gets_each_answer_before_it_sends_the_next_line(ahead: bool) -> None:
+    async def talk() -> None:
+        async with conversation(App(ahead=ahead)) as talk:
+            talk.say({"n": 1})
+            start = await talk.hear()
+            assert start["status"] == 202
+            answers = talk.answers()
+            for number in range(1, 6):
+                assert (await anext(answers)) == {"line": number, "size": 8, "first": number == 1}
+                talk.say({"n": number}, last=number == 5)
+            assert [each async for each in answers] == [{"line": 6, "size": 8, "first": False}]
+            await talk.task
+
+    done(talk())
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_answers_stand_in_the_order_of_the_lines(ahead: bool) -> None:
+    app = App(ahead=ahead)
+
+    async def talk() -> None:
+        async with conversation(app) as talk:
+            talk.say(*[b"x" * size for size in range(1, 301)], last=True)
+            await talk.hear()
+            assert [(each["line"], each["size"]) async for each in talk.answers()] == [(n, n) for n in range(1, 301)]
+
+    done(talk())
+    assert max(app.portions) <= ndjson.LINES_AT_ONCE
+    assert app.most_running == (2 if ahead else 1)
+
+
+def test_who_reads_nothing_before_it_has_sent_all_is_still_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ndjson, "AHEAD_BYTES", 2_000)
+    lines = [b"x" * 500] * 400
+
+    async def talk() -> None:
+        async with conversation(App(ahead=True)) as talk:
+            talk.reading.clear()
+            for line in lines:
+                talk.say(line)
+            talk.say(last=True)
+            while talk.received < sum(len(line) + 1 for line in lines):  # all of it is taken although nothing is read
+                await asyncio.sleep(0)
+            talk.reading.set()
+            await talk.hear()
+            assert len([each async for each in talk.answers()]) == len(lines)
+
+    done(talk())
+
+
+def test_who_sends_faster_than_it_is_answered_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ndjson, "AHEAD_BYTES", 2_000)
+    app = App(ahead=True)
+
+    async def talk() -> None:
+        app.gate.clear()
+        async with conversation(app) as talk:
+            for _ in range(400):
+                talk.say(b"x" * 500)
+            talk.say(last=True)
+            for _ in range(2_000):
+                await asyncio.sleep(0)
+            assert 2_000 <= talk.received <= 6_000
+            app.gate.set()
+            await talk.hear()
+            assert len([each async for each in talk.answers()]) == 400
+
+    done(talk())
+
+
+def test_an_error_before_the_first_answer_is_the_requests_own() -> None:
+    app = App()
+    app.error = StreamError("gone")
+
+    async def talk() -> None:
+        async with conversation(app) as talk:
+            talk.say(b"a", last=True)
+            with pytest.raises(StreamError):
+                await talk.task
+
+    done(talk())
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_later_error_stands_in_the_place_of_the_answers(ahead: bool) -> None:
+    app = App(ahead=ahead)
+    app.error, app.fails_from = StreamError("the log is gone"), 2
+
+    async def talk() -> None:
+        async with conversation(app) as talk:
+            talk.say(b"a")
+            await talk.hear()
+            answers = talk.answers()
+            assert (await anext(answers))["line"] == 1
+            talk.say(*[b"b"] * 500, last=True)
+            (problem,) = [each async for each in answers]
+            assert (problem["status"], problem["line"], problem["request_id"]) == (503, 2, "r")
+            await talk.task
+
+    done(talk())
+    assert len(app.portions) <= 3  # nothing is begun behind it
+
+
+def test_blank_lines_count_but_are_not_answered() -> None:
+    async def talk() -> None:
+        async with conversation(App(max_line_bytes=3)) as talk:
+            talk.say(b"", b"ab", b"  ", b"abcd", b"abc", last=True)
+            await talk.hear()
+            assert [(each["line"], each["size"]) async for each in talk.answers()] == [(2, 2), (4, None), (5, 3)]
+
+    done(talk())
+
+
+def test_an_empty_body_has_an_empty_answer() -> None:
+    async def talk() -> None:
+        async with conversation(App()) as talk:
+            talk.say(last=True)
+            assert (await talk.hear())["status"] == 202
+            assert [each async for each in talk.answers()] == []
+
+    done(talk())
+
+
+@pytest.mark.parametrize("when", ["before", "within", "after"])
+def test_work_for_a_client_that_has_gone_is_dropped(when: str) -> None:
+    app = App(ahead=True)
+
+    async def talk() -> None:
+        app.gate.clear()
+        async with conversation(app) as talk:
+            if when != "before":
+                talk.say(*[b"x"] * 200, last=when == "after")
+                while not app.running:
+                    await asyncio.sleep(0)
+            talk.hang_up()
+            with pytest.raises(ClientDisconnect):
+                await talk.task
+        assert app.running == 0
+
+    done(talk())
+
+
+def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Spool, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Spool, "write", full)
+
+    async def talk() -> None:
+        async with conversation(App()) as talk:
+            talk.say(b"a", last=True)
+            with pytest.raises(Exception, match="no room to keep"):
+                await talk.task
+
+    done(talk())

@@ -1,0 +1,319 @@
+"""POST /v1/score: judged as the pipeline judges, taught nothing, and clear about what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service.contracts import Assessment, DatasetSettings, LabelledSentence
+from service.errors import InferenceError
+from service.inference.classifier import Classifier
+from service.inference.folder import ModelFolder
+from service.pipeline import Judge
+from service.scoring.sentence import METHODS
+from service.stream.base import Output
+from service.stream.codec import state_key
+from tests.score_desk import Conversation, ScoreDesk, score_desk
+from tests.tiny_models import POISON, make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import httpx
+
+    from service.inference.classifier import Answer
+    from service.inference.encode import Encoded
+    from service.inference.pooling import Pooling
+
+ONE = {"tokens": ["the", "wolves", "of", "Paris"], "labels": ["O", "O", "O", "B-LOC"]}
+TWO = {"tokens": ["Timber", "said"], "labels": ["B-PER", "O"], "id": "two", "meta": {"a": None}}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_to_stop() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("service.api.batcher.TICK", 0.005)
+        yield
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
+    folder = make_model(tmp_path_factory.mktemp("tiny") / "model", "wordpiece", poison="fails")
+    return Classifier(ModelFolder.load(folder))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, classifier: Classifier) -> Iterator[ScoreDesk]:
+    """For tests that change nothing."""
+    with score_desk(tmp_path_factory.mktemp("log"), classifier, max_sentences=20, max_line_bytes=2_000) as desk:
+        yield desk
+
+
+def problem(response: httpx.Response, status: int, field: str | None = None) -> str:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    found = response.json()
+    assert found.get("field") == field
+    assert found["request_id"] == response.headers["x-request-id"]
+    return str(found["detail"])
+
+
+def test_one_sentence_is_judged_as_the_pipeline_judges(shared: ScoreDesk, classifier: Classifier) -> None:
+    response = shared.post("/v1/score", ONE, x_request_id="abc")
+    assert response.status_code == 200
+    body = response.json()
+    (found,) = [Assessment.model_validate(each) for each in body["assessments"]]
+    judge = Judge(classifier.folder, DatasetSettings(), min_words=1, prior_words=200)
+    (words,) = classifier.infer([ONE["tokens"]])
+    assert not isinstance(words, InferenceError)
+    expected = judge.judge(judge.observe(LabelledSentence.model_validate(ONE), words), judge.empty())
+    assert found.model_copy(update={"scored_at": None, "request_id": None}) == expected
+    assert (found.request_id, found.reason) == ("abc", expected.reason)
+    assert found.scored_at is not None
+    assert body["settings"] == {"default": DatasetSettings().model_dump(mode="json")}
+    assert body["thresholds"] == {"default": expected.thresholds}
+    timing = dict(part.split(";dur=") for part in response.headers["server-timing"].split(", "))
+    assert list(timing) == ["queue", "tokenize", "inference", "judge"]
+    assert all(float(each) >= 0 for each in timing.values())
+
+
+def test_many_sentences_come_back_in_their_order(shared: ScoreDesk) -> None:
+    sentences = [{**TWO, "id": str(number)} for number in range(20)]
+    body = shared.post("/v1/score", {"sentences": sentences}).json()
+    assert [each["id"] for each in body["assessments"]] == [str(number) for number in range(20)]
+    assert body["assessments"][0]["meta"] == {"a": None}
+
+
+def test_the_word_sentences_in_a_sentence_makes_no_list_of_it(shared: ScoreDesk) -> None:
+    body = {"tokens": ["sentences"], "labels": ["O"], "meta": {"sentences": 1}}
+    assert shared.post("/v1/score", body).json()["assessments"][0]["tokens"] == ["sentences"]
+
+
+def test_nobody_is_taught_and_an_update_is_only_scored(shared: ScoreDesk) -> None:
+    before = shared.post("/v1/score", ONE).json()["thresholds"]
+    for _ in range(5):
+        body = shared.post("/v1/score", {**ONE, "update": True, "id": "7"}).json()
+        assert body["assessments"][0]["reason"] in ("scored", "flagged")
+    assert shared.post("/v1/score", ONE).json()["thresholds"] == before
+    for topic in (shared.topics.sentences, shared.topics.state, shared.topics.review):
+        assert shared.stream.read(topic, 0, 10) == []
+
+
+def test_unknown_datasets_have_default_settings_and_are_not_remembered(shared: ScoreDesk) -> None:
+    body = shared.post("/v1/score", {"sentences": [{**ONE, "dataset": "new"}, ONE]}).json()
+    assert set(body["settings"]) == set(body["thresholds"]) == {"new", "default"}
+    assert body["settings"]["new"] == DatasetSettings(name="new").model_dump(mode="json")
+    assert shared.backend.mirror.names() == ()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_method_and_token_score_of_the_request(shared: ScoreDesk, method: str) -> None:
+    chosen = {"method": method, "token_score": "normalized-margin"}
+    in_body = shared.post("/v1/score", {"sentences": [ONE], **chosen}).json()
+    in_query = shared.post(f"/v1/score?method={method}&token_score=normalized-margin", ONE).json()
+    for body in (in_body, in_query):
+        (found,) = body["assessments"]
+        assert {name: found[name] for name in chosen} == chosen
+        assert {name: body["settings"]["default"][name] for name in chosen} == chosen
+    assert in_body["assessments"][0]["score"] == in_query["assessments"][0]["score"]
+
+
+def test_settings_and_statistics_of_the_stream_are_used_as_soon_as_they_are_seen(
+    tmp_path: Path, classifier: Classifier
+) -> None:
+    with score_desk(tmp_path, classifier) as desk:
+        body = {**ONE, "dataset": "mine", "labels": ["O", "O", "O", "B-PLACE"]}
+        assert "B-PLACE" in problem(desk.post("/v1/score", body), 422, "labels")
+        wanted = DatasetSettings(name="mine", version=3, label_map={"PLACE": "LOC"}, pooling="first", method="product")
+        desk.append(Output(desk.topics.datasets, b"mine", wanted.model_dump_json().encode()))
+        before = desk.post("/v1/score", body).json()
+        assert before["settings"]["mine"] == wanted.model_dump(mode="json")
+        assert before["assessments"][0]["settings_version"] == 3
+        judge = Judge(classifier.folder, wanted, min_words=1, prior_words=200)
+        (words,) = classifier.infer([ONE["tokens"]], pooling="first")
+        assert not isinstance(words, InferenceError)
+        seen = judge.observe(LabelledSentence.model_validate(body), words)
+        assert before["assessments"][0]["score"] == judge.judge(seen, judge.empty()).score
+        stats = judge.learn(seen, judge.empty(), priority=0.5)
+        key = state_key(0, "mine", judge.stats_key)
+        desk.append(Output(desk.topics.state, key, json.dumps(stats.snapshot()).encode()))
+        after = desk.post("/v1/score", {"sentences": [body, ONE]}).json()
+        assert after["thresholds"]["mine"] == judge.yardstick(stats).named != before["thresholds"]["mine"]
+        assert after["assessments"][0]["thresholds"] == after["thresholds"]["mine"]
+
+
+BAD: list[tuple[Any, int, str | None, str]] = [
+    (b"{", 400, None, "JSON"),
+    (b'{"sentences": [', 400, None, "JSON"),
+    (b"\xff", 400, None, "JSON"),
+    ([], 422, None, "object"),
+    ({}, 422, "tokens", "at least one word"),
+    ({**ONE, "labels": ["O"]}, 422, "labels", "each word one label"),
+    ({**ONE, "labels": ["O", "O", "O", "B-LOK"]}, 422, "labels", "B-LOK"),
+    ({**ONE, "colour": "red"}, 422, "colour", "xtra"),
+    ({"id": "1", "deleted": True}, 422, "deleted", "nothing to score"),
+    ({"tokens": ["x"] * 51, "labels": ["O"] * 51}, 422, "tokens", "at most 50"),
+    ({"tokens": [POISON], "labels": ["O"]}, 422, None, "fails on this sentence"),
+    ({"sentences": []}, 422, "sentences", "at least one"),
+    ({"sentences": "many"}, 422, "sentences", "at least one"),
+    ({"sentences": [ONE, 3]}, 422, "sentences.1", "not an object"),
+    ({"sentences": [ONE, {**ONE, "labels": ["O", 1, "O", "O"]}]}, 422, "sentences.1.labels", "word 1"),
+    ({"sentences": [ONE, {**ONE, "labels": ["X"] * 4}]}, 422, "sentences.1.labels", "word 0"),
+    ({"sentences": [ONE, {"tokens": [POISON], "labels": ["O"]}]}, 422, None, "sentences.1"),
+    ({"sentences": [ONE], "metod": "product"}, 422, "metod", "beside"),
+    ({"sentences": [ONE], "method": 3}, 422, "method", "text"),
+    ({"sentences": [ONE], "method": "best"}, 422, "method", "worst-token"),
+    ({"sentences": [ONE], "token_score": "best"}, 422, "token_score", "self-confidence"),
+    ({"sentences": [ONE] * 21}, 413, "sentences", "at most 20"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "field", "told"), BAD, ids=[str(case[0])[:40] for case in BAD])
+def test_what_is_wrong_is_told(shared: ScoreDesk, body: Any, status: int, field: str | None, told: str) -> None:
+    assert told in problem(shared.post("/v1/score", body), status, field)
+
+
+def test_a_large_body_is_read_beside_the_event_loop(shared: ScoreDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.sentences.LARGE_BODY", 10)
+    assert shared.post("/v1/score", ONE).status_code == 200
+    assert "JSON" in problem(shared.post("/v1/score", b"{ not json at all }"), 400)
+
+
+def test_lines_are_judged_and_problems_stand_in_their_place(shared: ScoreDesk) -> None:
+    bad = {**ONE, "labels": ["B-LOK"] * 4}
+    poison = {"tokens": [POISON], "labels": ["O"]}
+    response = shared.lines("/v1/score", ONE, b"", b"{", bad, b"x" * 2_001, poison, TWO)
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("application/x-ndjson")
+    found = [json.loads(line) for line in response.text.splitlines()]
+    assert [(each.get("line"), each.get("status")) for each in found] == [
+        (None, None), (3, 400), (4, 422), (5, 422), (6, 422), (None, None),
+    ]  # fmt: skip
+    assert found[2]["field"] == "labels"
+    assert found[0]["tokens"] == ONE["tokens"]
+    assert found[-1]["id"] == "two"
+
+
+def test_a_choice_that_does_not_exist_is_the_requests_mistake(shared: ScoreDesk) -> None:
+    assert "unknown method" in problem(shared.lines("/v1/score?method=best", ONE), 422, "method")
+
+
+def test_lines_come_back_while_others_are_sent(shared: ScoreDesk) -> None:
+    async def talk(_: httpx.AsyncClient) -> None:
+        async with Conversation(shared.app, "/v1/score") as talk:
+            talk.say(ONE)
+            assert (await talk.hear())["status"] == 200
+            answers = talk.answers()
+            assert (await anext(answers))["tokens"] == ONE["tokens"]
+            talk.say(*[TWO] * 200, last=True)
+            assert len([each async for each in answers]) == 200
+
+    shared.run(talk)
+
+
+class Held:
+    """A classifier that waits to be let go on."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        self._classifier = classifier
+        self.folder, self.batching = classifier.folder, classifier.batching
+        self.started, self.go_on = threading.Event(), threading.Event()
+        self.ran = 0
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> list[Encoded]:
+        return self._classifier.encode(sentences)
+
+    def run(self, encoded: Sequence[Encoded], *, pooling: Pooling | None = None) -> list[Answer]:
+        self.started.set()
+        assert self.go_on.wait(30)
+        self.ran += len(encoded)
+        return self._classifier.run(encoded, pooling=pooling)
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifier, lines: bool) -> None:
+    held: Any = Held(classifier)
+    kind = "application/x-ndjson" if lines else "application/json"
+
+    with score_desk(tmp_path, held, queue={"queue_sentences": 4}) as desk:
+
+        async def ask(client: httpx.AsyncClient) -> None:
+            def post() -> asyncio.Task[httpx.Response]:
+                headers = {"content-type": kind}
+                return asyncio.create_task(client.post("/v1/score", content=json.dumps(ONE), headers=headers))
+
+            waiting = [post()]
+            assert await asyncio.to_thread(held.started.wait, 30)
+            waiting += [post() for _ in range(3)]
+            while desk.batcher.waiting < 4:
+                await asyncio.sleep(0)
+            refused = await asyncio.gather(*(post() for _ in range(3)))
+            for response in refused:
+                assert "waiting" in problem(response, 429)
+                assert int(response.headers["retry-after"]) >= 1
+            held.go_on.set()
+            assert [response.status_code for response in await asyncio.gather(*waiting)] == [200] * 4
+            assert (await post()).status_code == 200
+
+        desk.run(ask)
+        assert desk.metric("labelwatch_overload_total", reason="queue_full") == 3
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_sentences_of_a_client_that_has_gone_are_skipped(
+    tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch, lines: bool
+) -> None:
+    monkeypatch.setattr("service.api.routes.score.WATCH_AFTER", 0.0)
+    held: Any = Held(classifier)
+    with score_desk(tmp_path, held) as desk:
+
+        async def ask(_: httpx.AsyncClient) -> None:
+            kind = "application/x-ndjson" if lines else "application/json"
+            async with (
+                Conversation(desk.app, "/v1/score", content_type="application/json") as stays,
+                Conversation(desk.app, "/v1/score", content_type=kind) as goes,
+            ):
+                stays.say(ONE, last=True)
+                assert await asyncio.to_thread(held.started.wait, 30)
+                goes.say(ONE, last=not lines)
+                while desk.batcher.waiting < 2:
+                    await asyncio.sleep(0)
+                goes.hang_up()
+                await goes.task
+                assert desk.batcher.waiting == 1
+                held.go_on.set()
+                assert (await stays.hear())["status"] == 200
+
+        desk.run(ask)
+        assert held.ran == 1
+
+
+def test_a_timed_out_request_leaves_the_queue(tmp_path: Path, classifier: Classifier) -> None:
+    held: Any = Held(classifier)
+    with score_desk(tmp_path, held, timeout_s=0.05) as desk:
+
+        async def ask(client: httpx.AsyncClient) -> None:
+            first = asyncio.create_task(client.post("/v1/score", json=ONE))
+            assert await asyncio.to_thread(held.started.wait, 30)
+            second = asyncio.create_task(client.post("/v1/score", json=ONE))
+            problem(await second, 504)
+            problem(await first, 504)
+            assert desk.batcher.waiting <= 1
+            held.go_on.set()
+            while desk.batcher.waiting:
+                await asyncio.sleep(0)
+
+        desk.run(ask)
+        assert held.ran == 1
+
+
+def test_where_the_time_went_is_counted(shared: ScoreDesk) -> None:
+    labels = {"role": "api", "stage": "inference"}
+    before = shared.metric("labelwatch_stage_seconds_count", **labels)
+    shared.post("/v1/score", ONE)
+    assert shared.metric("labelwatch_stage_seconds_count", **labels) == before + 1
