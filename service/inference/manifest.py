@@ -176,7 +176,11 @@ def _labels(config: dict[str, Any], path: Path) -> list[str]:
 
 
 def _max_length(folder: Path, config: dict[str, Any], pad: object) -> int:
-    """As many tokens as the position table has places for; without one, what the tokenizer was trained with."""
+    """As many tokens as the position table has places for, or the tokenizer was trained with; never over the default.
+
+    Models with room for thousands of tokens learn entities from sentences all the same, and attention over one window
+    of 8,192 takes a gigabyte: long sentences go through overlapping windows instead. A model.json may say otherwise.
+    """
     known = []
     positions = config.get("max_position_embeddings", config.get("n_positions"))
     if isinstance(positions, int) and positions > 0:
@@ -188,4 +192,4 @@ def _max_length(folder: Path, config: dict[str, Any], pad: object) -> int:
         longest = read_json(settings).get("model_max_length")
         if isinstance(longest, int) and 0 < longest < 1 << 20:  # exporters write 1e30 for "no limit"
             known.append(longest)
-    return min(known, default=DEFAULT_LENGTH)
+    return min(DEFAULT_LENGTH, *known)

@@ -88,7 +88,9 @@ def test_the_scheme_is_told_by_the_names(bare: Path, labels: list[str], scheme: 
         ({"max_position_embeddings": 512}, {"model_max_length": 128}, 128),
         ({"max_position_embeddings": None}, {"model_max_length": int(1e30)}, 512),
         ({"max_position_embeddings": None}, {"model_max_length": 384}, 384),
-        ({"max_position_embeddings": None, "n_positions": 1024}, None, 1024),
+        ({"max_position_embeddings": None, "n_positions": 1024}, None, 512),
+        ({"max_position_embeddings": 8192}, None, 512),
+        ({"max_position_embeddings": None, "n_positions": 256}, None, 256),
     ],
 )
 def test_how_much_it_reads_at_once(
