@@ -192,4 +192,4 @@ def _max_length(folder: Path, config: dict[str, Any], pad: object) -> int:
         longest = read_json(settings).get("model_max_length")
         if isinstance(longest, int) and 0 < longest < 1 << 20:  # exporters write 1e30 for "no limit"
             known.append(longest)
-    return min(DEFAULT_LENGTH, *known)
+    return min([DEFAULT_LENGTH, *known])
