@@ -11,6 +11,7 @@ import binascii
 import json
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from service.errors import InvalidInput
@@ -61,6 +62,7 @@ class QueueFilter:
         return found
 
 
+@lru_cache(maxsize=4096)
 def _facet(name: str, *values: str) -> str:
     return json.dumps([name, *values], ensure_ascii=False)
 

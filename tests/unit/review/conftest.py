@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.review.queue import Queue
+from tests.review_desk import Desk, MemoryLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(MemoryLog(), Queue(tmp_path / "queue.sqlite"))
+    yield made
+    made.close()

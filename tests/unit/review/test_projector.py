@@ -1,0 +1,288 @@
+"""The queue is a function of the newest messages: whatever the order and size of the batches they were read in."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from service.errors import StreamError
+from service.review.projector import Projector
+from service.review.queue import Queue, QueueFilter
+from service.stream.base import Output
+from service.stream.sqlite import SqliteStream
+from tests.review_desk import (
+    NOW,
+    TOPICS,
+    Desk,
+    MemoryLog,
+    assessment,
+    decided,
+    decision,
+    read_all,
+    review,
+    settings,
+    shown,
+    story,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from service.stream.base import Follower, Record
+
+
+@pytest.fixture(scope="module")
+def log() -> MemoryLog:
+    made = MemoryLog()
+    made.append(story(sentences=70))
+    return made
+
+
+@pytest.fixture(scope="module")
+def expected(log: MemoryLog) -> dict[str, object]:
+    return read_all(log, TOPICS)
+
+
+def test_the_story_is_worth_reading(log: MemoryLog, expected: dict[str, Any]) -> None:
+    assert len(expected["items"]) == 70
+    assert '"ranker":{' in expected["overview"][1]
+    assert all(f'"state":"{state}"' in " ".join(expected["items"]) for state in ("open", "decided", "closed"))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 40), st.booleans())
+@hypothesis_settings(deadline=None, max_examples=8)
+def test_replicas_agree_to_the_bit(
+    log: MemoryLog, expected: dict[str, object], seed: int, most: int, compacted: bool
+) -> None:
+    """Other batches, another interleaving of the partitions, or read after the log was compacted."""
+    assert read_all(log.reader(seed=seed, most=most, compacted=compacted), TOPICS) == expected
+
+
+def test_a_replica_that_saw_everything_as_it_came_agrees_too(expected: dict[str, object]) -> None:
+    desk = Desk(MemoryLog(), Queue(":memory:"))
+    for output in story(sentences=70):
+        desk.write(output)
+    assert shown(desk.queue) == expected
+    desk.close()
+
+
+def test_over_the_embedded_log(tmp_path: Path, expected: dict[str, object]) -> None:
+    stream = SqliteStream(tmp_path / "log.sqlite", TOPICS, worker=False)
+    desk = Desk(stream, Queue(tmp_path / "live.sqlite"))
+    outputs = story(sentences=70)
+    for start in range(0, len(outputs), 25):
+        desk.write(*outputs[start : start + 25])
+    assert shown(desk.queue) == expected
+    # The file is gone, and the log has kept only the newest of each key.
+    desk.queue.path.unlink()
+    desk.read()
+    assert shown(desk.queue) == expected
+    desk.close()
+    assert read_all(stream, TOPICS, tmp_path / "live.sqlite") == expected
+    stream.close()
+
+
+# -- the ranker in the queue -------------------------------------------------------------------------------------------
+
+
+def item(name: str, kind: str, p: float, **fields: Any) -> Output:
+    return review(assessment(name, p=(0.99, p), labels=("O", f"B-{kind}"), suggested="O", **fields))
+
+
+def reviewed_queue(desk: Desk, decisions: int, *, epoch: int = 0) -> None:
+    """LOC is wrong whenever somebody looks, PER never."""
+    desk.write(
+        *(item(f"loc{epoch}-{n}", "LOC", 0.3) for n in range(decisions // 2)),
+        *(item(f"per{epoch}-{n}", "PER", 0.3) for n in range(decisions - decisions // 2)),
+    )
+    desk.write(
+        *(decided(desk.item(f"loc{epoch}-{n}"), "error", words=[1]) for n in range(decisions // 2)),
+        *(decided(desk.item(f"per{epoch}-{n}"), "ok") for n in range(decisions - decisions // 2)),
+    )
+
+
+def test_the_ranker_orders_the_queue_after_25_decisions(desk: Desk) -> None:
+    desk.write(item("per", "PER", 0.10), item("loc", "LOC", 0.11))
+    reviewed_queue(desk, 24)
+    assert desk.ids() == ["per", "loc"]
+    assert desk.item("per").rank == desk.item("per").priority
+    assert desk.queue.overview("default").ranker is None
+    desk.write(item("one more", "PER", 0.5), decision("one more", "ok"))
+    assert desk.ids() == ["loc", "per"]
+    assert desk.item("loc").rank != desk.item("loc").priority
+    offsets = desk.queue.overview("default").ranker
+    assert offsets is not None
+    assert offsets["LOC"] > 0 > offsets["PER"]
+    desk.write(item("late", "LOC", 0.12))
+    assert desk.ids() == ["loc", "late", "per"]
+
+
+def test_it_is_off_again_where_decisions_are_taken_back(desk: Desk) -> None:
+    desk.write(item("per", "PER", 0.10), item("loc", "LOC", 0.11))
+    reviewed_queue(desk, 25)
+    assert desk.ids() == ["loc", "per"]
+    desk.write(decision("loc0-0", "error", withdrawn=True))
+    assert desk.ids() == ["per", "loc", "loc0-0"]
+    assert desk.item("loc").rank == desk.item("loc").priority
+
+
+def test_a_dataset_learns_from_its_own_decisions_only(desk: Desk) -> None:
+    desk.write(item("per", "PER", 0.10, dataset="other"), item("loc", "LOC", 0.11, dataset="other"))
+    reviewed_queue(desk, 30)
+    assert desk.ids(dataset="other") == ["per", "loc"]
+
+
+def test_it_can_be_switched_off_and_on(desk: Desk) -> None:
+    desk.write(item("per", "PER", 0.10), item("loc", "LOC", 0.11))
+    reviewed_queue(desk, 30)
+    assert desk.ids() == ["loc", "per"]
+    desk.write(settings(name="default", ranker="off", version=1))
+    assert desk.ids() == ["per", "loc"]
+    desk.write(settings(name="default", version=0))  # older settings that come late change nothing
+    assert desk.ids() == ["per", "loc"]
+    desk.write(settings(name="default", version=2))
+    assert desk.ids() == ["loc", "per"]
+
+
+def test_it_can_be_reset(desk: Desk) -> None:
+    desk.write(item("per", "PER", 0.10), item("loc", "LOC", 0.11))
+    reviewed_queue(desk, 30)
+    desk.write(settings(name="default", ranker_epoch=1, version=1))
+    assert desk.ids() == ["per", "loc"]
+    reviewed_queue(desk, 24, epoch=1)
+    assert desk.ids() == ["per", "loc"]
+    reviewed_queue(desk, 26, epoch=1)
+    assert desk.ids() == ["loc", "per"]
+    # The setting taken back, the old decisions count again.
+    desk.write(Output(TOPICS.datasets, b"default", None))
+    assert desk.ids() == ["loc", "per"]
+
+
+def test_decisions_teach_after_their_item_was_corrected(desk: Desk) -> None:
+    desk.write(item("per", "PER", 0.10), item("loc", "LOC", 0.11))
+    reviewed_queue(desk, 25)
+    desk.write(*(review(assessment(f"loc0-{n}", reason="update", revision=1, update=True)) for n in range(12)))
+    assert desk.ids() == ["loc", "per"]
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_message_is_passed_over(desk: Desk) -> None:
+    broken = [
+        Output(topic, key, value)
+        for topic in (TOPICS.review, TOPICS.decisions, TOPICS.datasets)
+        for key, value in ((b"default/x", b"{"), (None, b"[]"), (b"\xff", b"\xff"), (b"x", b'{"name": 1, "id": 1}'))
+    ]
+    desk.write(*broken, Output(TOPICS.review, None, None), Output(TOPICS.decisions, b"x", None), item("a", "PER", 0.1))
+    assert desk.ids() == ["a"]
+    assert desk.projector.unreadable == len(broken)
+
+
+class Failing(MemoryLog):
+    """A log whose review topic fails now and then."""
+
+    fails = 2
+
+    def follow(self, topic: str) -> Any:
+        return FailingFollower(self, super().follow(topic)) if topic == TOPICS.review else super().follow(topic)
+
+
+class FailingFollower:
+    def __init__(self, log: Failing, inner: Follower) -> None:
+        self._log, self._inner = log, inner
+
+    def poll(self) -> Sequence[Record]:
+        if self._log.fails:
+            self._log.fails -= 1
+            raise StreamError("the broker is away")
+        return self._inner.poll()
+
+    @property
+    def caught_up(self) -> bool:
+        return self._inner.caught_up
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def run(projector: Projector, queue: Queue, until: int) -> None:
+    """Runs it in a thread until so many items are in the queue."""
+    stop = threading.Event()
+    thread = threading.Thread(target=projector.run, args=(stop,))
+    thread.start()
+    try:
+        for _ in range(6_000):
+            if projector.caught_up and len(queue.page(QueueFilter(), limit=200, now=NOW).items) >= until:
+                return
+            stop.wait(0.01)
+        raise AssertionError("it never got there")
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+def test_it_waits_for_a_log_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.review.projector.PAUSE_AFTER_ERROR", 0.01)
+    log, queue = Failing(), Queue(":memory:")
+    log.append([settings(name="default"), item("a", "PER", 0.1), item("b", "PER", 0.2)])
+    projector = Projector(log, TOPICS, queue)  # type: ignore[arg-type]  # it follows, and does no more
+    with pytest.raises(StreamError):
+        projector.step()
+    run(projector, queue, until=2)
+    assert projector.trouble is None
+    queue.close()
+
+
+class Nowhere(MemoryLog):
+    def follow(self, topic: str) -> Any:
+        raise StreamError(f"the topic {topic} does not exist")
+
+
+def test_without_its_topics_it_says_so_and_is_not_caught_up() -> None:
+    queue = Queue(":memory:")
+    projector = Projector(Nowhere(), TOPICS, queue)  # type: ignore[arg-type]  # it follows, and does no more
+    stop = threading.Event()
+    thread = threading.Thread(target=projector.run, args=(stop,))
+    thread.start()
+    for _ in range(6_000):
+        if projector.trouble:
+            break
+        stop.wait(0.01)
+    assert "does not exist" in (projector.trouble or "")
+    assert not projector.caught_up
+    stop.set()
+    thread.join(60)
+    queue.close()
+
+
+def test_it_is_read_while_it_is_written(tmp_path: Path) -> None:
+    log, queue = MemoryLog(most=5), Queue(tmp_path / "queue.sqlite")
+    log.append(story(sentences=60))
+    desk = Desk(log, queue)
+    seen: list[int] = []
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            page = queue.page(QueueFilter(state="all"), limit=200, now=NOW)
+            ranks = [item.rank for item in page.items]
+            assert ranks == sorted(ranks)
+            seen.append(len(ranks))
+
+    readers = [threading.Thread(target=look) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    desk.read()
+    stop.set()
+    for reader in readers:
+        reader.join(60)
+    assert max(seen) <= 60
+    assert queue.counts()["open"] > 0
+    desk.close()
