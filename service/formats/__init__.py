@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from service.errors import InvalidInput
-from service.formats import columns, jsonl, tabular
+from service.formats import argilla, columns, doccano, huggingface, jsonl, label_studio, prodigy, tabular, text_spans
 from service.formats.detect import detect_format
 from service.formats.records import Options, Record, placed
 from service.formats.source import Source, SourceLike, open_source, printable
@@ -39,9 +39,15 @@ FORMATS: Final[Mapping[str, Format]] = {
     form.name: form
     for form in (
         Format("conll", "CoNLL columns: a word a line, label last, blank line between sentences", columns.read),
-        Format("jsonl", "JSON Lines: {tokens, labels} or {tokens, ner_tags}", jsonl.read),
+        Format("jsonl", "JSON Lines or an array: {tokens, labels} or {tokens, ner_tags}", jsonl.read),
         Format("csv", "CSV with a header: one row a word or one row a sentence", tabular.read_csv),
         Format("tsv", "TSV with a header: one row a word or one row a sentence", tabular.read_tsv),
+        Format("label-studio", "Label Studio: tasks exported as JSON or JSON-MIN, or kept webhooks", label_studio.read),
+        Format("argilla", "Argilla 2: records with their responses, or kept webhooks", argilla.read),
+        Format("doccano", "doccano: JSON Lines with label or entities, or CoNLL", doccano.read),
+        Format("prodigy", "Prodigy: JSON Lines as db-out writes them", prodigy.read),
+        Format("huggingface", "Hugging Face: {tokens, ner_tags}, rows or columns", huggingface.read),
+        Format("spans", "JSON Lines: {text, spans} with offsets of characters", text_spans.read),
     )
 }
 

@@ -1,4 +1,4 @@
-"""JSON Lines: one object a line with `tokens` (or `words`) and `labels` (or `ner_tags`, `tags`).
+"""JSON Lines, or an array: one object a sentence with `tokens` (or `words`) and `labels` (or `ner_tags`, `tags`).
 
 Other fields of a sentence (`id`, `annotator`, `meta`, …) are read as they are, unknown ones are ignored. Numbered
 labels get their names from the options, or from a `features` or `names` field as Hugging Face data sets describe
@@ -7,11 +7,11 @@ them, in the record itself or in an earlier one (a first line that holds nothing
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from service.errors import DecodeError, InvalidInput
+from service.errors import InvalidInput
+from service.formats.json_objects import read_objects
 from service.formats.records import (
     CARRIED,
     ID_FIELDS,
@@ -19,62 +19,61 @@ from service.formats.records import (
     WORD_FIELDS,
     Options,
     Record,
-    check_text,
     make_record,
     rejected,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from service.formats.source import Source
 
 
 def read(source: Source, options: Options) -> Iterator[Record]:
-    """Reads a JSON Lines file record by record."""
+    """Reads a JSON Lines file, or an array, record by record."""
+    return read_rows(source, options, lambda found, _: (found,))
+
+
+def read_rows(
+    source: Source, options: Options, rows: Callable[[Mapping[str, Any], Options], Iterable[Mapping[str, Any]]]
+) -> Iterator[Record]:
+    """Reads objects each of which holds one sentence or several; `rows` takes them out."""
     number = 0
-    for line_number, line in source.lines():
-        if not line.strip():
-            continue
-        place = source.place(line_number)
-        try:
-            check_text(line, source.encoding)
-            record = _object(line, first=number == 0)
-            names = () if options.label_names else label_names(record, options.label)
-        except InvalidInput as error:
-            number += 1
-            yield rejected(error, place)
-            continue
-        if names:
-            options = replace(options, label_names=names)
-            if not any(name in record for name in _word_names(options)):
+    for line, found in read_objects(source):
+        place = source.place(line)
+        for fields in _sentences(found, options, rows):
+            if isinstance(fields, tuple):
+                options = replace(options, label_names=fields)
                 continue
-        number += 1
-        try:
-            fields = sentence_fields(record, options)
-        except InvalidInput as error:
-            yield rejected(error, place)
-        else:
-            yield make_record(fields, place=place, number=number, options=options)
+            number += 1
+            if isinstance(fields, InvalidInput):
+                yield rejected(fields, place)
+            else:
+                yield make_record(fields, place=place, number=number, options=options)
 
 
-def _object(line: str, *, first: bool) -> dict[str, Any]:
+def _sentences(
+    found: dict[str, Any] | InvalidInput,
+    options: Options,
+    rows: Callable[[Mapping[str, Any], Options], Iterable[Mapping[str, Any]]],
+) -> Iterator[dict[str, Any] | tuple[str, ...] | InvalidInput]:
+    """The fields of sentences, before them the labels' names where the object tells these."""
+    if isinstance(found, InvalidInput):
+        yield found
+        return
+    names = () if options.label_names else label_names(found, options.label)
+    if names:
+        yield names
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        if first and line.strip() in {"{", "["}:
-            raise DecodeError("the JSON goes over several lines: write one object a line (jq -c does)") from None
-        reason = getattr(error, "msg", "too deep or too large")
-        column = f" at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise DecodeError(f"not JSON: {reason}{column}") from None
-    if isinstance(value, list) and (not value or isinstance(value[0], dict)):
-        raise DecodeError("a JSON array: write one object a line (jq -c '.[]' does)")
-    if not isinstance(value, dict):
-        raise DecodeError("not a JSON object: write one with `tokens` and `labels` a line")
-    return value
+        for row in rows(found, options):
+            if names and row is found and not any(name in row for name in word_fields(options)):
+                continue  # a header
+            yield sentence_fields(row, options)
+    except InvalidInput as error:
+        yield error
 
 
-def _word_names(options: Options) -> tuple[str, ...]:
+def word_fields(options: Options) -> tuple[str, ...]:
     return (options.word,) if options.word is not None else WORD_FIELDS
 
 
@@ -84,7 +83,7 @@ def sentence_fields(record: Mapping[str, Any], options: Options) -> dict[str, An
     identity = next((record[name] for name in ID_FIELDS if record.get(name) not in (None, "")), None)
     fields["id"] = str(identity) if isinstance(identity, int) and not isinstance(identity, bool) else identity
     label_fields = (options.label,) if options.label is not None else LABEL_FIELDS
-    for ours, theirs in (("tokens", _word_names(options)), ("labels", label_fields)):
+    for ours, theirs in (("tokens", word_fields(options)), ("labels", label_fields)):
         found = next((name for name in theirs if record.get(name) is not None), None)
         if found is not None:
             fields[ours] = record[found]
@@ -102,6 +101,8 @@ def _missing(ours: str, theirs: tuple[str, ...], record: Mapping[str, Any]) -> s
 def label_names(record: Mapping[str, Any], label_field: str | None = None) -> tuple[str, ...]:
     """The names of numbered labels, where a `features` or `names` field tells them."""
     features = record.get("features")
+    if isinstance(features, list):  # as the dataset viewer lists them
+        features = {str(one.get("name")): one.get("type") for one in features if isinstance(one, dict)}
     if isinstance(features, dict):
         wanted = (label_field,) if label_field is not None else LABEL_FIELDS
         for name in wanted:

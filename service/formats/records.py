@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from service.contracts import MAX_WORDS, LabelledSentence, read_sentence
 from service.errors import DecodeError, InvalidInput
+from service.labels import Scheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +29,9 @@ class Options:
 
     `word` and `label` name the column or field (column files: its number, 1 is the first and -1 the last), `sentence`
     the column that tells the sentences of a table apart. `comments` says what a line is that starts with "#" in a
-    column file; "auto" knows comments from words by the rules in `service.formats.columns`.
+    column file; "auto" knows comments from words by the rules in `service.formats.columns`. Of a platform's tasks
+    `word` names the field of the text and `label` the question or control that holds the spans; `base_url` is where
+    the platform is, for links back, and `scheme` the one that spans are written in as labels.
     """
 
     word: str | None = None
@@ -40,6 +43,8 @@ class Options:
     encoding: str | None = None
     id_prefix: str = ""
     max_words: int = MAX_WORDS
+    base_url: str | None = None
+    scheme: Scheme = Scheme.IOB2
 
 
 @dataclass(frozen=True, slots=True)

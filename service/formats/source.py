@@ -24,6 +24,8 @@ MAX_LINE: Final = 8 * 1024 * 1024
 
 _ESCAPED_BYTES: Final = re.compile("[\udc80-\udcff]")
 
+_JSON_OVER_LINES: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*(?:\{|\n|$)|\{\s*(?:\n|$))")
+
 SourceLike: TypeAlias = Path | str | BinaryIO
 
 
@@ -134,6 +136,8 @@ def printable(name: str) -> str:
 
 def _has_a_line_of_data(head: bytes) -> bool:
     """Whether detection has what it needs; more would only make a slow pipe wait."""
+    if _JSON_OVER_LINES.match(head):
+        return False  # its first line says nothing
     *whole, _unfinished = head.split(b"\n")
     return any(line.strip() and not line.lstrip(codecs.BOM_UTF8).startswith((b"#", b"-DOCSTART-")) for line in whole)
 

@@ -35,6 +35,21 @@ CONLL = b"EU B-ORG\nwins O\n"
         ("<stdin>", '{"tokens": ["a"], "labels": ["O"]}\n', "jsonl"),
         ("<stdin>", '{ "tokens"', "jsonl"),
         ("<stdin>", '[{"tokens": ["a"]}]', "jsonl"),
+        ("<stdin>", '[\n  {\n    "tokens": ["a"],\n', "jsonl"),
+        ("a.json", '[\n {"id": 1, "annotations": [], "data": {"text": "a"}}', "label-studio"),
+        ("a.json", '[{"id": 1, "annotations": [{"id": 2, "was_cancelled": false, "res', "label-studio"),
+        ("a.json", '[{"id": 1, "text": "a", "annotation_id": 3}]', "label-studio"),
+        ("a.jsonl", '{"action": "ANNOTATION_CREATED", "project": {}}', "label-studio"),
+        ("a.jsonl", '{"id": "x", "fields": {"text": "a"}, "responses": {}}', "argilla"),
+        ("a.jsonl", '{"type": "response.created", "version": 1, "timestamp": "t", "data": {}}', "argilla"),
+        ("a.jsonl", '{"text": "a", "tokens": [{"text": "a", "start": 0, "end": 1, "id": 0}], "spans": []}', "prodigy"),
+        ("a.jsonl", '{"text": "a", "spans": [], "answer": "accept"}', "prodigy"),
+        ("a.jsonl", '{"text": "a", "spans": []}', "spans"),
+        ("a.jsonl", '{"id": 1, "text": "a", "label": [[0, 1, "PER"]]}', "doccano"),
+        ("<stdin>", '{"text": "a", "entities": [], "relations": []}', "doccano"),
+        ("a.jsonl", '{"tokens": ["a"], "ner_tags": [0]}', "jsonl"),
+        ("a.json", '{"tokens": [["a"], ["b"]], "ner_tags": [[0], [0]]}', "huggingface"),
+        ("a.json", '{"features": [], "rows": []}', "huggingface"),
         ("<stdin>", "{\tO\n", "conll"),
         ("<stdin>", "[ O\n", "conll"),
         ("<stdin>", ", O\n", "conll"),
@@ -47,8 +62,9 @@ def test_detection(name: str, head: str, form: str) -> None:
 
 
 def test_every_format_is_known_by_its_name() -> None:
-    assert [form.name for form in FORMATS.values()] == list(FORMATS) == ["conll", "jsonl", "csv", "tsv"]
-    with pytest.raises(InvalidInput, match="format 'xml' is not known: choose one of conll, jsonl, csv, tsv"):
+    platforms = ["label-studio", "argilla", "doccano", "prodigy", "huggingface", "spans"]
+    assert [form.name for form in FORMATS.values()] == list(FORMATS) == ["conll", "jsonl", "csv", "tsv", *platforms]
+    with pytest.raises(InvalidInput, match="format 'xml' is not known: choose one of conll, jsonl, csv, tsv, label-"):
         list(read_sentences(io.BytesIO(CONLL), format="xml"))
 
 

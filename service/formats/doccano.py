@@ -1,0 +1,48 @@
+"""doccano: JSON Lines in, with `label` (or `labels`) as [start, end, label] or `entities` as objects, and CoNLL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from service.errors import InvalidInput
+from service.formats import columns
+from service.formats.platforms import Converted, labelled, listing, name_of, reader
+from service.formats.spans import read_span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from service.formats.records import Options, Record
+    from service.formats.source import Source
+
+PLATFORM: Final = "doccano"
+SPAN_FIELDS: Final = ("label", "labels", "entities")
+_NAMES: Final = {"start": ("start_offset", "start"), "end": ("end_offset", "end"), "label": ("label",)}
+
+
+def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
+    fields = (options.label,) if options.label is not None else SPAN_FIELDS
+    name = next((name for name in fields if line.get(name) is not None), None)
+    if name is None:
+        raise InvalidInput(f"none of {', '.join(fields)} is there", field="label")
+    spans = [
+        read_span(value, f"{name}[{place}]", names=_NAMES) for place, value in enumerate(listing(line[name], name))
+    ]
+    text_field = options.word or "text"
+    made = labelled(line.get(text_field), spans, options, field=text_field)
+    made["meta"]["format"] = PLATFORM
+    identity = name_of(line.get("id"))
+    if identity is not None:
+        made["id"] = f"{PLATFORM}:{identity}"
+    annotator = name_of(line.get("annotator") or line.get("username"))
+    yield made if annotator is None else {**made, "annotator": annotator}
+
+
+_read_lines = reader(from_line)
+
+
+def read(source: Source, options: Options) -> Iterator[Record]:
+    """Either of its two exports for sequence labelling."""
+    return (
+        _read_lines(source, options) if source.head.lstrip().startswith(("{", "[{")) else columns.read(source, options)
+    )

@@ -1,0 +1,266 @@
+"""Label Studio: webhooks and exports (JSON and JSON-MIN) in.
+
+One annotation is one sentence, `label-studio:ID`; its revision is `updated_at` in microseconds. An annotation that was
+skipped (`was_cancelled`) says nothing of the words: it becomes `deleted`, which closes an item that may be open.
+Webhooks without payload and events about anything but annotations are answered and ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from service.errors import InvalidInput
+from service.formats.platforms import (
+    Converted,
+    Delivery,
+    dated,
+    delivered,
+    labelled,
+    link_base,
+    listing,
+    mapping,
+    microseconds,
+    name_of,
+    quoted,
+    reader,
+)
+from service.formats.records import Options
+from service.formats.spans import TextSpan, integer, one_label
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+PLATFORM: Final = "label-studio"
+CREATED: Final = ("ANNOTATION_CREATED", "ANNOTATIONS_CREATED")
+UPDATED: Final = "ANNOTATION_UPDATED"
+DELETED: Final = "ANNOTATIONS_DELETED"
+NO_PAYLOAD: Final = "the event has no payload: switch `Send payload` on in the webhook's settings"
+# Results that are about the task or about other results, and say nothing of words.
+_BESIDES: Final = frozenset(
+    {"choices", "datetime", "number", "pairwise", "ranker", "rating", "relation", "taxonomy", "textarea"}
+)
+_SPANS: Final = "labels"
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A `Labels` tag of the project's labelling interface, and the field of the text it is about."""
+
+    name: str
+    to_name: str
+    text_field: str
+    labels: tuple[str, ...]
+
+
+def controls(config: object) -> list[Control]:
+    """The span controls over text in a `parsed_label_config`."""
+    found = []
+    for name, control in config.items() if isinstance(config, dict) else ():
+        if not isinstance(control, dict) or control.get("type") != "Labels":
+            continue
+        inputs, to_name, labels = (control.get(key) for key in ("inputs", "to_name", "labels"))
+        first = inputs[0] if isinstance(inputs, list) and inputs else None
+        if not isinstance(first, dict) or first.get("type") != "Text" or first.get("valueType") == "url":
+            continue
+        if isinstance(to_name, list) and to_name and isinstance(labels, list):
+            field = str(first.get("value") or "").removeprefix("$")
+            found.append(Control(str(name), str(to_name[0]), field, tuple(map(str, labels))))
+    return found
+
+
+# -- webhooks ----------------------------------------------------------------------------------------------------------
+
+
+def from_event(
+    event: Mapping[str, Any],
+    *,
+    received_at: datetime,
+    dataset: str = "default",
+    options: Options | None = None,
+) -> Delivery:
+    """The messages of a webhook's body. A deletion names no time: it is as old as its arrival."""
+    options = options or Options()
+    action = event.get("action")
+    if not isinstance(action, str):
+        raise InvalidInput("it is missing: is this a webhook of Label Studio?", field="action")
+    if action not in (*CREATED, UPDATED, DELETED):
+        return Delivery(action, ignored="only annotations that are created, updated or deleted count")
+    key = "annotations" if action == DELETED else "annotation"
+    if key not in event:
+        return Delivery(action, ignored=NO_PAYLOAD)
+    converted = list(_event_sentences(event, action, received_at, options))
+    ignored = None if converted else "skipped by the annotator"
+    return delivered(action, converted, dataset=dataset, max_words=options.max_words, ignored=ignored)
+
+
+def _event_sentences(
+    event: Mapping[str, Any], action: str, received_at: datetime, options: Options
+) -> Iterator[Converted]:
+    if action == DELETED:
+        for place, gone in enumerate(listing(event["annotations"], "annotations")):
+            field = f"annotations[{place}]"
+            yield {
+                "id": _identity(mapping(gone, field), field),
+                "deleted": True,
+                "revision": microseconds(received_at),
+                "meta": {"format": PLATFORM},
+            }
+        return
+    project = event.get("project")
+    config = project.get("parsed_label_config") if isinstance(project, dict) else None
+    many = isinstance(event["annotation"], list)
+    annotations = event["annotation"] if many else [event["annotation"]]
+    for place, given in enumerate(annotations):
+        field = f"annotation[{place}]" if many else "annotation"
+        annotation = mapping(given, field)
+        task = _task_of(event.get("task"), annotation)
+        if action in CREATED and annotation.get("was_cancelled") is True:
+            continue
+        fields = _sentence(annotation, task, field, options, config)
+        yield fields | {"update": True} if action == UPDATED else fields
+
+
+def _task_of(tasks: object, annotation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The task itself, or of several the one that the annotation names."""
+    if not isinstance(tasks, list):
+        return mapping(tasks, "task")
+    for task in tasks:
+        if isinstance(task, dict) and task.get("id") == annotation.get("task"):
+            return task
+    raise InvalidInput(f"none is the annotation's task {annotation.get('task')}", field="task")
+
+
+# -- exports -----------------------------------------------------------------------------------------------------------
+
+
+def from_task(task: Mapping[str, Any], options: Options) -> Iterator[Converted]:
+    """The sentences of an exported task, one an annotation; none where nobody has annotated it."""
+    if "annotations" not in task and "completions" not in task:
+        if "annotation_id" in task:
+            yield _minimal(task, options)
+            return
+        raise InvalidInput("it is missing: export the tasks as JSON", field="annotations")
+    name = "annotations" if "annotations" in task else "completions"  # as it was called up to version 1.0
+    for place, given in enumerate(listing(task[name], name)):
+        field = f"{name}[{place}]"
+        try:
+            yield _sentence(mapping(given, field), task, field, options, None)
+        except InvalidInput as error:
+            yield error
+
+
+def _minimal(task: Mapping[str, Any], options: Options) -> dict[str, Any]:
+    """JSON-MIN: the data's fields and the controls' values side by side."""
+    spans: list[TextSpan] = []
+    for name, values in task.items():
+        wanted = options.label is None or options.label == name
+        if wanted and isinstance(values, list) and all(isinstance(v, dict) and "labels" in v for v in values):
+            spans += [_span(value, f"{name}[{place}]") for place, value in enumerate(values)]
+    text_field = options.word or "text"
+    fields = labelled(task.get(text_field), spans, options, field=text_field)
+    fields["id"] = f"{PLATFORM}:{integer(task.get('annotation_id'), 'annotation_id')}"
+    fields |= dated(task.get("updated_at"), "updated_at") | _annotator(task.get("annotator"))
+    fields["meta"] |= {"format": PLATFORM, "task": name_of(task.get("id"))}
+    return fields
+
+
+def from_object(found: Mapping[str, Any], options: Options) -> Iterator[Converted]:
+    """A line of a file: an exported task, or a webhook's body as somebody kept it."""
+    if "action" not in found:
+        yield from from_task(found, options)
+        return
+    action = str(found["action"])
+    wanted = "annotations" if action == DELETED else "annotation" if action in (*CREATED, UPDATED) else None
+    if wanted in found:
+        yield from _event_sentences(found, action, datetime.now(UTC), options)
+
+
+# -- both --------------------------------------------------------------------------------------------------------------
+
+
+def _sentence(
+    annotation: Mapping[str, Any], task: Mapping[str, Any], field: str, options: Options, config: object
+) -> dict[str, Any]:
+    about: dict[str, Any] = {"format": PLATFORM}
+    fields: dict[str, Any] = {"id": _identity(annotation, field)}
+    fields |= dated(annotation.get("updated_at") or annotation.get("created_at"), f"{field}.updated_at")
+    fields |= _annotator(annotation.get("completed_by"))
+    project, task_id = (name_of(value) for value in (annotation.get("project") or task.get("project"), task.get("id")))
+    if options.base_url is not None and project and task_id:
+        fields["source"] = f"{link_base(options.base_url)}/projects/{quoted(project)}/data?task={quoted(task_id)}"
+    if annotation.get("was_cancelled") is True:
+        return {**fields, "deleted": True, "meta": about | {"cancelled": True}}
+    known = controls(config)
+    if config and not known:
+        raise InvalidInput("the project has no labels for spans of a text", field="project.parsed_label_config")
+    spans, used = _spans(annotation.get("result"), f"{field}.result", options)
+    control = next((one for one in known if one.name == used), known[0] if len(known) == 1 else None)
+    text_field = options.word or (control.text_field if control else None) or "text"
+    data = mapping(task.get("data"), "task.data")
+    if text_field not in data:
+        there = ", ".join(list(data)[:10])
+        raise InvalidInput(f"no {text_field} in it, only {there}: name the field of the text", field="task.data")
+    fields |= labelled(data[text_field], spans, options, field=f"task.data.{text_field}")
+    about |= {
+        "project": project,
+        "task": task_id,
+        "from_name": used or (control.name if control else None),
+        "to_name": control.to_name if control else _to_name(annotation.get("result")),
+    }
+    fields["meta"] |= {name: value for name, value in about.items() if value is not None}
+    return fields
+
+
+def _spans(result: object, field: str, options: Options) -> tuple[list[TextSpan], str | None]:
+    """The labelled spans, and the control that all of them are of."""
+    spans: list[TextSpan] = []
+    used: str | None = None
+    for place, item in enumerate(listing(result, field)):
+        where = f"{field}[{place}]"
+        region = mapping(item, where)
+        kind = str(region.get("type"))
+        if kind in _BESIDES:
+            continue
+        if kind != _SPANS:
+            raise InvalidInput(f"a result of type {kind[:40]!r}: only labels over text are read", field=where)
+        name = region.get("from_name")
+        if options.label is not None and name != options.label:
+            continue
+        if used not in (None, name):
+            raise InvalidInput(f"spans of {used} and of {name}: say which control counts", field=where)
+        used = str(name)
+        spans.append(_span(mapping(region.get("value"), f"{where}.value"), f"{where}.value"))
+    return spans, used
+
+
+def _span(value: Mapping[str, Any], field: str) -> TextSpan:
+    text = value.get("text")
+    return TextSpan(
+        integer(value.get("start"), f"{field}.start"),
+        integer(value.get("end"), f"{field}.end"),
+        one_label(value.get("labels"), f"{field}.labels"),
+        field,
+        text if isinstance(text, str) else None,
+    )
+
+
+def _to_name(result: object) -> str | None:
+    regions = result if isinstance(result, list) else []
+    return next((str(r["to_name"]) for r in regions if r.get("type") == _SPANS and r.get("to_name")), None)
+
+
+def _identity(annotation: Mapping[str, Any], field: str) -> str:
+    return f"{PLATFORM}:{integer(annotation.get('id'), f'{field}.id')}"
+
+
+def _annotator(value: object) -> dict[str, Any]:
+    """The annotator's address where the export has it, else the number."""
+    if isinstance(value, dict):
+        value = value.get("email") or value.get("username") or value.get("id")
+    name = name_of(value)
+    return {} if name is None else {"annotator": name[:256]}
+
+
+read = reader(from_object)

@@ -1,0 +1,111 @@
+"""Text to words, each with its place in the text: one splitter, named and versioned.
+
+The words are those that CoNLL-like data sets have, as models are trained on them: punctuation stands alone, "Al-Ain",
+"U.S.", "J." before a name, "AT&T", "1,000.5" and "1996-08-22" are one word, "Hill's" is two and "don't" is "do n't".
+Scripts that write no spaces (Han, Kana, Thai, Lao, Khmer, Myanmar) are split by character: a span can begin anywhere.
+
+Whoever changes what comes out gives the splitter a new name: messages say which one made their words, and offsets are
+found again by splitting again.
+
+>>> [word.of("Hill's odds: 1,000.5") for word in split_words("Hill's odds: 1,000.5")]
+['Hill', "'s", 'odds', ':', '1,000.5']
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final, NamedTuple
+
+SPLITTER: Final = "labelwatch-words-1"
+
+_SPACELESS: Final = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x3040, 0x30FF),  # Kana
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
+)
+_INVISIBLE_SPACES: Final = frozenset({0x200B, 0xFEFF})
+_ALIASES: Final = {0x2019: "'", 0x2010: "-", 0x2011: "-"}
+# What a text's characters are to the rules below; each stands for one character, so that offsets stay.
+_SMALL, _CAPITAL, _MARK, _ALONE, _OTHER = "é", "É", "\u0301", "一", "§"
+_MOST_SHAPES: Final = 20_000
+
+
+class _Shapes(dict[int, str]):
+    """Code point to its shape, made when it is first met."""
+
+    def __missing__(self, code: int) -> str:
+        shape = _shape(code)
+        if len(self) < _MOST_SHAPES:  # hostile text must not fill the memory
+            self[code] = shape
+        return shape
+
+
+def _shape(code: int) -> str:
+    char = chr(code)
+    category = unicodedata.category(char)
+    if category[0] == "Z" or category == "Cc" or code in _INVISIBLE_SPACES:
+        return " "
+    if code < 0x80 or code in _ALIASES:
+        return _ALIASES.get(code, char)
+    if category[0] == "L":
+        if any(first <= code <= last for first, last in _SPACELESS):
+            return _ALONE
+        return _CAPITAL if category in ("Lu", "Lt") else _SMALL
+    return {"M": _MARK, "N": "0"}.get(category[0], _MARK if category == "Cf" else _OTHER)
+
+
+_SHAPES: Final = _Shapes()
+
+_M = f"{_MARK}*"
+_ANY = f"[A-Za-z0-9_{_SMALL}{_CAPITAL}]"
+_LOW = f"[a-z0-9_{_SMALL}]"
+_UP = f"[A-Z{_CAPITAL}]"
+_LETTER = f"[A-Za-z{_SMALL}{_CAPITAL}]"
+_AFTER_APOSTROPHE = f"(?i:s|m|d|re|ve|ll)(?!{_ANY})"
+_NOT = f"(?i:n't)(?!{_ANY})"
+_CHAR = f"(?:(?!{_NOT}){_ANY}{_M})"
+_JOINT = "|".join(
+    (
+        "[-&@]",
+        f"'(?!{_AFTER_APOSTROPHE})",
+        rf"\.(?={_LOW})",
+        rf"(?<={_UP})\.(?={_UP})",
+        "(?<=[0-9])[,:/](?=[0-9])",
+    )
+)
+_WORD = f"{_CHAR}+(?:(?:{_JOINT}){_CHAR}+)*"
+_RULES: Final = re.compile(
+    "|".join(
+        (
+            f"'{_AFTER_APOSTROPHE}",
+            _NOT,
+            rf"(?:{_LETTER}{_M}\.){{2,}}(?:-{_WORD})?(?!{_ANY})",  # U.S., a.m., U.S.-based
+            rf"{_UP}{_M}\.(?= +{_UP})",  # J. Smith
+            _WORD,
+            r"\.{2,}",
+            "-{2,}",
+            f"[^ ]{_M}",
+        )
+    )
+)
+
+
+class Word(NamedTuple):
+    """The characters start..end-1 of a text."""
+
+    start: int
+    end: int
+
+    def of(self, text: str) -> str:
+        return text[self.start : self.end]
+
+
+def split_words(text: str) -> list[Word]:
+    """The words in their order; what stands between them is white space, and nothing else is left out."""
+    return [Word(*found.span()) for found in _RULES.finditer(text.translate(_SHAPES))]

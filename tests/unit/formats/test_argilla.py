@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from service.errors import InvalidInput
+from service.formats import Options, Record, read_records
+from service.formats.argilla import from_event
+from tests.unit.formats.platform_bodies import TEXT, argilla_event, span
+
+NOW = datetime(2026, 3, 2, tzinfo=UTC)
+LABELS = ("B-PER", "I-PER", "O", "O", "O", "O", "B-LOC", "O")
+REVISION = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * 1_000_000 + 2
+
+
+def records(*found: object, **options: Any) -> list[Record]:
+    text = "\n".join(map(json.dumps, found))
+    return list(read_records(io.BytesIO(text.encode()), options=Options(**options)))
+
+
+# -- webhooks ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_submitted_response() -> None:
+    options = Options(base_url="https://argilla.example.org")
+    (made,) = from_event(argilla_event(), received_at=NOW, dataset="trips", options=options).sentences
+    assert (made.id, made.dataset, made.revision) == ("argilla:r-1", "trips", REVISION)
+    assert (made.labels, made.annotator, made.update) == (LABELS, "nadia", False)
+    assert made.source == "https://argilla.example.org/dataset/d-1/annotation-mode?_search=rec-1"
+    assert made.meta is not None
+    assert {name: made.meta[name] for name in ("format", "record", "question", "field", "alignment")} == {
+        "format": "argilla", "record": "rec-1", "question": "entities", "field": "sentence", "alignment": "exact",
+    }  # fmt: skip
+
+
+def test_an_updated_and_a_discarded_response() -> None:
+    (made,) = from_event(argilla_event("response.updated"), received_at=NOW).sentences
+    assert made.update
+    (gone,) = from_event(argilla_event("response.updated", status="discarded"), received_at=NOW).sentences
+    assert (gone.id, gone.deleted, gone.revision) == ("argilla:r-1", True, REVISION)
+
+
+def test_a_deleted_response_is_as_old_as_the_event() -> None:
+    (gone,) = from_event(argilla_event("response.deleted"), received_at=NOW).sentences
+    assert (gone.id, gone.deleted) == ("argilla:r-1", True)
+    assert gone.revision == REVISION + 1_499_998
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (argilla_event(status="draft"), "the response is draft, not submitted"),
+        (argilla_event(status="discarded"), "the response is discarded, not submitted"),
+        (argilla_event("record.completed"), "only responses"),
+        (argilla_event("ping"), "only responses"),
+    ],
+)
+def test_what_is_no_answer_is_ignored_with_the_reason(body: dict[str, Any], told: str) -> None:
+    found = from_event(body, received_at=NOW)
+    assert found.sentences == ()
+    assert told in str(found.ignored)
+
+
+def test_a_question_left_open_says_that_there_is_no_entity() -> None:
+    (made,) = from_event(argilla_event(values={"mood": {"value": "ok"}}), received_at=NOW).sentences
+    assert set(made.labels) == {"O"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"data": {}}, "type"),
+        ({"type": "response.created"}, "data"),
+        (argilla_event(id=None), "data.id"),
+        (argilla_event("response.deleted", id=""), "data.id"),
+        (argilla_event(record=None), "data.record"),
+        (argilla_event(record={"fields": None}), "fields"),
+        (argilla_event(record={"fields": {"a": "x", "b": "y"}}, values={"q": {"value": []}}), "fields"),
+        (
+            argilla_event(values={"entities": {"value": [span("Mara", "PER"), span("Mara", "LOC")]}}),
+            "data.values.entities[1]",
+        ),
+        (argilla_event(values={"entities": {"value": [{"start": 0, "end": 1}]}}), "data.values.entities[0].label"),
+        (argilla_event(values={"entities": {"value": "PER"}}), "data.values.entities"),
+        (argilla_event(updated_at=3), "data.updated_at"),
+        (argilla_event("response.deleted") | {"timestamp": "now"}, "timestamp"),
+    ],
+)
+def test_what_cannot_be_read_names_its_field(body: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        from_event(body, received_at=NOW)
+    assert caught.value.field == field
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+ANSWER = [span("Mara Quill", "PER"), span("Riga", "LOC")]
+
+
+def test_records_as_the_sdk_writes_them() -> None:
+    record = {
+        "id": "rec-1",
+        "fields": {"sentence": TEXT},
+        "metadata": {},
+        "suggestions": {},
+        "responses": {
+            "entities": [{"value": ANSWER, "user_id": "u-1"}, {"value": [], "user_id": "u-2"}],
+            "mood": [{"value": "ok", "user_id": "u-1"}],
+        },
+        "vectors": {},
+    }
+    first, second = records(record)
+    assert first.sentence is not None
+    assert second.sentence is not None
+    assert (first.sentence.id, first.sentence.annotator, first.sentence.labels) == ("argilla:rec-1:u-1", "u-1", LABELS)
+    assert (second.sentence.id, set(second.sentence.labels)) == ("argilla:rec-1:u-2", {"O"})
+
+
+def test_records_as_the_api_writes_them() -> None:
+    answers = [
+        {"id": "r-1", "values": {"entities": {"value": ANSWER}}, "status": "submitted", "user_id": "u-1",
+         "updated_at": "2026-03-01T10:00:00.000002"},
+        {"id": "r-2", "values": {"entities": {"value": []}}, "status": "draft", "user_id": "u-2"},
+        {"id": "r-3", "values": None, "status": "discarded", "user_id": "u-3"},
+        {"id": "r-4", "values": {}, "status": "submitted"},
+    ]  # fmt: skip
+    record = {"id": "rec-1", "fields": {"text": TEXT, "title": "t"}, "dataset_id": "d-1", "responses": answers}
+    first, second, third = records(record, base_url="https://a.example.org")
+    assert first.sentence is not None
+    assert (first.sentence.id, first.sentence.revision, first.sentence.labels) == ("argilla:r-1", REVISION, LABELS)
+    assert first.sentence.source == "https://a.example.org/dataset/d-1/annotation-mode?_search=rec-1"
+    assert second.sentence is not None
+    assert (second.sentence.id, second.sentence.deleted) == ("argilla:r-3", True)
+    assert "`responses[3].values`: no answer in it holds spans" in str(third.error)
+
+
+def test_one_of_several_questions_can_be_chosen() -> None:
+    values = {"one": {"value": ANSWER}, "two": {"value": []}}
+    record = {"id": "x", "fields": {"text": TEXT}, "responses": [{"id": "r", "values": values}]}
+    (found,) = records(record)
+    assert "one, two all hold spans: say which counts" in str(found.error)
+    (found,) = records(record, label="one")
+    assert found.sentence is not None
+    assert found.sentence.labels == LABELS
+
+
+def test_kept_webhooks_can_be_read_as_a_file() -> None:
+    found = records(argilla_event(), argilla_event("record.created"), argilla_event("response.deleted"))
+    assert [(one.sentence.id, one.sentence.deleted) for one in found if one.sentence] == [
+        ("argilla:r-1", False), ("argilla:r-1", True),
+    ]  # fmt: skip
+
+
+def test_objects_of_another_kind_are_named() -> None:
+    (found,) = list(read_records(io.BytesIO(b'{"fields": {}}'), format="argilla"))
+    assert "`responses`: it is missing: export the records with their responses" in str(found.error)

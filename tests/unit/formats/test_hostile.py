@@ -1,0 +1,136 @@
+"""Whatever is sent, the answer is sentences or an InvalidInput: platforms change, and the network is open."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.errors import InvalidInput
+from service.formats import FORMATS, Options, argilla, label_studio, read_records
+from tests.unit.formats import platform_bodies as bodies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NOW = datetime(2026, 3, 2, tzinfo=UTC)
+PLATFORMS = [name for name in FORMATS if name not in ("conll", "csv", "tsv")]
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("\ud83d")
+KEYS = st.sampled_from(
+    ["action", "annotation", "annotations", "answer", "data", "deleted", "entities", "features", "fields", "id", "label",
+     "labels", "meta", "ner_tags", "project", "record", "responses", "result", "rows", "spans", "start", "task", "text",
+     "timestamp", "tokens", "type", "updated_at", "value", "values", "was_cancelled"]
+)  # fmt: skip
+ANY_JSON = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=20
+)
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    3.5,
+    2**70,
+    "",
+    "x",
+    "\ud83d",
+    [],
+    {},
+    [[]],
+    [{}],
+    {"id": 1},
+    float("nan"),
+    "2026-01-01T00:00:00Z",
+]
+LINES: list[dict[str, Any]] = [
+    bodies.event(),
+    bodies.event("ANNOTATION_UPDATED"),
+    bodies.event("ANNOTATIONS_DELETED"),
+    bodies.task(annotations=[bodies.annotation(bodies.region("Riga", "LOC"))]),
+    bodies.argilla_event(),
+    bodies.argilla_event("response.deleted"),
+    {"id": "x", "fields": {"text": bodies.TEXT}, "responses": {"q": [{"value": [bodies.span("Riga", "LOC")]}]}},
+    {"text": bodies.TEXT, "label": [[0, 4, "PER"]], "id": 1},
+    {"text": "a b", "tokens": [{"text": "a", "start": 0, "end": 1}], "spans": [{"start": 0, "end": 1, "label": "X"}],
+     "answer": "accept", "_task_hash": 1, "_timestamp": 5},
+    {"features": [{"name": "ner_tags", "type": {"names": ["O"]}}], "rows": [{"row": {"tokens": ["a"], "ner_tags": [0]}}]},
+    {"tokens": [["a"]], "ner_tags": [[0]], "names": ["O"]},
+    {"text": "a b", "spans": [{"start": 0, "end": 1, "label": "X", "text": "a"}], "meta": {}, "annotated_at": "2026-01-01"},
+]  # fmt: skip
+
+
+def read_all(found: object, form: str | None = None) -> None:
+    """Sentences or errors; and what is a sentence can be written again."""
+    text = json.dumps(found)
+    try:
+        for record in read_records(io.BytesIO(text.encode()), format=form, options=Options(label_names=("O",))):
+            assert (record.sentence is None) != (record.error is None)
+            if record.sentence is not None:
+                record.sentence.model_dump_json().encode()
+    except InvalidInput:
+        return
+
+
+def deliver(from_event: Callable[..., Any], found: object) -> None:
+    if not isinstance(found, dict):
+        return
+    try:
+        for sentence in from_event(found, received_at=NOW, options=Options(base_url="https://x.example")).sentences:
+            sentence.model_dump_json().encode()
+    except InvalidInput:
+        return
+
+
+@settings(max_examples=60, deadline=None)
+@given(found=ANY_JSON)
+def test_any_json_in_a_file(found: object) -> None:
+    for form in PLATFORMS:
+        read_all(found, form)
+
+
+@settings(max_examples=60, deadline=None)
+@given(found=ANY_JSON, kind=st.sampled_from(["response.created", "response.updated", "response.deleted"]))
+def test_any_json_in_a_webhook(found: object, kind: str) -> None:
+    for action in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_CREATED", "ANNOTATIONS_DELETED"):
+        deliver(label_studio.from_event, {**found, "action": action} if isinstance(found, dict) else found)
+    deliver(argilla.from_event, {**found, "type": kind} if isinstance(found, dict) else found)
+
+
+def _places(value: object) -> list[tuple[Any, Any]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = []
+    for key, child in inner:
+        found += [(value, key), *_places(child)]
+    return found
+
+
+@pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
+def test_bodies_with_one_odd_value(line: dict[str, Any]) -> None:
+    """Each value of a right body in turn replaced by each odd one: close to right is where converters trip."""
+    rng = random.Random(7)
+    text = json.dumps(line)
+    for number in range(len(_places(line))):
+        for odd in rng.sample(ODD, 4):
+            changed = json.loads(text)
+            holder, key = _places(changed)[number]
+            holder[key] = odd
+            read_all(changed)
+            deliver(label_studio.from_event, changed)
+            deliver(argilla.from_event, changed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(head=st.sampled_from([b"", b"[", b"{", b'{"text": "', b"[{", b'{"tokens": [']), found=st.binary(max_size=40))
+def test_any_bytes(head: bytes, found: bytes) -> None:
+    for form in PLATFORMS:
+        try:
+            for record in read_records(io.BytesIO(head + found), format=form):
+                assert (record.sentence is None) != (record.error is None)
+        except InvalidInput:
+            continue

@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import copy
+import io
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service.errors import InvalidInput
+from service.formats import Options, Record, read_records
+from service.formats.label_studio import NO_PAYLOAD, Control, controls, from_event
+from tests.unit.formats.platform_bodies import CONFIG, TEXT, annotation, event, region, task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from service.contracts import LabelledSentence
+
+NOW = datetime(2026, 3, 2, tzinfo=UTC)
+LABELS = ("B-PER", "I-PER", "O", "O", "O", "O", "B-LOC", "O")
+REVISION = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * 1_000_000 + 2
+
+
+def only(body: dict[str, Any], **options: Any) -> LabelledSentence:
+    (sentence,) = from_event(body, received_at=NOW, dataset="trips", options=Options(**options)).sentences
+    return sentence
+
+
+def records(*found: object, **options: Any) -> list[Record]:
+    text = json.dumps(found[0] if len(found) == 1 and isinstance(found[0], list) else list(found))
+    return list(read_records(io.BytesIO(text.encode()), options=Options(**options)))
+
+
+# -- webhooks ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_created_annotation() -> None:
+    made = only(event(), base_url="https://ls.example.org/")
+    assert (made.tokens, made.labels) == (("Mara", "Quill", "flew", "from", "Tallinn", "to", "Riga", "."), LABELS)
+    assert (made.id, made.dataset, made.revision, made.update, made.deleted) == (
+        "label-studio:41", "trips", REVISION, False, False,
+    )  # fmt: skip
+    assert (made.annotator, made.source) == ("5", "https://ls.example.org/projects/3/data?task=7")
+    assert made.annotated_at == datetime(2026, 3, 1, 10, 0, 0, 2, tzinfo=UTC)
+    assert made.meta == {
+        "splitter": "labelwatch-words-1",
+        "scheme": "iob2",
+        "alignment": "exact",
+        "text": TEXT,
+        "format": "label-studio",
+        "project": "3",
+        "task": "7",
+        "from_name": "label",
+        "to_name": "text",
+    }
+
+
+def test_an_updated_annotation() -> None:
+    body = event("ANNOTATION_UPDATED", annotation=annotation(updated_at="2026-03-01T10:00:05Z"))
+    made = only(body)
+    assert made.update
+    assert made.revision == REVISION + 4_999_998
+    assert set(made.labels) == {"O"}
+    assert made.meta is not None
+    assert made.meta["from_name"] == "label"  # the project's only one
+
+
+def test_deleted_annotations() -> None:
+    first, second = from_event(event("ANNOTATIONS_DELETED"), received_at=NOW).sentences
+    assert (first.id, first.deleted, first.tokens) == ("label-studio:41", True, ())
+    assert second.id == "label-studio:42"
+    assert first.revision == int(NOW.timestamp()) * 1_000_000 > REVISION
+
+
+def test_annotations_created_together_find_their_tasks() -> None:
+    other = task(id=8, data={"text": "Riga won"})
+    body = event(
+        "ANNOTATIONS_CREATED",
+        annotation=[annotation(region("Riga", "LOC", text="Riga won"), id=42, task=8), annotation()],
+        task=[task(), other],
+    )
+    first, second = from_event(body, received_at=NOW).sentences
+    assert (first.id, first.labels) == ("label-studio:42", ("B-LOC", "O"))
+    assert len(second.tokens) == 8
+
+
+@pytest.mark.parametrize("action", ["ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED"])
+def test_a_webhook_without_payload_is_answered(action: str) -> None:
+    found = from_event({"action": action}, received_at=NOW)
+    assert (found.sentences, found.ignored) == ((), NO_PAYLOAD)
+
+
+@pytest.mark.parametrize("action", ["TASKS_CREATED", "PROJECT_UPDATED", "LABEL_LINK_CREATED", "SOMETHING_NEW"])
+def test_other_events_are_answered(action: str) -> None:
+    found = from_event(event(action), received_at=NOW)
+    assert found.sentences == ()
+    assert found.ignored is not None
+
+
+def test_a_skipped_task_is_nothing_new_but_takes_an_annotation_back() -> None:
+    skipped = annotation(was_cancelled=True)
+    created = from_event(event(annotation=skipped), received_at=NOW)
+    assert (created.sentences, created.ignored) == ((), "skipped by the annotator")
+    (made,) = from_event(event("ANNOTATION_UPDATED", annotation=skipped), received_at=NOW).sentences
+    assert (made.id, made.deleted, made.revision) == ("label-studio:41", True, REVISION)
+
+
+def test_the_annotators_address_is_told_where_it_is_known() -> None:
+    body = event()
+    body["annotation"]["completed_by"] = {"id": 5, "email": "q@example.org"}
+    assert only(body).annotator == "q@example.org"
+
+
+def test_the_projects_interface_names_the_text() -> None:
+    config = copy.deepcopy(CONFIG)
+    config["label"]["inputs"][0]["value"] = "$body"  # type: ignore[index]
+    body = event(task=task(data={"text": "not this", "body": TEXT}))
+    body["project"]["parsed_label_config"] = config
+    assert only(body).labels == LABELS
+
+
+def test_results_that_are_no_spans_are_left_out() -> None:
+    body = event()
+    body["annotation"]["result"] += [
+        {"type": "choices", "from_name": "topic", "value": {"choices": ["travel"]}},
+        {"type": "relation", "from_id": "a", "to_id": "b", "direction": "right"},
+    ]
+    assert only(body).labels == LABELS
+
+
+def test_utf16_offsets_of_old_browsers() -> None:
+    text = "🛫 " + TEXT
+    old = region("Riga", "LOC", text=text)
+    old["value"]["start"] += 1
+    old["value"]["end"] += 1
+    made = only(event(annotation=annotation(old), task=task(data={"text": text})))
+    assert made.labels[-2:] == ("B-LOC", "O")
+    assert made.meta is not None
+    assert made.meta["given_offsets"] == "utf-16"
+
+
+def test_one_of_several_controls_can_be_chosen() -> None:
+    other = region("Mara", "NOUN", from_name="pos")
+    body = event(annotation=annotation(region("Mara Quill", "PER"), other))
+    with pytest.raises(InvalidInput, match="spans of label and of pos: say which control counts"):
+        only(body)
+    assert only(body, label="pos").labels[:2] == ("B-NOUN", "O")
+
+
+def _with(**more: object) -> dict[str, Any]:
+    return event(annotation=annotation(region("Riga", "LOC") | more))
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (event() | {"action": None}, "action"),
+        (event() | {"annotation": 41}, "annotation"),
+        (event() | {"task": None}, "task"),
+        (event("ANNOTATIONS_CREATED", annotation=[annotation()], task=[]), "task"),
+        (event(task=task(data=None)), "task.data"),
+        (event(task=task(data={"image": "x"})), "task.data"),
+        (event(task=task(data={"text": 7})), "task.data.text"),
+        (event(task=task(data={"text": " "})), "task.data.text"),
+        (event(annotation=annotation(id=None)), "annotation.id"),
+        (event(annotation=annotation(updated_at="yesterday")), "annotation.updated_at"),
+        (event(annotation=annotation(result=None)), "annotation.result"),
+        (event(annotation=annotation("x")), "annotation.result[0]"),  # type: ignore[arg-type]
+        (_with(type="hypertextlabels"), "annotation.result[0]"),
+        (_with(type=None), "annotation.result[0]"),
+        (_with(value=None), "annotation.result[0].value"),
+        (_with(value={"start": 0, "end": 4, "labels": ["A", "B"]}), "annotation.result[0].value.labels"),
+        (_with(value={"start": 0, "end": 4, "labels": []}), "annotation.result[0].value.labels"),
+        (_with(value={"start": 0, "end": 4}), "annotation.result[0].value.labels"),
+        (_with(value={"start": 0, "labels": ["A"]}), "annotation.result[0].value.end"),
+        (_with(value={"start": 0, "end": 4, "labels": ["A"], "text": "Else"}), "annotation.result[0].value"),
+        (
+            event(annotation=annotation(region("Mara Quill", "PER"), region("Quill", "ORG"))),
+            "annotation.result[1].value",
+        ),
+        (event("ANNOTATIONS_DELETED", annotations={}), "annotations"),
+        (event("ANNOTATIONS_DELETED", annotations=[{}]), "annotations[0].id"),
+        (event(project={"parsed_label_config": {"c": {"type": "Choices"}}}), "project.parsed_label_config"),
+    ],
+)
+def test_what_cannot_be_read_names_its_field(body: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        from_event(body, received_at=NOW)
+    assert caught.value.field == field
+
+
+def test_a_link_must_be_one_that_a_browser_may_follow() -> None:
+    with pytest.raises(InvalidInput, match="is no address such as"):
+        only(event(), base_url="javascript:alert(1)")
+
+
+def test_controls_of_a_project() -> None:
+    assert controls(CONFIG) == [Control("label", "text", "text", ("PER", "ORG", "LOC"))]
+    behind_a_link = copy.deepcopy(CONFIG)
+    behind_a_link["label"]["inputs"][0]["valueType"] = "url"  # type: ignore[index]
+    for config in (None, {}, {"a": 1}, {"a": {"type": "Labels"}}, {"a": {"type": "Choices"}}, behind_a_link):
+        assert controls(config) == []
+
+
+# -- exports -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_exported_task_gives_a_sentence_for_each_annotation() -> None:
+    both = [annotation(region("Riga", "LOC")), annotation(id=42, completed_by={"id": 6, "email": "q@example.org"})]
+    first, second = records(task(annotations=both, predictions=[1, 2], drafts=[]))
+    assert first.sentence is not None
+    assert second.sentence is not None
+    assert (first.sentence.id, first.sentence.revision) == ("label-studio:41", REVISION)
+    assert (second.sentence.id, second.sentence.annotator) == ("label-studio:42", "q@example.org")
+    assert first.sentence.source == "<stream>:1"
+    assert not first.sentence.update
+
+
+def test_a_bad_annotation_costs_only_itself() -> None:
+    bad = annotation(region("Mara Quill", "PER"), region("Mara", "ORG"))
+    first, second = records(task(annotations=[bad, annotation(id=42)]))
+    assert first.error is not None
+    assert "<stream>:1: `annotations[0].result[0].value`: it overlaps annotations[0].result[1].value" in str(
+        first.error
+    )
+    assert second.sentence is not None
+
+
+def test_tasks_without_annotations_give_nothing_and_skipped_ones_are_told() -> None:
+    skipped = annotation(was_cancelled=True)
+    (found,) = records(task(annotations=[]), task(annotations=[skipped]))
+    assert found.sentence is not None
+    assert found.sentence.deleted
+
+
+def test_the_text_of_an_export_can_be_named() -> None:
+    kept = task(data={"body": TEXT}, annotations=[annotation(region("Riga", "LOC"))])
+    (found,) = records(kept)
+    assert "no text in it, only body: name the field of the text" in str(found.error)
+    (found,) = records(kept, word="body")
+    assert found.sentence is not None
+
+
+def test_json_min_exports() -> None:
+    value = region("Riga", "LOC")["value"]
+    line = {
+        "text": TEXT, "id": 7, "label": [value], "annotator": 5, "annotation_id": 41,
+        "updated_at": "2026-03-01T10:00:00.000002Z", "lead_time": 1.0,
+    }  # fmt: skip
+    (found,) = records(line)
+    assert found.sentence is not None
+    assert (found.sentence.id, found.sentence.revision, found.sentence.annotator) == ("label-studio:41", REVISION, "5")
+    assert found.sentence.labels[-2:] == ("B-LOC", "O")
+
+
+def test_kept_webhooks_can_be_read_as_a_file() -> None:
+    found = records(event(), event("TASKS_CREATED"), {"action": "ANNOTATION_CREATED"}, event("ANNOTATIONS_DELETED"))
+    assert [one.sentence.id for one in found if one.sentence] == [
+        "label-studio:41",
+        "label-studio:41",
+        "label-studio:42",
+    ]
+
+
+def test_objects_of_another_kind_are_named() -> None:
+    (found,) = list(read_records(io.BytesIO(b'{"image": "x"}'), format="label-studio"))
+    assert "`annotations`: it is missing: export the tasks as JSON" in str(found.error)
+
+
+# -- what a real Label Studio sent -------------------------------------------------------------------------------------
+
+
+@pytest.mark.platform_fixtures
+def test_the_fixtures_are_read(platform_fixtures: Path) -> None:
+    lines = (platform_fixtures / "label_studio_1.23.2_webhooks.jsonl").read_text().splitlines()
+    bodies = [json.loads(line)["body"] for line in lines]
+    found = [from_event(body, received_at=datetime.now(UTC)) for body in bodies]
+    assert [len(one.sentences) for one in found] == [0, 0, 1, 0, 1, 0, 1, 0]
+    created, updated, deleted = (sentence for one in found for sentence in one.sentences)
+    assert created.id == updated.id == deleted.id
+    assert (created.update, updated.update, deleted.deleted) == (False, True, True)
+    assert created.revision < updated.revision
+    assert [sum(label != "O" for label in one.labels) for one in (created, updated)] == [2, 3]
+    (exported,) = read_records(platform_fixtures / "label_studio_1.23.2_export.json")
+    assert exported.sentence is not None
+    assert exported.sentence.labels == updated.labels
+    assert exported.sentence.revision == updated.revision
+    assert (exported.sentence.meta or {})["alignment"] == "exact"

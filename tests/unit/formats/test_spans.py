@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.contracts import read_sentence
+from service.errors import InvalidInput
+from service.formats.spans import TextSpan, align, given_scheme, read_span, text_spans, word_offsets
+from service.formats.words import SPLITTER, Word, split_words
+from service.labels import Scheme, Span, labels_from_spans
+
+TEXT = "Ann Lee left Oslo."
+
+
+def span(part: str, label: str, text: str = TEXT, *, told: bool = True, field: str = "spans[0]") -> TextSpan:
+    start = text.index(part)
+    return TextSpan(start, start + len(part), label, field, part if told else None)
+
+
+def test_spans_become_labels_of_words() -> None:
+    made = align(TEXT, [span("Oslo", "LOC"), span("Ann Lee", "PER")])
+    assert made.tokens == ["Ann", "Lee", "left", "Oslo", "."]
+    assert made.labels == ["B-PER", "I-PER", "O", "B-LOC", "O"]
+    assert made.meta == {"splitter": SPLITTER, "scheme": "iob2", "text": TEXT, "alignment": "exact"}
+
+
+def test_schemes_can_be_chosen() -> None:
+    assert align(TEXT, [span("Ann Lee", "PER")], scheme=Scheme.BILUO).labels[:2] == ["B-PER", "L-PER"]
+
+
+@pytest.mark.parametrize(
+    ("part", "alignment", "labels"),
+    [
+        ("Ann Lee", "exact", "B-PER I-PER O O O"),
+        ("Ann Lee ", "exact", "B-PER I-PER O O O"),
+        (" Lee", "exact", "O B-PER O O O"),
+        ("nn", "expanded", "B-PER O O O O"),
+        ("Ann L", "expanded", "B-PER I-PER O O O"),
+        ("slo.", "expanded", "O O O B-PER I-PER"),
+    ],
+)
+def test_a_word_belongs_to_a_span_if_they_share_a_character(part: str, alignment: str, labels: str) -> None:
+    made = align(TEXT, [span(part, "PER")])
+    assert made.labels == labels.split()
+    assert made.meta["alignment"] == alignment
+
+
+@pytest.mark.parametrize(
+    ("spans", "told"),
+    [
+        ([span("Ann Lee", "PER"), span("Lee", "ORG", field="spans[1]")], r"`spans\[1\]`: it overlaps spans\[0\]"),
+        ([span("Ann", "PER"), span("Ann", "PER", field="b")], "`b`: it overlaps"),
+        ([span("An", "PER"), span("n ", "ORG", field="b")], r"`b`: it shares the word 'Ann' with spans\[0\]"),
+        ([TextSpan(0, 1, "PER", "a"), TextSpan(2, 3, "ORG", "b")], "`b`: it shares the word 'Ann' with a"),
+        ([TextSpan(3, 4, "PER", "a")], "`a`: no word lies in ' '"),
+        ([TextSpan(0, 0, "PER", "a")], "`a`: characters 0 to 0 don't fit"),
+        ([TextSpan(5, 3, "PER", "a")], "don't fit"),
+        ([TextSpan(-4, 3, "PER", "a")], "don't fit"),
+        ([TextSpan(0, 99, "PER", "a")], "characters 0 to 99 don't fit a text of 18"),
+        ([TextSpan(0, 3, "O", "a")], "`a`: an entity can't be called 'O'"),
+        ([TextSpan(0, 3, "PER", "a", "Bob")], "are 'Ann' and the span says 'Bob': the text was changed"),
+    ],
+)
+def test_what_has_no_answer_names_the_span(spans: list[TextSpan], told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        align(TEXT, spans)
+
+
+@pytest.mark.parametrize(("text", "told"), [("", "no word"), (" \n", "no word"), ("a \ud83d b", "surrogate")])
+def test_texts_without_words_are_refused(text: str, told: str) -> None:
+    with pytest.raises(InvalidInput, match=told) as caught:
+        align(text, [], field="data.text")
+    assert caught.value.field == "data.text"
+
+
+# -- UTF-16 ------------------------------------------------------------------------------------------------------------
+
+WAVING = "👋👋 Ann met 🦊 Bo in Oslo"
+
+
+def utf16(part: str, label: str, text: str = WAVING) -> TextSpan:
+    before, within = text[: text.index(part)], part
+    start = len(before.encode("utf-16-le")) // 2
+    return TextSpan(start, start + len(within.encode("utf-16-le")) // 2, label, part, part)
+
+
+def test_utf16_offsets_are_told_by_the_spans_text() -> None:
+    made = align(WAVING, [utf16("Ann", "PER"), utf16("Oslo", "LOC")])
+    assert made.labels == ["O", "O", "B-PER", "O", "O", "O", "O", "B-LOC"]
+    assert made.meta["given_offsets"] == "utf-16"
+
+
+def test_a_span_without_text_is_counted_as_the_others() -> None:
+    silent = utf16("Bo", "PER")
+    silent = TextSpan(silent.start, silent.end, silent.label, silent.field)
+    made = align(WAVING, [silent, utf16("Oslo", "LOC")])
+    assert made.labels == ["O", "O", "O", "O", "O", "B-PER", "O", "B-LOC"]
+
+
+def test_two_ways_of_counting_in_one_text_are_refused() -> None:
+    characters = span("Bo", "PER", WAVING, field="Bo")
+    with pytest.raises(InvalidInput, match="`Oslo`"):
+        align(WAVING, [characters, utf16("Oslo", "LOC")])
+
+
+def test_characters_need_no_text() -> None:
+    assert "given_offsets" not in align(WAVING, [span("Oslo", "LOC", WAVING, told=False)]).meta
+
+
+def test_an_offset_inside_a_character_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="neither characters nor UTF-16 units"):
+        align("👋👋 x", [TextSpan(1, 3, "X", "a", "x")])
+
+
+def test_line_breaks_may_be_written_in_several_ways() -> None:
+    assert align("Ann\r\nLee", [TextSpan(0, 8, "PER", "a", "Ann\\nLee")]).labels == ["B-PER", "I-PER"]
+
+
+# -- there and back ----------------------------------------------------------------------------------------------------
+
+TEXTS = st.text(alphabet=st.sampled_from("aB9.' -’\n👋é東\u0301"), min_size=1, max_size=40)
+
+
+@st.composite
+def entities(draw: st.DrawFn) -> tuple[str, list[Span]]:
+    text = draw(TEXTS.filter(lambda text: split_words(text) != []))
+    edges = draw(st.lists(st.integers(0, len(split_words(text))), unique=True, max_size=8))
+    edges = sorted(edges)[: len(edges) // 2 * 2]
+    pairs = zip(edges[::2], edges[1::2], strict=True)
+    return text, [Span(start, end, draw(st.sampled_from(["PER", "LOC"]))) for start, end in pairs]
+
+
+@settings(max_examples=100, deadline=None)
+@given(entities(), st.sampled_from([Scheme.IOB1, Scheme.IOB2, Scheme.BILUO]))
+def test_words_to_spans_to_words(given: tuple[str, list[Span]], scheme: Scheme) -> None:
+    text, chosen = given
+    words = split_words(text)
+    labels = labels_from_spans(chosen, len(words), scheme)
+    tokens = [word.of(text) for word in words]
+    meta = {"text": text, "splitter": SPLITTER, "scheme": scheme.value}
+    found = text_spans(read_sentence({"tokens": tokens, "labels": labels, "meta": meta}))
+    assert found is not None
+    again = align(text, found, scheme=scheme)
+    assert (again.tokens, again.labels) == (tokens, labels)
+    assert again.meta["alignment"] == "exact"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    TEXTS, st.lists(st.tuples(st.integers(-2, 42), st.integers(-2, 42), st.sampled_from(["PER", "O", ""])), max_size=4)
+)
+def test_any_spans_give_labels_or_one_error(text: str, given: list[tuple[int, int, str]]) -> None:
+    try:
+        made = align(text, [TextSpan(*one, f"spans[{place}]") for place, one in enumerate(given)])
+    except InvalidInput as error:
+        if error.field is None:
+            raise
+        return
+    assert len(made.tokens) == len(made.labels)
+    assert sum(label.startswith("B-") for label in made.labels) == len(given)
+
+
+def test_offsets_of_foreign_words_are_kept() -> None:
+    words = [Word(0, 2), Word(2, 3), Word(4, 7)]
+    made = align("Ann Lee", [TextSpan(0, 3, "PER")], words=words, splitter="theirs")
+    assert (made.tokens, made.labels) == (["An", "n", "Lee"], ["B-PER", "I-PER", "O"])
+    sentence = read_sentence({"tokens": made.tokens, "labels": made.labels, "meta": made.meta})
+    assert word_offsets(sentence) == words
+    assert text_spans(sentence) == [TextSpan(0, 3, "PER", text="Ann")]
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        None,
+        {"text": 3},
+        {"text": "a b"},
+        {"text": "a b", "splitter": "another"},
+        {"text": "other words", "splitter": SPLITTER},
+        {"text": "a b", "offsets": [[0, 1]]},
+        {"text": "a b", "offsets": [[0], "x", {}]},
+    ],
+)
+def test_offsets_that_cannot_be_told_are_none(meta: dict[str, object] | None) -> None:
+    sentence = read_sentence({"tokens": ["a", "b"], "labels": ["O", "O"], "meta": meta})
+    assert word_offsets(sentence) is None
+    assert text_spans(sentence) is None
+
+
+@pytest.mark.parametrize("scheme", [7, "xyz", None])
+def test_labels_of_unknown_scheme_are_read_as_iob2(scheme: object) -> None:
+    sentence = read_sentence({"tokens": ["a"], "labels": ["O"], "meta": {"scheme": scheme}})
+    assert given_scheme(sentence) is Scheme.IOB2
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ([0, 1], "`s`: write it as"),
+        ("PER", "`s`: write it as"),
+        (None, "`s`: write it as"),
+        ([True, 1, "PER"], "`s.start`: it must be a whole number"),
+        ([0.0, 1, "PER"], "`s.start`: it must be a whole number"),
+        ([0, "1", "PER"], "`s.end`: it must be a whole number"),
+        ([0, 10**30, "PER"], "`s.end`: it must be a whole number"),
+        ({"end": 1, "label": "PER"}, "`s.start`: it is missing"),
+        ({"start": 0, "end": 1}, "`s.label`: it is missing"),
+        ({"start": 0, "end": 1, "label": ""}, "`s.label`: it is missing"),
+        ({"start": 0, "end": 1, "label": 7}, "`s.label`: it must be text"),
+        ({"start": 0, "end": 1, "label": ["A", "B"]}, r"`s.label`: 2 labels \(A, B\): a span needs exactly one"),
+        ({"start": 0, "end": 1, "label": []}, "`s.label`: no label: a span needs exactly one"),
+    ],
+)
+def test_unreadable_spans_name_their_field(value: object, told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        read_span(value, "s")
