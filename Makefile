@@ -27,7 +27,11 @@ $(DEV): $(BIN)/python $(LOCKS)/dev.txt pyproject.toml
 setup: $(DEV) ## make .venv with everything that tests and lint need
 
 .PHONY: run
-run: $(DEV) ## audit the sample data and write a report
+run: $(DEV) ## start the service on the embedded log with a sample stream, until Ctrl-C
+	@exec $(BIN)/labelwatch up --feed models/sample/sample.tsv
+
+.PHONY: audit
+audit: $(DEV) ## audit the sample data as a file and write a report
 	$(BIN)/labelwatch score models/sample/sample.tsv --output .labelwatch/sample.jsonl --report .labelwatch/sample.html
 
 .PHONY: run-kafka

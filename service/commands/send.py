@@ -133,7 +133,7 @@ def send(
         try:
             for record in source.records():
                 try:
-                    sending.add(_message(record, change, topics.sentences))
+                    sending.add(message_of(record, change, topics.sentences))
                 except InvalidInput as error:
                     if on_error == "stop":
                         sending.flush()
@@ -176,7 +176,7 @@ class Change:
         return sentence.model_copy(update=fields) if fields else sentence
 
 
-def _message(record: Record, change: Change, topic: str) -> Output:
+def message_of(record: Record, change: Change, topic: str) -> Output:
     if record.sentence is None:
         raise record.error or InvalidInput(f"{record.place}: no sentence")
     sentence = change.made(record.sentence)
@@ -192,7 +192,7 @@ def _checked(source: Source, change: Change) -> int:
     """Reads everything once before anything is sent: what is half sent can't be taken back, and would teach twice."""
     found = 0
     for record in source.records():
-        _message(record, change, "")
+        message_of(record, change, "")
         found += 1
     return found
 

@@ -17,6 +17,7 @@ import os
 import socket
 import threading
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -26,11 +27,12 @@ from service.api.app import create_app
 from service.api.backend import Backend
 from service.api.batcher import Batcher
 from service.api.health import conditions_of, degraded_of, readiness_of
+from service.commands.feed import Feed
 from service.commands.streams import claimed, draining, model_folder, new_datasets, open_stream, topics_of
 from service.commands.supervise import Supervisor
 from service.commands.terminal import say
 from service.commands.worker import Running
-from service.errors import SettingsError
+from service.errors import InvalidInput, SettingsError
 from service.inference.classifier import Classifier
 from service.review.projector import Projector
 from service.review.queue import Queue
@@ -39,8 +41,6 @@ from service.stream.mirror import Mirror
 from service.telemetry import Telemetry, set_up_logs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from service.settings import ApiSettings, Settings
 
 log = logging.getLogger(__name__)
@@ -84,9 +84,11 @@ class WorkerPart:
         return self._running.conditions()
 
 
-def serve(*, with_worker: bool) -> None:
+def serve(*, with_worker: bool, feed: str | None = None, feed_rate: float = 1.0) -> None:
     """Runs the API, with or without a worker, until SIGTERM or Ctrl-C."""
     settings = read_settings()
+    if feed is not None and not Path(feed).is_file():
+        raise InvalidInput(f"--feed: there is no file {feed}")
     secrets = [key.digest for key in settings.api.known_keys]
     set_up_logs(settings.logs.format, settings.logs.level, secrets=secrets)
     for name in unknown_variables(os.environ):
@@ -106,6 +108,8 @@ def serve(*, with_worker: bool) -> None:
         backend = _backend(settings, classifier, telemetry, supervisor, leaving=leaving, running=running)
         leaving.enter_context(draining(supervisor.stop))
         address = _start(settings, backend, supervisor, listening, running)
+        if feed is not None:
+            supervisor.start("feed", Feed(settings, feed, feed_rate).run)
         teller = Teller(backend, supervisor, address, running)
         supervisor.wait(teller.tick)
     say(f"labelwatch has stopped{': ' + running.summary() if running else ''}")

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from service.cli import app
+from service.commands.feed import ANNOTATORS, DATASET, Feed
+from service.commands.streams import open_stream, topics_of
+from service.errors import InvalidInput
+from service.settings import read_settings
+from tests.stream.steps import everything
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINES = ['{"tokens": ["Oslo"], "labels": ["B-LOC"]}', "{broken", '{"tokens": ["Ivo", "ran"], "labels": ["B-PER", "O"]}']
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LABELWATCH_LOG_PATH", str(tmp_path / "log.sqlite"))
+    path = tmp_path / "some.jsonl"
+    path.write_text("\n".join(LINES), encoding="utf-8")
+    return path
+
+
+def test_the_sentences_of_a_file_arrive_as_if_annotated_now_and_the_thread_waits(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings, stop = read_settings(), threading.Event()
+    thread = threading.Thread(target=Feed(settings, str(file), 1000.0).run, args=(stop,), daemon=True)
+    thread.start()
+    topics = topics_of(settings)
+    with closing(open_stream(settings, topics=topics)) as stream:
+        while len(found := everything(stream, topics.sentences)) < 2:
+            assert thread.is_alive()
+            stop.wait(0.01)
+    sent = [json.loads(record.value or b"") for record in found]
+    assert [one["tokens"] for one in sent] == [["Oslo"], ["Ivo", "ran"]]
+    assert {one["dataset"] for one in sent} == {DATASET}
+    assert {one["annotator"] for one in sent} <= set(ANNOTATORS)
+    assert all(one["annotated_at"] for one in sent)
+    stop.set()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert "some.jsonl:2" in caplog.text
+
+
+def test_a_file_that_is_not_there_is_told_before_anything_starts(file: Path) -> None:
+    result = CliRunner().invoke(app, ["up", "--feed", str(file.with_name("none.jsonl"))])
+    assert isinstance(result.exception, InvalidInput)
+    assert "none.jsonl" in str(result.exception)
