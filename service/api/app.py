@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
@@ -23,7 +24,6 @@ from service.errors import LabelwatchError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from fastapi.routing import APIRoute
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -46,11 +46,15 @@ def create_app(backend: Backend) -> FastAPI:
     app.state.backend = backend
     app.state.counters = events.Counters(backend)
     app.state.writing = asyncio.Lock()
-    for name in ROUTES:
-        if find_spec(f"service.api.routes.{name}") is not None:
-            app.include_router(importlib.import_module(f"service.api.routes.{name}").router)
-    for module in (events, health, docs):
-        app.include_router(module.router)
+    routers = [
+        importlib.import_module(f"service.api.routes.{name}").router
+        for name in ROUTES
+        if find_spec(f"service.api.routes.{name}") is not None
+    ]
+    for router in (*routers, events.router, health.router, docs.router):
+        app.include_router(router)
+        told = [route for route in router.routes if isinstance(route, APIRoute) and route.include_in_schema]
+        backend.telemetry.know_routes((route.path_format, method) for route in told for method in route.methods or ())
     for kind in (LabelwatchError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _tell)
     # The last one added is the outermost.
@@ -65,9 +69,6 @@ def create_app(backend: Backend) -> FastAPI:
         )
     app.add_middleware(Envelope, backend=backend)
     _describe_once(app)
-    backend.telemetry.know_routes(
-        (path, method.upper()) for path, operations in app.openapi()["paths"].items() for method in operations
-    )
     return app
 
 

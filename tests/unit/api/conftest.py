@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.inference.classifier import Classifier
+from service.inference.folder import ModelFolder
+from tests.api_desk import ApiDesk, api_desk
+from tests.tiny_models import make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def tiny_classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
+    return Classifier(ModelFolder.load(make_model(tmp_path_factory.mktemp("tiny"), "wordpiece")))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_classifier: Classifier) -> Iterator[ApiDesk]:
+    with api_desk(tmp_path, tiny_classifier) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory, tiny_classifier: Classifier) -> Iterator[ApiDesk]:
+    """One for all tests of a module that change nothing."""
+    with api_desk(tmp_path_factory.mktemp("quiet"), tiny_classifier) as made:
+        yield made

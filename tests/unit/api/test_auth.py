@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import ValidationError
+from starlette.datastructures import Headers
+
+from service.api.auth import Keys, digest_of, needed, new_key
+from service.api.problems import ForbiddenError, UnauthorizedError
+from service.settings import ApiSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.testclient import TestClient
+
+    from tests.api_desk import ApiDesk
+
+READER, WRITER = new_key(), new_key()
+KEYS = f"anna:read:{digest_of(READER)}, ben:write:{digest_of(WRITER)}"
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+@pytest.fixture
+def client(desk: ApiDesk) -> TestClient:
+    return desk.limits(keys=KEYS)
+
+
+def test_keys_are_long_and_never_the_same() -> None:
+    keys = {new_key() for _ in range(100)}
+    assert len(keys) == 100
+    assert all(key.startswith("lw_") and len(key) > 40 for key in keys)
+
+
+def test_settings_hold_hashes_only_and_tell_none() -> None:
+    settings = ApiSettings.model_validate({"keys": KEYS})
+    assert [(key.name, key.scope) for key in settings.known_keys] == [("anna", "read"), ("ben", "write")]
+    assert digest_of(READER) not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    ["anna", "anna:read", "anna:all:" + "0" * 64, "anna:read:abc", f"a b:read:{'0' * 64}", f"{KEYS},{KEYS}"],
+)
+def test_keys_that_cannot_be_read_are_refused(keys: str) -> None:
+    with pytest.raises(ValidationError):
+        ApiSettings.model_validate({"keys": keys})
+
+
+def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    real = Keys.__module__
+
+    def compare(known: str, given: str) -> bool:
+        compared.append(known)
+        return known == given
+
+    monkeypatch.setattr(f"{real}.hmac.compare_digest", compare)
+    keys = Keys(ApiSettings.model_validate({"keys": KEYS}).known_keys)
+    assert keys.check(Headers(bearer(READER)), "read") == "anna"
+    assert compared == [digest_of(READER), digest_of(WRITER)]
+    assert keys.check(Headers({"X-API-Key": WRITER}), "write") == "ben"
+    for headers in ({}, bearer("wrong"), bearer(digest_of(READER)), {"Authorization": READER}, bearer("")):
+        with pytest.raises(UnauthorizedError):
+            keys.check(Headers(headers), "read")
+    with pytest.raises(ForbiddenError, match="may only read"):
+        keys.check(Headers(bearer(READER)), "write")
+
+
+def test_what_nobody_has_thought_of_needs_a_key() -> None:
+    assert needed("GET", "/v1/anything") == "read"
+    assert needed("GET", "/metrics") == "read"
+    assert needed("GET", "/metrics", open_metrics=True) is None
+    assert needed("PATCH", "/v1/anything") == "write"
+    assert needed("POST", "/healthz") == "write"
+    assert needed("GET", "/healthz/../v1/review") == "read"
+    assert needed("POST", "/v1/score") == "read"
+    assert needed("POST", "/v1/score/") == "write"
+
+
+def operations(desk: ApiDesk) -> Iterator[tuple[str, str]]:
+    for path, methods in desk.app.openapi()["paths"].items():
+        for method in methods:
+            yield method.upper(), path.format(name="default", dataset="default", id="x")
+
+
+def test_every_operation_is_closed_without_a_key(desk: ApiDesk, client: TestClient) -> None:
+    open_ones = set()
+    for method, path in operations(desk):
+        answer = client.request(method, path)
+        if answer.status_code == 401:
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
+            assert answer.json()["type"] == "urn:labelwatch:problem:unauthorized"
+        else:
+            open_ones.add(path)
+    assert open_ones == {"/healthz", "/readyz"}
+
+
+def test_scopes(client: TestClient) -> None:
+    assert client.get("/v1/datasets", headers=bearer(READER)).status_code == 200
+    assert client.get("/v1/datasets", headers=bearer(WRITER)).status_code == 200
+    refused = client.put("/v1/datasets/x", headers=bearer(READER), json={})
+    assert (refused.status_code, refused.json()["title"]) == (403, "The key does not allow this")
+    assert client.put("/v1/datasets/x", headers=bearer(WRITER), json={}).status_code == 200
+    assert client.get("/metrics").status_code == 401
+    assert client.get("/metrics", headers=bearer(READER)).status_code == 200
+    assert client.get("/docs").status_code == 200
+
+
+def test_metrics_may_be_opened(desk: ApiDesk) -> None:
+    client = desk.use(settings=ApiSettings.model_validate({"keys": KEYS}), open_metrics=True)
+    assert client.get("/metrics").status_code == 200
+    assert client.get("/v1/datasets").status_code == 401
+
+
+def test_no_byte_of_a_body_is_read_before_the_key_is_known(client: TestClient) -> None:
+    read = 0
+
+    def body() -> Iterator[bytes]:
+        nonlocal read
+        for _ in range(100):
+            read += 1
+            yield b" " * 1000
+
+    headers = {"Content-Type": "application/json"}
+    assert client.post("/v1/decisions", content=body(), headers=headers).status_code == 401
+    # The client of the tests hands the first parts over whether anybody wants them or not.
+    assert read <= 2

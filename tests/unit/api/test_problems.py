@@ -1,0 +1,198 @@
+"""Every error as a problem that says what to change, and no more than that."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.responses import StreamingResponse
+
+from service.api.problems import (
+    TABLE,
+    TITLES,
+    ChangedError,
+    ConflictError,
+    DrainingError,
+    ForbiddenError,
+    MediaTypeError,
+    NotFoundError,
+    NotReadyError,
+    OverloadedError,
+    RequestError,
+    TimedOutError,
+    TooLargeError,
+    UnauthorizedError,
+    encoded,
+    problem_of,
+)
+from service.errors import (
+    DecodeError,
+    InferenceError,
+    InvalidInput,
+    ModelError,
+    StateError,
+    StreamError,
+    TooLongError,
+    UnknownLabelError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    import httpx2 as httpx
+
+    from tests.api_desk import ApiDesk
+
+    Fail = Callable[..., httpx.Response]
+
+KINDS: list[tuple[Exception, int]] = [
+    (DecodeError("x"), 400),
+    (InvalidInput("x", field="labels"), 422),
+    (TooLongError("x", field="tokens"), 422),
+    (UnknownLabelError("x", field="labels", word=2), 422),
+    (InferenceError("x"), 422),
+    (UnauthorizedError("x"), 401),
+    (ForbiddenError("x"), 403),
+    (NotFoundError("x"), 404),
+    (ConflictError("x"), 409),
+    (ChangedError("x"), 412),
+    (TooLargeError("x"), 413),
+    (MediaTypeError("x"), 415),
+    (OverloadedError("x", retry_after=7), 429),
+    (DrainingError("x"), 503),
+    (NotReadyError("x"), 503),
+    (StreamError("x"), 503),
+    (TimedOutError("x"), 504),
+    (TimeoutError("x"), 504),
+    (ModelError("secret"), 500),
+    (StateError("secret"), 500),
+    (ZeroDivisionError("secret"), 500),
+]
+RETRIED = {429, 503, 504}
+
+
+@pytest.fixture(scope="module")
+def failing(quiet: ApiDesk) -> Fail:
+    """Calls a route that fails as it is told to."""
+    errors: list[Exception] = []
+
+    async def fail() -> None:
+        raise errors.pop()
+
+    quiet.app.add_api_route("/v1/fails", fail)
+
+    def call(error: Exception, **headers: str) -> httpx.Response:
+        errors.append(error)
+        return quiet.client.get("/v1/fails", headers=headers)
+
+    return call
+
+
+@pytest.mark.parametrize(("error", "status"), KINDS, ids=lambda value: type(value).__name__)
+def test_each_error_has_its_status(failing: Fail, error: Exception, status: int) -> None:
+    answer = failing(error, **{"X-Request-ID": "mine"})
+    problem = answer.json()
+    assert (answer.status_code, problem["status"]) == (status, status)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert problem["type"].startswith("urn:labelwatch:problem:")
+    assert problem["title"]
+    assert problem["request_id"] == answer.headers["X-Request-ID"] == "mine"
+    assert problem.get("field") == getattr(error, "field", None)
+    assert ("Retry-After" in answer.headers) == (status in RETRIED)
+    assert "secret" not in answer.text
+    assert "Traceback" not in answer.text
+    assert "X-Content-Type-Options" in answer.headers
+
+
+def test_the_table_is_whole() -> None:
+    slugs = [slug for _, _, slug in TABLE]
+    assert len(set(slugs)) == len(slugs)
+    assert set(slugs) <= set(TITLES)
+    kinds = {kind for kind, _, _ in TABLE}
+    missing = [kind for kind in RequestError.__subclasses__() if kind not in kinds]
+    assert not missing
+    # A kind behind what it is a kind of would never be found.
+    for place, (kind, _, _) in enumerate(TABLE):
+        assert not any(issubclass(kind, earlier) for earlier, _, _ in TABLE[:place])
+
+
+def test_how_long_to_wait_is_told(failing: Fail) -> None:
+    assert failing(OverloadedError("x", retry_after=7)).headers["Retry-After"] == "7"
+
+
+def test_the_log_has_what_the_answer_leaves_out(failing: Fail, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        assert failing(ZeroDivisionError("secret")).status_code == 500
+    assert "secret" in caplog.text
+
+
+def test_an_answer_that_breaks_off_does_not_look_whole(quiet: ApiDesk) -> None:
+    async def half() -> AsyncIterator[bytes]:
+        yield b"one"
+        raise ZeroDivisionError
+
+    async def streaming() -> StreamingResponse:
+        return StreamingResponse(half())
+
+    quiet.app.add_api_route("/v1/half", streaming)
+    strict = type(quiet.client)(quiet.app)
+    with pytest.raises(ZeroDivisionError):
+        strict.get("/v1/half")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more", "status", "told"),
+    [
+        ("GET", "/v1/no-such-thing", {}, 404, "Not Found"),
+        ("GET", "/v1/datasets/", {}, 404, "Not Found"),
+        ("DELETE", "/v1/model", {}, 405, "Method Not Allowed"),
+        ("GET", "/v1/review?limit=0", {}, 422, "greater than or equal to 1"),
+        ("GET", "/v1/review?limit=many", {}, 422, "`limit`"),
+        ("GET", "/v1/review?after=nonsense", {}, 422, "cursor"),
+        ("GET", "/v1/review?kind=odd", {}, 422, "`kind`"),
+        ("GET", "/v1/datasets/UPPER", {}, 422, "`name`"),
+        ("PUT", "/v1/datasets/x", {"content": b"{", "headers": {"Content-Type": "application/json"}}, 400, "not JSON"),
+        ("PUT", "/v1/datasets/x", {"json": [1]}, 400, "not a JSON object"),
+        ("PUT", "/v1/datasets/x", {"content": b"{}"}, 415, "application/json"),
+        ("PUT", "/v1/datasets/x", {"data": {"a": "b"}}, 415, "x-www-form-urlencoded"),
+        (
+            "PUT",
+            "/v1/datasets/x",
+            {"content": b'{"method": "\xff"}', "headers": {"Content-Type": "application/json"}},
+            400,
+            "not JSON",
+        ),
+        ("PUT", "/v1/datasets/x", {"content": b"{}", "headers": {"Content-Type": "application/x-ndjson"}}, 415, "one"),
+    ],
+)
+def test_requests_that_break_a_rule(
+    quiet: ApiDesk, *, method: str, path: str, more: dict[str, Any], status: int, told: str
+) -> None:
+    answer = quiet.client.request(method, path, **more)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert told in answer.json()["detail"]
+
+
+def test_deep_nesting_is_refused_not_suffered(quiet: ApiDesk) -> None:
+    deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    headers = {"Content-Type": "application/json"}
+    assert quiet.client.put("/v1/datasets/x", content=deep, headers=headers).status_code == 400
+
+
+@pytest.mark.parametrize("sent", ["abc-1.2_3:x", "a" * 128])
+def test_a_request_keeps_its_name(quiet: ApiDesk, sent: str) -> None:
+    assert quiet.client.get("/healthz", headers={"X-Request-ID": sent}).headers["X-Request-ID"] == sent
+
+
+@pytest.mark.parametrize("sent", ["", "a b", "a" * 129, "<script>", "ä", 'a"b'])
+def test_a_name_that_could_do_harm_is_replaced(quiet: ApiDesk, sent: str) -> None:
+    answer = quiet.client.get("/healthz", headers={b"X-Request-ID": sent.encode("latin-1")})
+    made = answer.headers["X-Request-ID"]
+    assert made != sent
+    assert len(made) == 32
+
+
+def test_text_that_cannot_be_encoded_can_still_be_quoted() -> None:
+    assert b"\\ud800" in encoded(problem_of(InvalidInput("it holds \ud800")))
