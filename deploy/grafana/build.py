@@ -1,0 +1,127 @@
+"""Writes dashboards/*.json: `python -m deploy.grafana.build`. Change the panels here, not in the JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from deploy.grafana import operations, quality
+from deploy.grafana.panels import WIDTH, Json, Panel
+
+FOLDER = Path(__file__).parent / "dashboards"
+SCHEMA_VERSION = 41
+DASHBOARDS = (quality.DASHBOARD, operations.DASHBOARD)
+
+
+def placed(rows: dict[str, tuple[Panel, ...]]) -> list[Json]:
+    """Panels from left to right, a new line where one does not fit, under the row they belong to."""
+    found: list[Json] = []
+    y = 0
+    for title, panels in rows.items():
+        row = {
+            "id": len(found) + 1,
+            "type": "row",
+            "title": title,
+            "collapsed": False,
+            "gridPos": {"h": 1, "w": WIDTH, "x": 0, "y": y},
+            "panels": [],
+        }
+        found.append(row)
+        y += 1
+        x = tallest = 0
+        for panel in panels:
+            if x + panel.width > WIDTH:
+                x, y, tallest = 0, y + tallest, 0
+            found.append(panel.json(len(found) + 1, x, y))
+            x, tallest = x + panel.width, max(tallest, panel.height)
+        y += tallest
+    return found
+
+
+def variables(queries: dict[str, str]) -> list[Json]:
+    source = {
+        "name": "datasource",
+        "label": "Data source",
+        "type": "datasource",
+        "query": "prometheus",
+        "hide": 0,
+        "regex": "",
+        "refresh": 1,
+        "multi": False,
+        "includeAll": False,
+        "options": [],
+    }
+    return [
+        source,
+        *(
+            {
+                "name": name,
+                "label": name.capitalize(),
+                "type": "query",
+                "datasource": {"type": "prometheus", "uid": "${datasource}"},
+                "definition": query,
+                "query": {"qryType": 1, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
+                "hide": 0,
+                "refresh": 2,
+                "regex": "",
+                "sort": 1,
+                "multi": True,
+                "includeAll": True,
+                "allValue": ".*",
+                "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
+                "options": [],
+            }
+            for name, query in queries.items()
+        ),
+    ]
+
+
+def dashboard(made: Json) -> Json:
+    others = [one for one in DASHBOARDS if one is not made]
+    return {
+        "uid": made["uid"],
+        "title": made["title"],
+        "description": made["description"],
+        "tags": ["labelwatch"],
+        "schemaVersion": SCHEMA_VERSION,
+        "version": 1,
+        "editable": True,
+        "graphTooltip": 1,
+        "time": {"from": made["range"], "to": "now"},
+        "refresh": "30s",
+        "timezone": "browser",
+        "fiscalYearStartMonth": 0,
+        "liveNow": False,
+        "timepicker": {},
+        "annotations": {"list": []},
+        "links": [
+            {
+                "title": other["title"],
+                "type": "link",
+                "icon": "dashboard",
+                "url": f"/d/{other['uid']}",
+                "keepTime": True,
+                "includeVars": False,
+                "asDropdown": False,
+                "targetBlank": False,
+                "tags": [],
+                "tooltip": "",
+            }
+            for other in others
+        ],
+        "templating": {"list": variables(made["variables"])},
+        "panels": placed(made["rows"]),
+    }
+
+
+def files() -> dict[Path, str]:
+    return {
+        FOLDER / f"{made['file']}.json": json.dumps(dashboard(made), indent=2, ensure_ascii=False) + "\n"
+        for made in DASHBOARDS
+    }
+
+
+if __name__ == "__main__":
+    for path, text in files().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,214 @@
+"""Label quality: what annotators and those who lead them look at."""
+
+from __future__ import annotations
+
+from deploy.grafana.panels import Json, Query, bars, heat, lines, number, table
+
+IN = '{dataset=~"$dataset"}'
+PAIR = "{{given}} → {{suggested}}"
+
+OVERVIEW = (
+    number(
+        "Sentences assessed",
+        "In the time range shown.",
+        f"sum(increase(labelwatch_assessed_sentences_total{IN}[$__range]))",
+        decimals=0,
+    ),
+    number(
+        "Flagged",
+        "Share of the assessed sentences that were sent to review because a label is doubtful.",
+        f"sum(increase(labelwatch_flagged_sentences_total{IN}[$__range]))"
+        f" / sum(increase(labelwatch_assessed_sentences_total{IN}[$__range]))",
+        unit="percentunit",
+        decimals=1,
+    ),
+    number(
+        "Waiting for review",
+        "Open items of the queue at this moment.",
+        'sum(max by (dataset) (labelwatch_review_items{dataset=~"$dataset", state="open"}))',
+        decimals=0,
+    ),
+    number(
+        "Decided",
+        "Items that reviewers have decided.",
+        'sum(max by (dataset) (labelwatch_review_items{dataset=~"$dataset", state="decided"}))',
+        decimals=0,
+    ),
+    number(
+        "Precision",
+        "Of the decided items, the share that reviewers found to be errors.",
+        f"sum(max by (dataset, given, suggested, method) (labelwatch_reviewer_precision{IN} * labelwatch_reviewer_precision_items{IN}))"
+        f" / sum(max by (dataset, given, suggested, method) (labelwatch_reviewer_precision_items{IN}))",
+        unit="percentunit",
+        decimals=0,
+    ),
+    number(
+        "Recall (estimate)",
+        "Share of all errors that were flagged, estimated from the control sample. The lowest of the datasets shown. "
+        "Needs a control share and decisions about its items.",
+        'min(labelwatch_recall_estimate{dataset=~"$dataset", bound="estimate"})',
+        unit="percentunit",
+        decimals=0,
+    ),
+)
+
+FLAGS = (
+    lines(
+        "Share of flagged sentences",
+        "Of the sentences assessed. A jump means new annotators, new guidelines, another kind of text, or a label map "
+        "that no longer fits.",
+        Query(
+            f"sum by (dataset) (rate(labelwatch_flagged_sentences_total{IN}[$__rate_interval]))"
+            f" / sum by (dataset) (rate(labelwatch_assessed_sentences_total{IN}[$__rate_interval]))",
+            "{{dataset}}",
+        ),
+        unit="percentunit",
+    ),
+    lines(
+        "Sentences a second",
+        "Assessed by the workers, by dataset.",
+        Query(f"sum by (dataset) (rate(labelwatch_assessed_sentences_total{IN}[$__rate_interval]))", "{{dataset}}"),
+        unit="cps",
+        stacked=True,
+    ),
+    heat(
+        "Scores",
+        "How the sentence scores of the dataset's method are spread. Low is bad: errors gather in the lowest rows.",
+        f"sum by (le) (increase(labelwatch_score_bucket{IN}[$__rate_interval]))",
+    ),
+    heat(
+        "Priorities",
+        "The same for the agreement-weighted score that orders the queue. Low is bad.",
+        f"sum by (le) (increase(labelwatch_priority_bucket{IN}[$__rate_interval]))",
+    ),
+)
+
+KINDS = (
+    bars(
+        "Confusions",
+        "Flagged words by the type they were given and the type the model suggests, in the time range shown.",
+        f"topk(15, sum by (given, suggested) (increase(labelwatch_confusions_total{IN}[$__range])) > 0)",
+        PAIR,
+    ),
+    lines(
+        "Suspects by kind",
+        "Entities that look missed, spurious, of the wrong type or with the wrong boundary; per minute.",
+        Query(f"60 * sum by (kind) (rate(labelwatch_suspects_total{IN}[$__rate_interval]))", "{{kind}}"),
+        unit="cpm",
+        stacked=True,
+        height=9,
+    ),
+    table(
+        "Annotators",
+        "Only names that LABELWATCH_METRICS_ANNOTATORS lets in; the rest are `other`, sentences without a name "
+        "`unknown`. A high share is a reason to look, not a verdict: some texts are harder.",
+        {
+            "Sentences": Query(
+                f"sum by (annotator) (increase(labelwatch_annotator_sentences_total{IN}[$__range])) > 0",
+            ),
+            "Flagged": Query(
+                f"sum by (annotator) (increase(labelwatch_annotator_flagged_total{IN}[$__range]))"
+                f" and sum by (annotator) (increase(labelwatch_annotator_sentences_total{IN}[$__range])) > 0",
+            ),
+            "Share": Query(
+                f"sum by (annotator) (increase(labelwatch_annotator_flagged_total{IN}[$__range]))"
+                f" / (sum by (annotator) (increase(labelwatch_annotator_sentences_total{IN}[$__range])) > 0)",
+            ),
+        },
+        by={"annotator": "Annotator"},
+        sort="Share",
+        shares=("Share",),
+        width=24,
+    ),
+)
+
+THRESHOLDS = (
+    lines(
+        "Class thresholds",
+        "The mean probability of words given each class: a word is doubted where another class reaches its own.",
+        Query(f"avg by (dataset, class) (labelwatch_class_threshold{IN})", "{{dataset}} {{class}}"),
+        unit="percentunit",
+        least=None,
+        most=1,
+    ),
+    lines(
+        "Threshold drift",
+        "How far each threshold has moved within the last hour. It settles as words come in; later moves mean that the "
+        "labels or the text have changed.",
+        Query(
+            f"max by (dataset, class) (max_over_time(labelwatch_class_threshold{IN}[1h])"
+            f" - min_over_time(labelwatch_class_threshold{IN}[1h]))",
+            "{{dataset}} {{class}}",
+        ),
+        unit="none",
+        bad_from=0.05,
+    ),
+    bars(
+        "Words behind each threshold",
+        "Own words by class. Under 20 a class is warming up.",
+        f"max by (dataset, class) (labelwatch_class_words{IN})",
+        "{{dataset}} {{class}}",
+        width=24,
+    ),
+)
+
+REVIEW = (
+    lines(
+        "Review queue",
+        "Items by state. `closed`: resolved by a new annotation, or deleted.",
+        Query(f"sum by (state) (max by (dataset, state) (labelwatch_review_items{IN}))", "{{state}}"),
+        stacked=True,
+    ),
+    lines(
+        "Decisions",
+        "Reviewers' decisions in force, by verdict.",
+        Query(f"sum by (verdict) (max by (dataset, verdict) (labelwatch_decisions{IN}))", "{{verdict}}"),
+        stacked=True,
+    ),
+    lines(
+        "Reviewer precision",
+        "Of the decided items, the share that were errors. Worth tuning the flag policy where it stays low.",
+        Query(
+            f"sum by (dataset) (max by (dataset, given, suggested, method) (labelwatch_reviewer_precision{IN} * labelwatch_reviewer_precision_items{IN}))"
+            f" / sum by (dataset) (max by (dataset, given, suggested, method) (labelwatch_reviewer_precision_items{IN}))",
+            "{{dataset}}",
+        ),
+        unit="percentunit",
+        most=1,
+    ),
+    lines(
+        "Recall, estimated",
+        "From the decisions about the control sample, with its interval.",
+        Query(f"max by (dataset, bound) (labelwatch_recall_estimate{IN})", "{{dataset}} {{bound}}"),
+        unit="percentunit",
+        most=1,
+    ),
+    table(
+        "Precision by pair of labels",
+        "Pairs with a low precision and many items are where reviewers' time goes to waste.",
+        {
+            "Precision": Query(f"max by (dataset, given, suggested, method) (labelwatch_reviewer_precision{IN})"),
+            "Items": Query(f"max by (dataset, given, suggested, method) (labelwatch_reviewer_precision_items{IN})"),
+        },
+        by={"dataset": "Dataset", "given": "Given", "suggested": "Suggested", "method": "Method"},
+        sort="Items",
+        shares=("Precision",),
+        width=24,
+    ),
+)
+
+DASHBOARD: Json = {
+    "file": "label-quality",
+    "uid": "labelwatch-quality",
+    "title": "labelwatch: label quality",
+    "description": "What is wrong with the labels that come in, where, and what reviewers say about it.",
+    "range": "now-24h",
+    "variables": {"dataset": "label_values(labelwatch_assessed_sentences_total, dataset)"},
+    "rows": {
+        "Overview": OVERVIEW,
+        "Flags and scores": FLAGS,
+        "What is confused, and by whom": KINDS,
+        "Thresholds": THRESHOLDS,
+        "Review": REVIEW,
+    },
+}
