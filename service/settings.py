@@ -115,6 +115,25 @@ class ApiSettings(Group):
     queue_sentences: int = Field(default=2_048, ge=1, description="Sentences that wait for the model, at most")
     max_delay_ms: float = Field(default=2.0, ge=0, description="Wait for others to share a batch with, at most")
     batch_tokens: int = Field(default=4_096, ge=16, description="Padded tokens of one batch, at most")
+    label_studio_url: str | None = Field(
+        default=None, pattern=r"^https?://[^\s/]+\S*$", description="Address of Label Studio, for links back to tasks"
+    )
+    argilla_url: str | None = Field(
+        default=None, pattern=r"^https?://[^\s/]+\S*$", description="Address of Argilla, for links back to records"
+    )
+    argilla_secrets: SecretStr = Field(
+        default=SecretStr(""),
+        description="Comma separated secrets of Argilla's webhooks; none: they need a key instead",
+    )
+
+    @field_validator("argilla_secrets")
+    @classmethod
+    def _secrets_can_be_read(cls, secrets: SecretStr) -> SecretStr:
+        for one in _parts(secrets.get_secret_value()):
+            bare = one.removeprefix("whsec_").rstrip("=")
+            if len(bare) < 2 or len(bare) % 4 == 1 or not re.fullmatch(r"[A-Za-z0-9+/]+", bare):
+                raise ValueError("a webhook's secret is base64, as Argilla shows it when the webhook is made")
+        return secrets
 
     @field_validator("keys")
     @classmethod
@@ -127,6 +146,10 @@ class ApiSettings(Group):
     @property
     def known_keys(self) -> tuple[ApiKey, ...]:
         return tuple(_read_key(part) for part in _parts(self.keys.get_secret_value()))
+
+    @property
+    def webhook_secrets(self) -> tuple[str, ...]:
+        return tuple(_parts(self.argilla_secrets.get_secret_value()))
 
     @property
     def origins(self) -> tuple[str, ...]:

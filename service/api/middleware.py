@@ -144,7 +144,8 @@ class Gate:
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
         if self._backend.draining.is_set() and path.startswith(API):
             raise DrainingError("try again in a moment, here or at another instance")
-        wanted = needed(method, path, open_metrics=self._backend.open_metrics)
+        signed = bool(self._backend.settings.webhook_secrets)
+        wanted = needed(method, path, open_metrics=self._backend.open_metrics, signed=signed)
         if wanted is not None:
             scope["state"]["key"] = self._keys.check(headers, wanted)
         if method in ("POST", "PUT", "PATCH") and path.startswith(API):

@@ -79,7 +79,7 @@ async def send(request: Request) -> Response:
     sentences = [_named(sentence) for sentence in asked.sentences]
     messages = []
     for place, sentence in enumerate(sentences):
-        messages.append(_message(backend, sentence, request_id, f"sentences.{place}" if asked.listed else None))
+        messages.append(message_of(backend, sentence, request_id, f"sentences.{place}" if asked.listed else None))
     await _append(backend, messages)
     answer = Accepted(ids=[sentence.id or "" for sentence in sentences], request_id=request_id)
     return Response(answer.model_dump_json(), status_code=202, media_type="application/json")
@@ -89,7 +89,7 @@ def _named(sentence: LabelledSentence) -> LabelledSentence:
     return sentence if sentence.id is not None else sentence.model_copy(update={"id": str(uuid.uuid4())})
 
 
-def _message(backend: Backend, sentence: LabelledSentence, request_id: str, place: str | None = None) -> Output:
+def message_of(backend: Backend, sentence: LabelledSentence, request_id: str, place: str | None = None) -> Output:
     value = sentence.model_dump_json(exclude_defaults=True).encode()
     if len(value) > MAX_VALUE_BYTES:
         told = f"the message has {len(value):,} bytes, at most {MAX_VALUE_BYTES:,} are taken: split it"
@@ -110,7 +110,7 @@ async def _append_lines(backend: Backend, lines: Sequence[Line], request_id: str
     for line in lines:
         try:
             sentence = _named(read_line(line, max_words=max_words, max_bytes=max_bytes))
-            messages.append(_message(backend, sentence, request_id))
+            messages.append(message_of(backend, sentence, request_id))
         except (InvalidInput, TooLargeError) as error:
             answers.append(encoded(problem_of(error, request_id=request_id, line=line.number)) + b"\n")
         else:

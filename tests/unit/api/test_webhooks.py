@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service.api.auth import digest_of
+from service.errors import InvalidInput, StreamError
+from service.formats.standard_webhooks import ID, SIGNATURE, TIMESTAMP, read_secret, sign, verify
+from service.stream.codec import header
+from service.stream.topics import Topics
+from tests.unit.formats import platform_bodies as bodies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from service.stream.base import Output
+    from tests.api_desk import ApiDesk
+
+TOPICS = Topics()
+LABEL_STUDIO, ARGILLA = "/v1/webhooks/label-studio", "/v1/webhooks/argilla"
+SECRET = "whsec_" + base64.b64encode(b"not so secret here").decode()
+
+
+# -- Label Studio ------------------------------------------------------------------------------------------------------
+
+
+def test_an_event_is_in_the_log_when_it_is_answered(desk: ApiDesk) -> None:
+    client = desk.limits(label_studio_url="https://ls.example.org")
+    answer = client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.event(), headers={"X-Request-ID": "ls-1"})
+    assert answer.status_code == 202
+    assert answer.json() == {
+        "event": "ANNOTATION_CREATED", "ids": ["label-studio:41"], "ignored": None, "request_id": "ls-1",
+    }  # fmt: skip
+    (record,) = desk.log.read(TOPICS.sentences, 0, 10)
+    assert record.key == b"trips/label-studio:41"
+    assert header(record.headers, "x-request-id") == "ls-1"
+    message = json.loads(record.value or b"")
+    assert (message["dataset"], message["labels"][:2]) == ("trips", ["B-PER", "I-PER"])
+    assert message["source"] == "https://ls.example.org/projects/3/data?task=7"
+
+
+def test_updates_and_deletions_follow(desk: ApiDesk) -> None:
+    for action in ("ANNOTATION_UPDATED", "ANNOTATIONS_DELETED"):
+        assert desk.client.post(LABEL_STUDIO, json=bodies.event(action)).status_code == 202
+    updated, gone, other = desk.messages(TOPICS.sentences)
+    assert updated["update"] is True
+    assert (gone["id"], gone["deleted"]) == (updated["id"], True)
+    assert gone["revision"] > updated["revision"]
+    assert other["id"] == "label-studio:42"
+
+
+def test_an_annotation_from_its_webhook_to_the_queue_and_out_of_it(desk: ApiDesk) -> None:
+    """The tiny model knows nothing: what matters is that an item opens, and that the deletion closes it."""
+    desk.client.put("/v1/datasets/trips", json={"flag_policy": {"kind": "below", "cut": 2.0}})
+    desk.worker._datasets.read(desk.log.read(TOPICS.datasets, 0, 10))  # as its thread would
+    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.event())
+    desk.send()
+    assert desk.messages(TOPICS.dead_letters) == []
+    (item,) = desk.client.get("/v1/review?dataset=trips").json()["items"]
+    assert (item["id"], item["annotator"]) == ("label-studio:41", "5")
+    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.event("ANNOTATIONS_DELETED"))
+    desk.send()
+    assert desk.client.get("/v1/review?dataset=trips").json()["items"] == []
+
+
+@pytest.mark.parametrize("body", [{"action": "ANNOTATION_CREATED"}, bodies.event("TASKS_CREATED")])
+def test_what_says_nothing_new_is_answered_and_ignored(desk: ApiDesk, body: dict[str, Any]) -> None:
+    answer = desk.client.post(LABEL_STUDIO, json=body)
+    assert (answer.status_code, answer.json()["ids"]) == (202, [])
+    assert answer.json()["ignored"]
+    assert desk.messages(TOPICS.sentences) == []
+
+
+def overlapping() -> dict[str, Any]:
+    both = (bodies.region("Mara Quill", "PER"), bodies.region("Mara", "ORG"))
+    return bodies.event(annotation=bodies.annotation(*both))
+
+
+def test_what_cannot_be_read_is_refused_and_kept(desk: ApiDesk) -> None:
+    answer = desk.client.post(LABEL_STUDIO, json=overlapping())
+    assert answer.status_code == 422
+    assert answer.json()["field"] == "annotation.result[0].value"
+    (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
+    assert json.loads(letter.value or b"") == overlapping()
+    assert header(letter.headers, "__connect.errors.topic") == "webhook:label-studio"
+    assert "it overlaps" in str(header(letter.headers, "__connect.errors.exception.message"))
+    assert desk.messages(TOPICS.sentences) == []
+
+
+def test_a_sentence_over_the_limit_is_refused(desk: ApiDesk) -> None:
+    body = bodies.event(annotation=bodies.annotation(), task=bodies.task(data={"text": "a " * 51}))
+    answer = desk.client.post(LABEL_STUDIO, json=body)
+    assert answer.status_code == 422
+    assert "51 words, at most 50" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"), [("dataset=No%20Way", "dataset"), ("dataset=" + "x" * 65, "dataset"), ("control=" + "x" * 300, "control")]
+)  # fmt: skip
+def test_queries_are_checked(desk: ApiDesk, query: str, field: str) -> None:
+    answer = desk.client.post(f"{LABEL_STUDIO}?{query}", json=bodies.event())
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+
+
+def test_field_and_control_can_be_named(desk: ApiDesk) -> None:
+    body = bodies.event(task=bodies.task(data={"body": bodies.TEXT}))
+    body["annotation"]["result"].append(bodies.region("Tallinn", "VERB", from_name="pos"))
+    assert desk.client.post(f"{LABEL_STUDIO}?field=body&control=label", json=body).status_code == 202
+    assert desk.messages(TOPICS.sentences)[0]["labels"].count("O") == 5
+
+
+def test_labels_are_written_in_the_datasets_scheme(desk: ApiDesk) -> None:
+    assert desk.client.put("/v1/datasets/trips", json={"scheme": "biluo"}).status_code == 200
+    while desk.backend.mirror.settings("trips").scheme != "biluo":
+        pass  # its thread reads the log
+    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.event())
+    assert desk.messages(TOPICS.sentences)[0]["labels"][:2] == ["B-PER", "L-PER"]
+
+
+def test_a_log_that_does_not_answer(desk: ApiDesk) -> None:
+    class Broken:
+        def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
+            raise StreamError("no broker")
+
+    client = desk.use(stream=Broken())
+    answer = client.post(LABEL_STUDIO, json=bodies.event())
+    assert answer.status_code == 503
+    assert "Retry-After" in answer.headers
+    assert client.post(LABEL_STUDIO, json=overlapping()).status_code == 422
+
+
+def test_a_key_is_needed_where_keys_are_set(desk: ApiDesk) -> None:
+    keys = f"w:write:{digest_of('write-key')},r:read:{digest_of('read-key')}"
+    client = desk.limits(keys=keys)
+
+    def post(**headers: str) -> int:
+        return client.post(LABEL_STUDIO, json=bodies.event(), headers=headers).status_code
+
+    assert post() == 401
+    assert post(authorization="Bearer read-key") == 403
+    assert post(authorization="Bearer write-key") == 202
+    assert post(**{"x-api-key": "write-key"}) == 202
+    assert client.post(ARGILLA, json=bodies.argilla_event()).status_code == 401
+    assert client.post(ARGILLA, json=bodies.argilla_event(), headers={"x-api-key": "write-key"}).status_code == 202
+
+
+@pytest.mark.parametrize(("body", "status"), [(b"{", 400), (b"[]", 400), (b'{"action": 3}', 422), (b"{}", 422)])
+@pytest.mark.parametrize("path", [LABEL_STUDIO, ARGILLA])
+def test_bodies_that_are_no_events(desk: ApiDesk, path: str, body: bytes, status: int) -> None:
+    answer = desk.client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == status
+
+
+# -- Argilla -----------------------------------------------------------------------------------------------------------
+
+
+def signed(
+    body: dict[str, Any], *, secret: str = SECRET, sent: datetime | None = None, at: datetime | None = None
+) -> dict[str, Any]:
+    """A request as Argilla sends it; `at` is signed, `sent` stands in the header."""
+    raw = json.dumps(body).encode()
+    sent = sent or datetime.now(UTC)
+    signature = sign(read_secret(secret), "msg_1", int((at or sent).timestamp()), raw)
+    headers = {ID: "msg_1", TIMESTAMP: str(int(sent.timestamp())), SIGNATURE: f"v1a,abc {signature}"}
+    return {"content": raw, "headers": {**headers, "Content-Type": "application/json"}}
+
+
+@pytest.fixture
+def trusting(desk: ApiDesk) -> ApiDesk:
+    desk.limits(keys=f"w:write:{digest_of('write-key')}", argilla_secrets=SECRET, argilla_url="https://a.example.org")
+    return desk
+
+
+def test_a_signed_event_needs_no_key(trusting: ApiDesk) -> None:
+    answer = trusting.client.post(f"{ARGILLA}?dataset=trips", **signed(bodies.argilla_event()))
+    assert (answer.status_code, answer.json()["ids"]) == (202, ["argilla:r-1"])
+    (message,) = trusting.messages(TOPICS.sentences)
+    assert (message["dataset"], message["annotator"]) == ("trips", "nadia")
+    assert message["source"].startswith("https://a.example.org/dataset/d-1/")
+
+
+def test_argilla_signs_the_events_time_and_sends_another(trusting: ApiDesk) -> None:
+    happened = datetime.now(UTC) - timedelta(seconds=90)
+    body = bodies.argilla_event() | {"timestamp": happened.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+    assert trusting.client.post(ARGILLA, **signed(body, at=happened)).status_code == 202
+
+
+def test_a_wrong_signature_is_refused_whatever_the_key(trusting: ApiDesk) -> None:
+    def refused(request: dict[str, Any]) -> str:
+        request["headers"]["x-api-key"] = "write-key"
+        answer = trusting.client.post(ARGILLA, **request)
+        assert answer.status_code == 401
+        return str(answer.json()["detail"])
+
+    other = "whsec_" + base64.b64encode(b"another").decode()
+    assert "of no secret that is known" in refused(signed(bodies.argilla_event(), secret=other))
+    changed = signed(bodies.argilla_event())
+    changed["content"] = changed["content"].replace(b"PER", b"ORG")
+    assert "of no secret that is known" in refused(changed)
+    old = datetime.now(UTC) - timedelta(minutes=6)
+    assert "more than 300 seconds from now" in refused(signed(bodies.argilla_event(), sent=old))
+    ahead = datetime.now(UTC) + timedelta(minutes=6)
+    assert "more than 300 seconds from now" in refused(signed(bodies.argilla_event(), sent=ahead))
+    for name in (ID, TIMESTAMP, SIGNATURE):
+        request = signed(bodies.argilla_event())
+        del request["headers"][name]
+        assert f"`{name}`: the header is missing" in refused(request)
+    assert trusting.messages(TOPICS.sentences) == []
+
+
+def test_deleted_and_ignored_responses(trusting: ApiDesk) -> None:
+    for body in (bodies.argilla_event("response.deleted"), bodies.argilla_event(status="draft")):
+        assert trusting.client.post(ARGILLA, **signed(body)).status_code == 202
+    (message,) = trusting.messages(TOPICS.sentences)
+    assert (message["id"], message["deleted"]) == ("argilla:r-1", True)
+
+
+def test_the_signature_of_the_specification() -> None:
+    """The example of the Standard Webhooks specification."""
+    secret = read_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    body = b'{"test": 2432232314}'
+    expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    assert sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body) == expected
+    headers = {ID: "msg_p5jXN8AQM9LWM0D4loKWxJek", TIMESTAMP: "1614265330", SIGNATURE: f"v1,xyz {expected}"}
+    now = datetime.fromtimestamp(1614265330 + 299, UTC)
+    assert verify(body, headers, [b"other", secret], now=now) == "msg_p5jXN8AQM9LWM0D4loKWxJek"
+    with pytest.raises(InvalidInput, match="of no secret"):
+        verify(body, headers | {TIMESTAMP: "1614265331"}, [secret], now=now)
+    with pytest.raises(InvalidInput, match="of no secret"):
+        verify(body, headers | {TIMESTAMP: "²" * 3}, [secret], now=now)
+
+
+@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_=", "not base64!", "abcde"])
+def test_unusable_secrets(secret: str) -> None:
+    with pytest.raises(InvalidInput, match="base64"):
+        read_secret(secret)
