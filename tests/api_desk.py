@@ -26,7 +26,7 @@ from service.stream.worker import Worker
 from service.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from fastapi import FastAPI
@@ -112,3 +112,13 @@ def api_desk(folder: Path, classifier: Classifier, **limits: Any) -> Iterator[Ap
         projector.close()
         queue.close()
         log.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until a thread beside us has done what it must; only a hang takes as long as the limit."""
+    waiting = threading.Event()
+    for _ in range(3_000):
+        if condition():
+            return
+        waiting.wait(0.01)
+    raise AssertionError("it did not come true")
