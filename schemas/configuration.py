@@ -1,0 +1,87 @@
+"""docs/configuration.md: every setting there is, from the models that read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel, SecretStr
+from pydantic_core import PydanticUndefined
+
+from service.settings import PREFIX, Settings
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+HEAD = """# Configuration
+
+<!-- Written by `make schemas` from service/settings.py: change it there. -->
+
+Everything is set by environment variables, read once when a command starts. A value that can't be used ends the command
+with a sentence that names the variable; `labelwatch check` also names variables that look like settings and are none.
+Secrets are never shown or logged. A list has commas between its parts.
+"""
+TITLES = {
+    "kafka": ("Kafka", "Used as soon as the first one is set; without it the embedded log is used."),
+    "log": ("The embedded log", "Used where no Kafka is named."),
+    "topics": ("Topics", "Names, and how `labelwatch topics create` makes them."),
+    "worker": ("Worker", "Of `labelwatch worker`, and of the worker in `labelwatch up`."),
+    "model": ("Model", "Which one judges, and how."),
+    "api": ("REST API", "Of `labelwatch api` and `labelwatch up`."),
+    "logs": ("Logs", "What is said on standard error."),
+    "metrics": ("Metrics", "What Prometheus may see."),
+}
+SIGNS = {Ge: "at least", Gt: "above", Le: "at most", Lt: "below"}
+
+
+def text() -> str:
+    parts = [HEAD]
+    for name, field in Settings.model_fields.items():
+        title, told = TITLES[name]
+        rows = [_row(name, each, info) for each, info in _group(field).model_fields.items()]
+        parts.append(
+            f"## {title}\n\n{told}\n\n| variable | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+        )
+    return "\n".join(parts)
+
+
+def _group(field: FieldInfo) -> type[BaseModel]:
+    kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
+    return next(kind for kind in kinds if issubclass(kind, BaseModel))
+
+
+def _row(group: str, name: str, info: FieldInfo) -> str:
+    meaning = (info.description or "").replace("|", "\\|")
+    rules = _rules(info)
+    told = f"{meaning} ({rules})" if rules else meaning
+    return f"| `{PREFIX}{group.upper()}_{name.upper()}` | {_default(info)} | {told} |"
+
+
+def _default(info: FieldInfo) -> str:
+    value: Any = info.default
+    if value is PydanticUndefined or value is None or value == "":
+        return ""
+    if isinstance(value, SecretStr):
+        return "" if not value.get_secret_value() else "(secret)"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, Path):
+        return f"`{value.as_posix()}`"
+    if isinstance(value, float) and value.is_integer():
+        return f"`{int(value)}`"
+    return f"`{value}`"
+
+
+def _rules(info: FieldInfo) -> str:
+    kinds = (info.annotation, *get_args(info.annotation))
+    choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+    rules = ["one of " + ", ".join(f"`{choice}`" for choice in dict.fromkeys(choices))] if choices else []
+    rules += [f"{SIGNS[type(rule)]} {_bound(rule)}" for rule in info.metadata if type(rule) in SIGNS]
+    if SecretStr in kinds:
+        rules.append("secret")
+    return ", ".join(rules)
+
+
+def _bound(rule: Ge | Gt | Le | Lt) -> str:
+    return next(str(getattr(rule, name)) for name in ("ge", "gt", "le", "lt") if hasattr(rule, name))

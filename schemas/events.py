@@ -1,0 +1,146 @@
+"""asyncapi.yaml: a channel for each topic, with keys, headers and what the topic needs of its broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from schemas.messages import CONTRACTS
+from service import __version__
+from service.settings import TopicSettings
+from service.stream.topics import Topics, TopicSpec
+
+BINDING = "0.5.0"
+# By the part after the prefix: what it is for, its messages, and whether the service reads or writes it.
+Action = Literal["receive", "send"]
+
+
+@dataclass(frozen=True)
+class Use:
+    text: str
+    messages: tuple[str, ...]
+    actions: tuple[Action, ...]
+
+
+USES = {
+    "sentences": Use("Labelled sentences, as they are annotated: the input", ("sentence.v1",), ("receive", "send")),
+    "review": Use("Assessments that somebody should look at", ("assessment.v1",), ("send", "receive")),
+    "scores": Use("Every assessment, where LABELWATCH_WORKER_PUBLISH_SCORES is true", ("assessment.v1",), ("send",)),
+    "dead-letters": Use(
+        "Messages that can't be assessed, byte for byte, the reason in headers", ("dead-letter.v1",), ("send",)
+    ),
+    "state": Use(
+        "Running statistics and positions; internal, read it but don't write it",
+        ("state.v1", "position.v1"),
+        ("send", "receive"),
+    ),
+    "datasets": Use("Settings of datasets; the highest version counts", ("dataset.v1",), ("receive", "send")),
+    "decisions": Use(
+        "What reviewers answer, and what they have open", ("decision.v1", "claim.v1"), ("receive", "send")
+    ),
+}
+STATE_KEYS = {
+    "state.v1": '["stats", source partition, dataset, statistics key]',
+    "position.v1": '["position", source partition]',
+}
+
+
+def document() -> dict[str, Any]:
+    topics = Topics()
+    specs = {spec.name.removeprefix(topics.prefix): spec for spec in topics.specs()}
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "labelwatch",
+            "version": __version__,
+            "description": "The topics of labelwatch, with the default prefix `labelwatch.` (LABELWATCH_TOPICS_PREFIX). "
+            "Readers must read committed messages only, and ignore fields they don't know.",
+            "license": {"name": "Apache-2.0"},
+        },
+        "defaultContentType": "application/json",
+        "channels": {_id(name): _channel(spec, USES[name]) for name, spec in specs.items()},
+        "operations": {
+            f"{action}_{_id(name)}": _operation(action, name) for name in specs for action in USES[name].actions
+        },
+        "components": {"messages": _messages()},
+    }
+
+
+def _id(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/messages/{name}"}
+
+
+def _channel(spec: TopicSpec, use: Use) -> dict[str, Any]:
+    made = TopicSettings()
+    partitions = spec.partitions or made.partitions
+    told = " A partition for each one of the input." if spec.per_source_partition else ""
+    return {
+        "address": spec.name,
+        "description": f"{use.text}.{told}",
+        "messages": {name: _ref(name) for name in use.messages},
+        "bindings": {
+            "kafka": {
+                "partitions": partitions,
+                "replicas": made.replication,
+                "topicConfiguration": {"cleanup.policy": [spec.cleanup], "max.message.bytes": spec.max_bytes},
+                "bindingVersion": BINDING,
+            }
+        },
+    }
+
+
+def _operation(action: Action, name: str) -> dict[str, Any]:
+    verb = "Reads" if action == "receive" else "Writes"
+    return {
+        "action": action,
+        "summary": f"{verb} {name}",
+        "channel": {"$ref": f"#/channels/{_id(name)}"},
+        "messages": [{"$ref": f"#/channels/{_id(name)}/messages/{each}"} for each in USES[name].messages],
+    }
+
+
+def _messages() -> dict[str, Any]:
+    headers = _file("event-headers.v1")
+    made = {
+        one.name: {
+            "name": f"labelwatch.{one.name}",
+            "title": one.model.__name__,
+            "contentType": "application/json",
+            "payload": _file(one.name),
+            "bindings": _key(one.key, one.key_example),
+            # A producer's own may be any.
+            **({} if one.name == "sentence.v1" else {"headers": headers}),
+        }
+        for one in CONTRACTS
+    }
+    for name, key in STATE_KEYS.items():
+        made[name] = {
+            "name": f"labelwatch.{name}",
+            "contentType": "application/json",
+            "payload": _file(name),
+            "bindings": _key(f"JSON array {key}", None),
+        }
+    made["dead-letter.v1"] = {
+        "name": "labelwatch.dead-letter.v1",
+        "title": "Dead letter",
+        "contentType": "application/octet-stream",
+        "headers": _file("dead-letter-headers.v1"),
+        "payload": {"description": "The original bytes, whatever they are"},
+        "bindings": _key("the original one", None),
+    }
+    return made
+
+
+def _file(name: str) -> dict[str, str]:
+    return {"$ref": f"./{name}.schema.json"}
+
+
+def _key(text: str, example: str | None) -> dict[str, Any]:
+    key: dict[str, Any] = {"type": "string", "description": text}
+    if example is not None:
+        key["examples"] = [example]
+    return {"kafka": {"key": key, "bindingVersion": BINDING}}

@@ -1,0 +1,85 @@
+"""Writes what is generated from the code: `python -m schemas.generate`, or `make schemas`.
+
+    *.schema.json, asyncapi.yaml, openapi.json            here
+    configuration.md                                      in docs/
+    released/VERSION/ (schemas and examples as they are)  with --release: once a version, before it is tagged
+
+A test fails where a file is not what this would write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import yaml
+
+from schemas import configuration, events, messages
+from service import __version__
+from service.api.app import create_app
+from service.settings import ApiSettings
+from service.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from service.api.backend import Backend
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+EXAMPLES = HERE / "examples"
+RELEASED = HERE / "released"
+
+
+def files() -> dict[Path, str]:
+    """Everything that is generated, by where it belongs."""
+    made = {HERE / f"{name}.schema.json": _json(schema) for name, schema in messages.schemas().items()}
+    made[HERE / "asyncapi.yaml"] = _yaml(events.document())
+    made[HERE / "openapi.json"] = _json(openapi())
+    made[ROOT / "docs" / "configuration.md"] = configuration.text()
+    return made
+
+
+def openapi() -> dict[str, Any]:
+    """The document that a service with nothing set serves; the app answers it without any of its parts."""
+    parts = SimpleNamespace(settings=ApiSettings(), telemetry=Telemetry())
+    return create_app(cast("Backend", parts)).openapi()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _yaml(value: object) -> str:
+    told = "# Written by `make schemas`: change service/ or schemas/events.py instead.\n"
+    return told + yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
+
+
+def release(version: str) -> Path:
+    """Freezes the schemas and examples of a version: messages like these must be readable from then on."""
+    folder = RELEASED / version
+    if folder.exists():
+        shutil.rmtree(folder)
+    shutil.copytree(EXAMPLES, folder / "examples")
+    for path in HERE.glob("*.schema.json"):
+        shutil.copy(path, folder / path.name)
+    return folder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write schemas and reference from the code.")
+    parser.add_argument("--release", action="store_true", help="also freeze them as those of this version")
+    chosen = parser.parse_args()
+    for path, text in files().items():
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
+    if chosen.release:
+        sys.stdout.write(f"froze {release(__version__).relative_to(ROOT)}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""The messages by name and version: where each is read and written, and its JSON Schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from service.contracts import Assessment, Claim, DatasetSettings, Decision, LabelledSentence, Message
+from service.errors import InferenceError, InvalidInput
+from service.state.snapshots import VERSION as STATE_VERSION
+from service.stream.base import Record
+from service.stream.codec import ERRORS, POSITION_VERSION, REQUEST_ID, dead_letter, event_headers
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+Schema = dict[str, Any]
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+@dataclass(frozen=True)
+class Contract:
+    name: str
+    model: type[Message]
+    key: str  # what the message key should be
+    key_example: str
+
+
+CONTRACTS = (
+    Contract("sentence.v1", LabelledSentence, "`dataset/id`; any other key, or none, works too", "news/4711"),
+    Contract("assessment.v1", Assessment, "`dataset/id`", "news/4711"),
+    Contract(
+        "decision.v1", Decision, "`dataset/id/reviewer`, with % and / in the parts as %25 and %2F", "news/4711/anna"
+    ),
+    Contract("claim.v1", Claim, "`dataset/id/reviewer/claim`", "news/4711/anna/claim"),
+    Contract("dataset.v1", DatasetSettings, "name of the dataset", "news"),
+)
+
+# Said in code by validators, which pydantic can't put into a schema.
+WORDS = {"required": ["tokens", "labels"], "properties": {"tokens": {"minItems": 1}, "labels": {"minItems": 1}}}
+GONE = {"required": ["deleted", "id"], "properties": {"deleted": {"const": True}, "id": {"type": "string"}}}
+
+
+def schemas() -> dict[str, Schema]:
+    """Every JSON Schema by the name of its message."""
+    made = {one.name: _of_model(one) for one in CONTRACTS}
+    return made | {
+        "state.v1": _schema("state.v1", _state()),
+        "position.v1": _schema("position.v1", _position()),
+        "event-headers.v1": _schema("event-headers.v1", _event_headers()),
+        "dead-letter-headers.v1": _schema("dead-letter-headers.v1", _dead_letter_headers()),
+    }
+
+
+def _schema(name: str, body: Schema) -> Schema:
+    return {"$schema": DIALECT, "$id": f"urn:labelwatch:{name}", **body}
+
+
+def _of_model(contract: Contract) -> Schema:
+    body = contract.model.model_json_schema(mode="validation")
+    if issubclass(contract.model, LabelledSentence):
+        body["anyOf"] = [WORDS, GONE]
+    return _schema(contract.name, _plain(body))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Without `discriminator`, which is OpenAPI's and means something else to AsyncAPI; `oneOf` says the same."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items() if name != "discriminator"}
+    return [_plain(part) for part in value] if isinstance(value, list) else value
+
+
+def _counts(description: str) -> Schema:
+    return {"type": "array", "items": {"type": "integer", "minimum": 0}, "description": description}
+
+
+def _state() -> Schema:
+    version = {"const": STATE_VERSION}
+    fields = {
+        "sums": "Probability of the class over words given it, in units of 2^-40",
+        "counts": "Words given the class",
+        "agree_sums": "As sums, of words where the model agrees",
+        "agree_counts": "As counts, of words where the model agrees",
+    }
+    day = {name: _counts(f"{text}; one a class") for name, text in fields.items()}
+    bins = {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "integer"}], "minItems": 2, "maxItems": 2}
+    return {
+        "title": "State",
+        "description": "Raw integer sums of a dataset, a model and a partition. Only the partition's owner writes them",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["version", "n_classes", "keep_days", "buckets", "histogram"],
+        "properties": {
+            "version": version,
+            "n_classes": {"type": "integer", "minimum": 1},
+            "keep_days": {"type": ["integer", "null"], "minimum": 1, "description": "None: nothing is forgotten"},
+            "buckets": {
+                "description": "By day; one with an empty name where nothing is forgotten",
+                "type": "object",
+                "additionalProperties": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["version", *fields],
+                    "properties": {"version": version, **day},
+                },
+            },
+            "histogram": {
+                "description": "Priorities seen: the occupied bins and their counts",
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["version", "bins"],
+                "properties": {"version": version, "bins": {"type": "array", "items": bins}},
+            },
+        },
+    }
+
+
+def _position() -> Schema:
+    return {
+        "title": "Position",
+        "description": "Where a partition goes on; written with every batch",
+        "type": "object",
+        "required": ["next_offset", "version"],
+        "properties": {"next_offset": {"type": "integer", "minimum": 0}, "version": {"const": POSITION_VERSION}},
+    }
+
+
+EVENT_TEXTS = {
+    "ce_specversion": "Version of CloudEvents",
+    "ce_type": "Name and version of the message",
+    "ce_source": "Who wrote it",
+    "ce_id": "Unique to the message",
+    "ce_time": "When it was written",
+    "content-type": "Of the value",
+    REQUEST_ID: "The request that it came from, where there was one",
+}
+
+
+def _event_headers() -> Schema:
+    """Names as the code writes them, so that one without a text here is an error."""
+    names = [name for name, _ in event_headers("", identity="", at=_no_time(), request_id="x")]
+    return {
+        "title": "Event headers",
+        "description": "CloudEvents 1.0 in binary mode. Producers of sentences may leave all of them out",
+        "type": "object",
+        "required": [name for name in names if name != REQUEST_ID],
+        "properties": {name: {"type": "string", "description": EVENT_TEXTS[name]} for name in names},
+    }
+
+
+LETTER_TEXTS = {
+    "topic": "Topic it was read from",
+    "partition": "Partition it was read from",
+    "offset": "Offset it was read at",
+    "stage": "What could not be done",
+    "exception.class.name": "Kind of the error",
+    "exception.message": "The error, which names the field and says what to change",
+}
+
+
+def stages() -> list[str]:
+    """Every stage at which a message can become a dead letter."""
+    kinds: list[type[InvalidInput] | type[InferenceError]] = [
+        InvalidInput,
+        *InvalidInput.__subclasses__(),
+        InferenceError,
+    ]
+    return sorted({kind.stage for kind in kinds if kind.__module__ == InvalidInput.__module__})
+
+
+def _dead_letter_headers() -> Schema:
+    letter = dead_letter("", Record("", 0, 0, None, b""), InvalidInput(""))
+    names = [name for name, _ in letter.headers]
+    properties: dict[str, Schema] = {
+        name: {"type": "string", "description": LETTER_TEXTS[name.removeprefix(f"{ERRORS}.")]} for name in names
+    }
+    properties[f"{ERRORS}.stage"]["enum"] = stages()
+    for place in ("partition", "offset"):
+        properties[f"{ERRORS}.{place}"]["pattern"] = "^[0-9]+$"
+    return {
+        "title": "Dead letter headers",
+        "description": "Added to the original headers; key and value are the original ones byte for byte",
+        "type": "object",
+        "required": names,
+        "properties": properties,
+    }
+
+
+def _no_time() -> datetime:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(0, UTC)

@@ -1,0 +1,186 @@
+"""schemas/ is what the code says: no drift, examples that validate, and messages of earlier releases that still read."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import jsonschema_rs
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from schemas import generate, messages
+from service.contracts import LabelledSentence, Message, read_sentence
+from service.errors import InvalidInput, LabelwatchError
+from service.state.running import RunningStats
+from service.stream.base import Record
+from service.stream.codec import dead_letter, event_headers, position_value, read_position
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = generate.files()
+SCHEMAS = messages.schemas()
+MODELS: dict[str, type[Message]] = {one.name: one.model for one in messages.CONTRACTS}
+EXAMPLES = sorted(generate.EXAMPLES.glob("*.json"))
+RELEASES = sorted(path for path in generate.RELEASED.iterdir() if path.is_dir())
+RELEASED = [path for release in RELEASES for path in sorted((release / "examples").glob("*.json"))]
+
+
+def contract_of(path: Path) -> str:
+    """`sentence.v1.full.json` is an example of sentence.v1."""
+    return ".".join(path.name.split(".")[:2])
+
+
+def told(path: Path) -> str:
+    return str(path.relative_to(generate.HERE))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_nothing_has_drifted(path: Path) -> None:
+    assert path.read_text() == FILES[path], f"{path.name} is not what the code says: run `make schemas` and commit it"
+
+
+def test_nothing_is_left_over() -> None:
+    assert {path.name for path in generate.HERE.glob("*.schema.json")} == {f"{name}.schema.json" for name in SCHEMAS}
+
+
+def test_every_message_has_examples() -> None:
+    assert {contract_of(path) for path in EXAMPLES} == set(SCHEMAS)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=told)
+def test_examples_are_valid(path: Path) -> None:
+    value = json.loads(path.read_text())
+    jsonschema_rs.validate(SCHEMAS[contract_of(path)], value, validate_formats=True)
+    read(path, unknown="forbid")
+
+
+def read(path: Path, *, unknown: Any = "ignore") -> Message | None:
+    """As the service reads it; what has no model is read by its own function."""
+    name, text = contract_of(path), path.read_text()
+    if name in MODELS:
+        return MODELS[name].model_validate_json(text, extra=unknown)
+    if name == "state.v1":
+        restored = RunningStats.restore(json.loads(text))
+        assert restored.snapshot() == json.loads(text)
+    elif name == "position.v1":
+        assert read_position(text.encode()) == json.loads(text)["next_offset"]
+    return None
+
+
+# -- compatibility -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", RELEASED, ids=told)
+def test_messages_of_earlier_releases_still_read(path: Path) -> None:
+    """With every field they had: a field that was renamed or dropped would be lost without a word."""
+    found = read(path)
+    value = json.loads(path.read_text())
+    if found is not None:
+        assert within(value, found.model_dump(mode="json"))
+    jsonschema_rs.validate(SCHEMAS[contract_of(path)], value)
+
+
+def within(old: object, new: object) -> bool:
+    if isinstance(old, dict):
+        return isinstance(new, dict) and all(name in new and within(value, new[name]) for name, value in old.items())
+    if isinstance(old, list):
+        return isinstance(new, list) and len(old) == len(new) and all(map(within, old, new))
+    return same_moment(old, new) if isinstance(old, str) and isinstance(new, str) else old == new
+
+
+def same_moment(old: str, new: str) -> bool:
+    try:
+        return old == new or datetime.fromisoformat(old) == datetime.fromisoformat(new)
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=told)
+def test_consumers_of_earlier_releases_can_read_today_s_messages(release: Path) -> None:
+    for path in EXAMPLES:
+        schema = release / f"{contract_of(path)}.schema.json"
+        if schema.exists():
+            jsonschema_rs.validate(json.loads(schema.read_text()), json.loads(path.read_text()))
+
+
+def test_there_is_a_release_to_compare_with() -> None:
+    assert RELEASED
+    assert {contract_of(path) for path in RELEASED} <= set(SCHEMAS)
+
+
+def test_a_lost_field_would_show() -> None:
+    old = {"id": "1", "flags": [{"index": 0, "token": "a"}]}
+    assert within(old, {**old, "new": 1})
+    assert not within(old, {"id": "1", "flags": [{"index": 0}]})
+    assert not within(old, {"id": "1", "flags": []})
+    assert within("2024-05-28T12:40:01.250000Z", "2024-05-28T12:40:01.25+00:00")
+
+
+# -- the schemas say what the code does --------------------------------------------------------------------------------
+
+GOOD = {"tokens": ["Oslo"], "labels": ["B-LOC"]}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {**GOOD, "dataset": "News"},
+        {**GOOD, "id": ""},
+        {**GOOD, "revision": "7"},
+        {**GOOD, "revision": 2**63},
+        {**GOOD, "update": 1},
+        {**GOOD, "annotator": "x" * 257},
+        {**GOOD, "labels": [1]},
+        {"tokens": [], "labels": []},
+        {"tokens": ["Oslo"]},
+        {},
+        {"deleted": True},
+        {"deleted": False, "id": "1"},
+        {"deleted": True, "id": None},
+        [],
+    ],
+)
+def test_what_the_code_refuses_the_schema_refuses(value: Any) -> None:
+    assert not jsonschema_rs.is_valid(SCHEMAS["sentence.v1"], value)
+    with pytest.raises((ValidationError, InvalidInput)):
+        read_sentence(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    "value", [GOOD, {**GOOD, "from_a_newer_producer": 1}, {"deleted": True, "id": "1"}, {**GOOD, "meta": {"a": [1]}}]
+)
+def test_what_the_code_reads_the_schema_allows(value: Any) -> None:
+    jsonschema_rs.validate(SCHEMAS["sentence.v1"], value)
+    assert isinstance(read_sentence(json.dumps(value)), LabelledSentence)
+
+
+def test_statistics_as_they_are_written_fit_their_schema() -> None:
+    probs = np.array([[0.9, 0.1], [0.2, 0.8]])
+    for stats in (
+        RunningStats.empty(2),
+        RunningStats.empty(2).update(probs, np.array([0, 1]), priority=0.3),
+        RunningStats.empty(2, keep_days=3).update(probs, np.array([1, 1]), day="2024-05-28", priority=0.9),
+    ):
+        jsonschema_rs.validate(SCHEMAS["state.v1"], json.loads(json.dumps(stats.snapshot())))
+    jsonschema_rs.validate(SCHEMAS["position.v1"], json.loads(position_value(7)))
+
+
+def kinds_of(error: type[LabelwatchError]) -> list[type[LabelwatchError]]:
+    return [error, *(kind for child in error.__subclasses__() for kind in kinds_of(child))]
+
+
+def test_headers_as_they_are_written_fit_their_schema() -> None:
+    record = Record("labelwatch.sentences", 3, 14, b"k", b"{", (("mine", b"1"),))
+    for stage in messages.stages():
+        error = next(kind for kind in kinds_of(LabelwatchError) if kind.stage == stage)
+        letter = dead_letter("labelwatch.dead-letters", record, error("what to change"))
+        headers = {name: value.decode() for name, value in letter.headers}
+        jsonschema_rs.validate(SCHEMAS["dead-letter-headers.v1"], headers)
+        assert headers["mine"] == "1"
+    assert messages.stages() == ["decode", "inference", "labels", "too_long", "validate"]
+    written = event_headers("labelwatch.assessment.v1", identity="1", at=datetime.now(UTC))
+    jsonschema_rs.validate(SCHEMAS["event-headers.v1"], {name: value.decode() for name, value in written})
