@@ -173,7 +173,7 @@ class Assessment(LabelledSentence):
         description="Given label to the weight of doubts about it; a word adds 1 - (1 - p_given) * weight to priority",
     )
     inclusion_probability: float | None = Field(
-        default=None, description="Of a control sentence: how likely it was to be drawn"
+        default=None, gt=0, le=1, description="Of a control sentence: how likely it was to be drawn"
     )
     words: tuple[WordScore, ...] = ()
     flags: tuple[Flag, ...] = ()

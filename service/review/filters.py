@@ -109,19 +109,22 @@ class Place:
         return place
 
 
-def page_query(wanted: QueueFilter, *, limit: int, after: str | None, now: float, rare: bool) -> tuple[str, Values]:
+def page_query(
+    wanted: QueueFilter, *, limit: int, after: str | None, now: float, rare: str | None
+) -> tuple[str, Values]:
     """The items of a page, one more than asked for, so that it shows whether there is a next one.
 
-    `rare`: the first facet is held by few items, which are looked up and sorted.
+    `rare`: one of the facets that few items hold, which are looked up and sorted.
     """
     where: list[str] = []
     values: Values = []
     facets = wanted.facets
     source = "items"
-    if rare and facets:
+    if rare is not None:
         source = "facets CROSS JOIN items ON items.no = facets.item"
         where.append("facets.facet = ?")
-        values.append(facets.pop(0))
+        values.append(rare)
+        facets.remove(rare)
     if wanted.dataset is not None:
         where.append("items.dataset = ?")
         values.append(wanted.dataset)

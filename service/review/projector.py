@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from service.review.queue import Queue
-    from service.review.store import Lessons
+    from service.review.store import Lesson
     from service.stream.base import Follower, Record, Stream
     from service.stream.topics import Topics
 
@@ -49,7 +49,7 @@ class Projector:
             (topics.decisions, self._decision),
         )
         self._followers: list[Follower] | None = None
-        self._taught: dict[str, dict[str, Lessons]] = {}  # by dataset, then by sentence
+        self._taught: dict[str, dict[str, dict[str, Lesson]]] = {}  # by dataset, sentence, reviewer
         self._rankers: dict[str, Ranker] = {}
         self._touched: set[tuple[str, str]] = set()
         self._to_fit: set[str] = set()
@@ -127,7 +127,7 @@ class Projector:
             for record in records:
                 try:
                     take(db, record)
-                except ValidationError:
+                except (ValidationError, OverflowError):  # a number may be too large for the file
                     self.unreadable += 1
                     _log.warning("%s %d@%d is not a message we know", record.topic, record.partition, record.offset)
             for key in sorted(self._touched):
@@ -185,7 +185,7 @@ class Projector:
         db.execute("DELETE FROM decisions WHERE dataset = ? AND id = ? AND reviewer = ?", key)
         self._touched.add((dataset, identity))
 
-    def _learn(self, key: tuple[str, str], lessons: Lessons) -> None:
+    def _learn(self, key: tuple[str, str], lessons: dict[str, Lesson]) -> None:
         dataset, identity = key
         taught = self._taught.setdefault(dataset, {})
         if taught.get(identity, {}) == lessons:
@@ -201,13 +201,13 @@ class Projector:
     def _order(self, db: sqlite3.Connection) -> None:
         for dataset in sorted(self._to_fit):
             setting, epoch, _ = store.ranker_settings(db, dataset)
-            lessons = [
-                lesson
-                for _, by_reviewer in sorted(self._taught.get(dataset, {}).items())
-                for _, (made_in, lesson) in sorted(by_reviewer.items())
-                if made_in == epoch
-            ]
-            ranker = Ranker.refit(lessons) if setting == "auto" else Ranker()
+            lessons = sorted(
+                (lesson.at, identity, reviewer, lesson.words)
+                for identity, by_reviewer in self._taught.get(dataset, {}).items()
+                for reviewer, lesson in by_reviewer.items()
+                if lesson.epoch == epoch
+            )
+            ranker = Ranker.refit([words for *_, words in lessons]) if setting == "auto" else Ranker()
             before = self._rankers.get(dataset, Ranker())
             self._rankers[dataset] = ranker
             if (ranker.on, ranker.offsets) != (before.on, before.offsets):

@@ -81,7 +81,7 @@ class Queue:
             raise InvalidInput(f"{limit} is not between 1 and {MAX_LIMIT}", field="limit")
         moment = now or datetime.now(UTC)
         with self.reading() as db:
-            rare = bool(filter.facets) and _held_by_few(db, filter.facets[0])
+            rare = next((facet for facet in filter.facets if _held_by_few(db, facet)), None)
             query, values = page_query(filter, limit=limit, after=after, now=moment.timestamp(), rare=rare)
             numbers = [number for (number,) in db.execute(query, values)]
             items = [_item(db, number, moment) for number in numbers[:limit]]

@@ -4,8 +4,9 @@ A word's logit is z = x0 + u[type of its given label], x0 = ½·ln((1 − s)/s) 
 the largest of its words. x0 keeps its coefficient, a bias is fitted and left out of the order, the offsets have a
 Gaussian prior. So without decisions the order is that of the priority, and few decisions change little.
 
-The fit depends on the set of decisions alone: they are put in the order of their keys, and Newton always starts from
-nothing. Two replicas that read the partitions of the topic in different orders find the same numbers.
+The fit depends on the set of decisions alone: they are put in the order of their times and keys, whatever order the
+partitions of the topic were read in, and Newton always starts from nothing. So all replicas find the same numbers.
+They are taken in batches (`batched`): a queue that is sorted anew with every decision is a moving target.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from service.labels import entity_type
 from service.review.items import wrong_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 LOWEST: Final = 1e-6
 HIGHEST: Final = 1 - 1e-3
 MIN_DECISIONS: Final = 25
+BATCH: Final = 5
+BATCH_SHARE: Final = 20
 PRIOR_PRECISION: Final = 10.0
 # Next to none, and still enough that the bias is finite where nobody has found an error yet.
 BIAS_PRECISION: Final = 1e-2
@@ -61,7 +64,7 @@ def reviewed(decision: Decision, shown: Shown) -> Reviewed | None:
     """Ok: all words are right. Error without a word: the worst is wrong, nothing is known of the others."""
     if decision.withdrawn or decision.verdict == "unsure":
         return None
-    scored = [(place, score) for place, score in enumerate(shown.scores) if score is not None]
+    scored = [(place, score) for place, score in enumerate(shown.scores) if score is not None and math.isfinite(score)]
     wrong = wrong_words(decision, shown)
     if wrong is None:
         scored = sorted(scored, key=lambda pair: pair[1])[:1]
@@ -76,6 +79,16 @@ def reviewed(decision: Decision, shown: Shown) -> Reviewed | None:
     )
 
 
+def batched(decisions: int) -> int:
+    """How many of so many decisions are used: 25, 30, 35, … and from 100 on steps of a twentieth."""
+    used = 0
+    following = MIN_DECISIONS
+    while following <= decisions:
+        used = following
+        following += max(BATCH, used // BATCH_SHARE)
+    return used
+
+
 @dataclass(frozen=True, slots=True)
 class Ranker:
     """The offset of each type. Off: the queue is sorted by priority."""
@@ -86,11 +99,11 @@ class Ranker:
     decisions: int = 0
 
     @classmethod
-    def refit(cls, decisions: Iterable[Reviewed], *, min_decisions: int = MIN_DECISIONS) -> Ranker:
-        """From all decisions, in the order of their keys: sums round by their order."""
-        found = list(decisions)
-        if len(found) < min_decisions:
-            return cls(decisions=len(found))
+    def refit(cls, decisions: Sequence[Reviewed]) -> Ranker:
+        """From all decisions, in an order that all replicas agree on: the first ones are used, and sums round by it."""
+        found = decisions[: batched(len(decisions))]
+        if not found:
+            return cls()
         names = sorted({name for one in found for name in one.types})
         number = {name: k for k, name in enumerate(names)}
         types = np.array([number[name] for one in found for name in one.types], np.intp)

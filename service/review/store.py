@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from service.review.ranker import Ranker, Reviewed
 
     Key = tuple[str, str]
-    Lessons = dict[str, tuple[int, Reviewed]]
 
 SCHEMA = """
 CREATE TABLE items (
@@ -58,15 +59,37 @@ CREATE TABLE settings (
     dataset TEXT PRIMARY KEY, version INTEGER NOT NULL, ranker TEXT NOT NULL, epoch INTEGER NOT NULL, share REAL NOT NULL
 ) WITHOUT ROWID;
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What one decision teaches the ranker, when, and in which epoch of it."""
+
+    epoch: int
+    at: float
+    words: Reviewed
+
+
 TABLES = ("items", "bodies", "facets", "decisions", "claims", "outcomes", "pairs", "settings")
 CLOSING = ("update", "deleted")
+FIRST_SECOND = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+LAST_SECOND = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
 def day_of(moment: datetime | None) -> str | None:
+    return None if moment is None else datetime.fromtimestamp(_seconds(moment), UTC).date().isoformat()
+
+
+def _seconds(moment: datetime | None) -> float:
+    """Since 1970; kept to what can be told as a time again, whatever its zone."""
     if moment is None:
-        return None
-    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    return aware.astimezone(UTC).date().isoformat()
+        return 0.0
+    seconds = (moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment).timestamp()
+    return min(max(seconds, FIRST_SECOND), LAST_SECOND)
+
+
+def _finite(number: float | None) -> float | None:
+    return None if number is None or not math.isfinite(number) else number
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------
@@ -101,7 +124,7 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, value: bytes, ranke
         return False
     drop_item(db, *key)
     lows = lowest_by_type(assessment) if assessment.reason == "flagged" else {}
-    tie = 1.0 if assessment.priority is None else assessment.priority
+    priority = _finite(assessment.priority)
     number = db.execute(
         "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, inclusion,"
         " annotator, day, types) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -110,10 +133,10 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, value: bytes, ranke
             assessment.revision,
             assessment.reason,
             "closed" if assessment.reason in CLOSING else "open",
-            ranker.rank(assessment.priority, list(lows.items())),
-            tie,
-            assessment.priority,
-            assessment.score,
+            ranker.rank(priority, list(lows.items())),
+            1.0 if priority is None else priority,
+            priority,
+            _finite(assessment.score),
             drawn(*key) if assessment.reason == "control" else None,
             assessment.inclusion_probability,
             assessment.annotator,
@@ -142,7 +165,8 @@ def drop_item(db: sqlite3.Connection, dataset: str, id: str) -> None:  # noqa: A
 def lowest_by_type(assessment: Assessment) -> dict[str, float]:
     """All that the ranker needs of a sentence: of each type only its lowest word can set the rank."""
     lows: dict[str, float] = {}
-    for label, score in zip(assessment.labels, weighted_scores(assessment), strict=False):
+    for label, found in zip(assessment.labels, weighted_scores(assessment), strict=False):
+        score = _finite(found)
         if score is not None:
             kind = entity_type(label)
             lows[kind] = min(score, lows.get(kind, score))
@@ -179,8 +203,7 @@ def put_claim(db: sqlite3.Connection, claim: Claim) -> None:
     if claim.until is None:
         db.execute("DELETE FROM claims WHERE dataset = ? AND id = ? AND reviewer = ?", key)
         return
-    until = claim.until.replace(tzinfo=UTC) if claim.until.tzinfo is None else claim.until
-    db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", (*key, until.timestamp()))
+    db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", (*key, _seconds(claim.until)))
 
 
 def decisions_about(db: sqlite3.Connection, key: Key) -> list[Decision]:
@@ -188,10 +211,10 @@ def decisions_about(db: sqlite3.Connection, key: Key) -> list[Decision]:
     return [Decision.model_validate_json(value) for (value,) in rows]
 
 
-def settle(db: sqlite3.Connection, key: Key) -> Lessons:
+def settle(db: sqlite3.Connection, key: Key) -> dict[str, Lesson]:
     """Brings the item's state and what its decisions say up to date.
 
-    Returns what they teach the ranker, by reviewer, with the epoch each was made in.
+    Returns what they teach the ranker, by reviewer.
     """
     decisions = decisions_about(db, key)
     row = db.execute("SELECT no, revision, reason, state FROM items WHERE dataset = ? AND id = ?", key).fetchone()
@@ -205,7 +228,7 @@ def settle(db: sqlite3.Connection, key: Key) -> Lessons:
         if any(one.shown is None for one in about) and reason not in CLOSING:
             (value,) = db.execute("SELECT value FROM bodies WHERE item = ?", (number,)).fetchone()
             now_shown = (revision, shown_of(Assessment.model_validate_json(value), ranker_epoch=0))
-    taught: Lessons = {}
+    taught: dict[str, Lesson] = {}
     by_revision: dict[int, list[tuple[Decision, Shown]]] = {}
     for one in decisions:
         seen = one.shown
@@ -214,9 +237,9 @@ def settle(db: sqlite3.Connection, key: Key) -> Lessons:
         if seen is None:
             continue  # about something that is gone, and it did not keep what it was about
         by_revision.setdefault(one.revision, []).append((one, seen))
-        lesson = reviewed(one, seen)
-        if lesson is not None:
-            taught[one.reviewer] = (seen.ranker_epoch, lesson)
+        words = reviewed(one, seen)
+        if words is not None:
+            taught[one.reviewer] = Lesson(seen.ranker_epoch, _seconds(one.decided_at), words)
     _put_outcomes(db, key, by_revision)
     return taught
 

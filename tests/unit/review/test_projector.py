@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +12,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from service.contracts import Claim
 from service.errors import StreamError
+from service.review.decisions import claim_output
 from service.review.projector import Projector
 from service.review.queue import Queue, QueueFilter
 from service.stream.base import Output
@@ -157,7 +161,7 @@ def test_it_can_be_reset(desk: Desk) -> None:
     assert desk.ids() == ["per", "loc"]
     reviewed_queue(desk, 24, epoch=1)
     assert desk.ids() == ["per", "loc"]
-    reviewed_queue(desk, 26, epoch=1)
+    reviewed_queue(desk, 30, epoch=1)
     assert desk.ids() == ["loc", "per"]
     # The setting taken back, the old decisions count again.
     desk.write(Output(TOPICS.datasets, b"default", None))
@@ -183,6 +187,40 @@ def test_what_is_no_message_is_passed_over(desk: Desk) -> None:
     desk.write(*broken, Output(TOPICS.review, None, None), Output(TOPICS.decisions, b"x", None), item("a", "PER", 0.1))
     assert desk.ids() == ["a"]
     assert desk.projector.unreadable == len(broken)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"priority": float("nan"), "score": float("inf")},
+        {"weights": {"O": float("nan"), "B-PER": float("-inf")}},
+        {"priority": -3.0, "score": -1e308},
+        {"scored_at": "0001-01-01T00:00:00+14:00"},
+        {"annotated_at": "9999-12-31T23:59:59-14:00"},
+        {"revision": 2**63 - 1},
+        {"words": ()},
+    ],
+)
+def test_odd_numbers_and_times_end_nothing(desk: Desk, fields: dict[str, Any]) -> None:
+    said = assessment("odd", **fields)
+    raw = said.model_dump_json(exclude_none=True).encode()
+    with_nan = json.dumps({**json.loads(raw), **{k: v for k, v in fields.items() if k != "words"}}).encode()
+    desk.write(review(said), Output(TOPICS.review, b"default/odd", with_nan), item("a", "PER", 0.1))
+    assert sorted(desk.ids()) == ["a", "odd"]
+    reviewed_queue(desk, 30)
+    desk.write(
+        decision("odd", "error", revision=said.revision, decided_at="0001-01-01T00:00:00+14:00"),
+        claim_output(
+            TOPICS, Claim(id="a", reviewer="ann", until=datetime.max.replace(tzinfo=timezone(-timedelta(hours=14))))
+        ),
+        settings(name="default", version=2**70),
+    )
+    assert desk.item("odd").state == "decided"
+    assert desk.item("a").claimed_by == "ann"
+    assert desk.queue.overview("default").counts["open"] == 1
+    assert all(
+        0 <= one.rank <= 1 or one.id == "odd" for one in desk.queue.page(QueueFilter(state="all"), limit=200).items
+    )
 
 
 class Failing(MemoryLog):

@@ -342,7 +342,7 @@ def test_hostile_text_is_only_text(desk: Desk, text: str) -> None:
     assert desk.queue.overview("default").annotators[0].annotator == text[:200]
 
 
-def plan(queue: Queue, wanted: QueueFilter, *, after: bool = True, rare: bool = False) -> str:
+def plan(queue: Queue, wanted: QueueFilter, *, after: bool = True, rare: str | None = None) -> str:
     cursor = Place(0.5, 0.5, "default", "x").cursor() if after else None
     query, values = page_query(wanted, limit=50, after=cursor, now=0.0, rare=rare)
     with queue.reading() as db:
@@ -368,7 +368,8 @@ def test_a_page_is_read_from_an_index_without_sorting(desk: Desk, wanted: QueueF
 
 
 def test_a_rare_facet_is_looked_up(desk: Desk) -> None:
-    steps = plan(desk.queue, QueueFilter(given="PER", dataset="default"), rare=True)
+    wanted = QueueFilter(given="PER", dataset="default")
+    steps = plan(desk.queue, wanted, rare=wanted.facets[0])
     assert "SEARCH facets USING PRIMARY KEY (facet=?)" in steps
     assert "SEARCH items USING INTEGER PRIMARY KEY" in steps
 

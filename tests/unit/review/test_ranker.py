@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from service.review.ranker import (
     PRIOR_PRECISION,
     Ranker,
     Reviewed,
+    batched,
     fit,
     logit,
     objective,
@@ -149,6 +151,15 @@ def test_it_is_on_after_25_decisions() -> None:
     assert MIN_DECISIONS == 25
     assert not Ranker.refit(lessons[:-1]).on
     assert Ranker.refit(lessons).on
+
+
+def test_decisions_are_used_in_batches() -> None:
+    steps = sorted({batched(n) for n in range(500)})
+    assert steps[:4] == [0, 25, 30, 35]
+    assert all(b - a in (25, max(5, a // 20)) for a, b in pairwise(steps))
+    lessons = [lesson("PER", True)] * 25 + [lesson("LOC", False)] * 5
+    assert Ranker.refit(lessons[:29]) == Ranker.refit(lessons[:25])
+    assert Ranker.refit(lessons[:30]) != Ranker.refit(lessons[:25])
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=40))
