@@ -20,6 +20,7 @@ import typer
 from tqdm import tqdm
 
 from service.commands import score_options as opt
+from service.commands.file_options import Reading, reads_files
 from service.commands.rejects import Rejects
 from service.commands.terminal import (
     STDOUT,
@@ -54,17 +55,10 @@ if TYPE_CHECKING:
 SAMPLE = 1_000
 
 
+@reads_files
 def score(
-    files: opt.Files,
     *,
-    format: opt.Format = None,  # noqa: A002 - the option's name
-    word_column: opt.WordColumn = None,
-    label_column: opt.LabelColumn = None,
-    sentence_column: opt.SentenceColumn = None,
-    rows: opt.Rows = None,
-    label_names: opt.LabelNames = None,
-    comments: opt.Comments = "auto",
-    encoding: opt.Encoding = None,
+    reading: Reading,
     on_error: opt.Skip = "stop",
     model: opt.Model = None,
     precision: opt.Exactness = "fast",
@@ -85,25 +79,16 @@ def score(
 ) -> None:
     """Audit files of labelled sentences: which labels are doubtful, and which sentences to look at first.
 
-    Reads CoNLL columns, JSON Lines, CSV and TSV, gzipped or not. Exit codes: 0 done, 1 the input or the model can't be
-    used, 2 wrong usage, 3 with --fail-on-flagged if anything was flagged.
+    Reads CoNLL columns, JSON Lines, CSV, TSV and exports of annotation platforms, gzipped or not. Exit codes: 0 done, 1
+    the input or the model can't be used, 2 wrong usage, 3 with --fail-on-flagged if anything was flagged.
     """
-    if files.count(STDOUT) > 1:
-        raise typer.BadParameter("standard input can be read only once", param_hint="FILE…")
+    files = reading.files
     if report == STDOUT and output == STDOUT:
         raise typer.BadParameter("the output is on standard output already", param_hint="--report")
     settings = DatasetSettings(
         label_map=_label_map(mapping or ()), unmapped=unmapped, method=method, token_score=token_score
     )
-    options = Options(
-        word=word_column,
-        label=label_column,
-        sentence=sentence_column,
-        rows=rows,
-        label_names=tuple(name.strip() for name in label_names.split(",")) if label_names else (),
-        comments=comments,
-        encoding=encoding,
-    )
+    options = reading.options(scheme=scheme)
     rejects = Rejects(on_error, output)
     check_apart(
         files, {"--output": output, "--report": report, "the list of skipped sentences": str(rejects.path or STDOUT)}
@@ -114,7 +99,9 @@ def score(
     with ExitStack() as stack:
         stack.enter_context(rejects)
         folder = ModelFolder.load(model or default_model(), precision=precision)
-        records, settings, expected = _prepared(files, format, options, settings, scheme=scheme, rejects=rejects)
+        records, settings, expected = _prepared(
+            files, reading.format, options, settings, scheme=scheme, rejects=rejects
+        )
         judge = Judge(folder, settings)
         classifier = Classifier(folder, threads=threads or _cores())
         started = time.monotonic()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from service.commands.file_options import PANEL as INPUT
 from service.commands.rejects import OnError
-from service.formats import FORMATS
 from service.formats.out import OutputFormat
 from service.inference.folder import Precision
 from service.scoring.sentence import METHODS
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20
 FLAGGED = 3
-INPUT, OUTPUT, JUDGING, RUNNING = "Reading the input", "Output", "Judging", "Running"
+OUTPUT, JUDGING, RUNNING = "Output", "Judging", "Running"
 
 
 def _known(names: Collection[str]) -> Callable[[str | None], str | None]:
@@ -31,47 +31,6 @@ def _known(names: Collection[str]) -> Callable[[str | None], str | None]:
     return check
 
 
-Files = Annotated[list[str], typer.Argument(metavar="FILE…", help="Files of labelled sentences; - is standard input.")]
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="|".join(FORMATS),
-        callback=_known(FORMATS),
-        rich_help_panel=INPUT,
-        help="Format of the files; told by name and content where left out.",
-    ),
-]
-WordColumn = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        rich_help_panel=INPUT,
-        help="Column or field of the words: its name, in CoNLL files its number (1 is the first, -1 the last).",
-    ),
-]
-LabelColumn = Annotated[
-    str | None, typer.Option(metavar="COLUMN", rich_help_panel=INPUT, help="Column or field of the labels, likewise.")
-]
-SentenceColumn = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", rich_help_panel=INPUT, help="Column that tells the sentences of a table apart."),
-]
-Rows = Annotated[
-    Literal["word", "sentence"] | None,
-    typer.Option(rich_help_panel=INPUT, help="What a row of a table is, where its columns don't tell."),
-]
-LabelNames = Annotated[
-    str | None,
-    typer.Option(metavar="A,B,…", rich_help_panel=INPUT, help="Names of numbered labels in order: O,B-PER,I-PER,…"),
-]
-Comments = Annotated[
-    Literal["auto", "yes", "no"],
-    typer.Option(rich_help_panel=INPUT, help="Whether lines of a CoNLL file that start with # are comments."),
-]
-Encoding = Annotated[
-    str | None, typer.Option(metavar="NAME", rich_help_panel=INPUT, help="Encoding of the files; UTF-8 where left out.")
-]
 Skip = Annotated[
     OnError,
     typer.Option(

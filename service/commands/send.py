@@ -15,6 +15,7 @@ import typer
 from tqdm import tqdm
 
 from service.commands import score_options as opt
+from service.commands.file_options import PANEL, Reading, reads_files
 from service.commands.rejects import OnError
 from service.commands.streams import open_stream, topics_of
 from service.commands.terminal import STDOUT, called_in_ids, say
@@ -61,7 +62,7 @@ Skip = Annotated[
     OnError,
     typer.Option(
         "--on-error",
-        rich_help_panel=opt.INPUT,
+        rich_help_panel=PANEL,
         help="At a sentence that can't be read: stop (of files that can be read twice, nothing is sent then), or skip "
         "it and tell it on stderr.",
     ),
@@ -88,40 +89,22 @@ class Source:
         return all(name != STDIN and Path(name).is_file() for name in self.files)
 
 
+@reads_files
 def send(
-    files: opt.Files,
     *,
+    reading: Reading,
     dataset: Dataset = None,
     update: Update = False,
     annotator: Annotator = None,
     id_prefix: IdPrefix = None,
-    format: opt.Format = None,  # noqa: A002 - the option's name
-    word_column: opt.WordColumn = None,
-    label_column: opt.LabelColumn = None,
-    sentence_column: opt.SentenceColumn = None,
-    rows: opt.Rows = None,
-    label_names: opt.LabelNames = None,
-    comments: opt.Comments = "auto",
-    encoding: opt.Encoding = None,
     on_error: Skip = "stop",
     progress: opt.Bar = None,
 ) -> None:
     """Send the sentences of files to the input topic. They are safe in the log when the command ends."""
-    if files.count(STDIN) > 1:
-        raise typer.BadParameter("standard input can be read only once", param_hint="FILE…")
     settings = read_settings()
     topics = topics_of(settings)
-    options = Options(
-        word=word_column,
-        label=label_column,
-        sentence=sentence_column,
-        rows=rows,
-        label_names=tuple(name.strip() for name in label_names.split(",")) if label_names else (),
-        comments=comments,
-        encoding=encoding,
-        max_words=settings.worker.max_words,
-    )
-    source = Source(files, format, options, id_prefix)
+    options = reading.options(max_words=settings.worker.max_words)
+    source = Source(reading.files, reading.format, options, id_prefix)
     change = Change.of(dataset=dataset, annotator=annotator, update=update)
     total = _checked(source, change) if on_error == "stop" and source.readable_twice else None
     with ExitStack() as stack:

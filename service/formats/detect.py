@@ -57,13 +57,20 @@ def detect_format(name: str, head: str) -> str:
     told = BY_EXTENSION.get(suffixes[-1]) if suffixes else None
     if told is not None:
         return json_format(head) if told == "jsonl" else told
-    first = next((line for line in head.splitlines() if line.strip()), "")
-    if _JSON_START.match(first.strip()):
+    if is_json(head):
         return json_format(head)
-    delimiter = find_header(first)
+    delimiter = find_header(_first_line(head))
     if delimiter is None:
         return "conll"
     return "tsv" if delimiter == "\t" else "csv"
+
+
+def is_json(head: str) -> bool:
+    return _JSON_START.match(_first_line(head).strip()) is not None
+
+
+def _first_line(head: str) -> str:
+    return next((line for line in head.splitlines() if line.strip()), "")
 
 
 def json_format(head: str) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
 from service.formats import columns
+from service.formats.detect import is_json
 from service.formats.platforms import Converted, labelled, listing, name_of, reader
 from service.formats.spans import read_span
 
@@ -43,6 +44,4 @@ _read_lines = reader(from_line)
 
 def read(source: Source, options: Options) -> Iterator[Record]:
     """Either of its two exports for sequence labelling."""
-    return (
-        _read_lines(source, options) if source.head.lstrip().startswith(("{", "[{")) else columns.read(source, options)
-    )
+    return _read_lines(source, options) if is_json(source.head) else columns.read(source, options)
