@@ -1,0 +1,267 @@
+"""The queue over REST: items worst first, claims, decisions, numbers, live updates."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+
+from service.api.events import Counters, changes
+from service.contracts import BelowPolicy, DatasetSettings
+from service.errors import StreamError
+from service.stream.codec import header
+from tests.api_desk import TOPICS
+from tests.stream_desk import sentences
+
+if TYPE_CHECKING:
+    from tests.api_desk import ApiDesk
+
+BELOW = BelowPolicy(kind="below", cut=2.0)  # so that each sentence comes to review
+
+
+@pytest.fixture
+def full(desk: ApiDesk) -> ApiDesk:
+    """A queue with 12 items of one dataset and 3 of another; the worker follows no settings, so they are put."""
+    for name in ("news", "blogs"):
+        desk.worker._datasets.put(DatasetSettings(name=name, flag_policy=BELOW))
+    desk.send(*sentences(12, dataset="news", annotator="anna"))
+    desk.send(*sentences(3, seed=1, dataset="blogs", annotator="ben"))
+    return desk
+
+
+def first(desk: ApiDesk, **query: str) -> dict[str, Any]:
+    found = desk.client.get("/v1/review", params=query).json()["items"][0]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_an_empty_queue(quiet: ApiDesk) -> None:
+    assert quiet.client.get("/v1/review").json() == {"items": [], "next": None}
+    assert quiet.client.get("/v1/overview").json()["counts"] == {"open": 0, "decided": 0, "closed": 0}
+
+
+def test_worst_first_page_by_page(full: ApiDesk) -> None:
+    whole = full.client.get("/v1/review", params={"dataset": "news"}).json()
+    assert whole["next"] is None
+    ranks = [item["rank"] for item in whole["items"]]
+    assert len(ranks) == 12
+    assert ranks == sorted(ranks)
+    pages, after = [], None
+    while True:
+        query = {"dataset": "news", "limit": "5"} | ({"after": after} if after else {})
+        page = full.client.get("/v1/review", params=query).json()
+        pages.append([item["id"] for item in page["items"]])
+        after = page["next"]
+        if after is None:
+            break
+    assert [len(page) for page in pages] == [5, 5, 2]
+    assert [name for page in pages for name in page] == [item["id"] for item in whole["items"]]
+
+
+def test_filters(full: ApiDesk) -> None:
+    def ids(**query: str) -> set[str]:
+        return {item["dataset"] for item in full.client.get("/v1/review", params=query).json()["items"]}
+
+    assert ids() == {"news", "blogs"}
+    assert ids(annotator="ben") == {"blogs"}
+    assert ids(state="decided") == set()
+    item = first(full)
+    doubt = item["doubtful"][0]
+    found = full.client.get("/v1/review", params={"given": doubt["given"], "suggested": doubt["suggested"]}).json()
+    assert item["id"] in {one["id"] for one in found["items"]}
+    assert ids(given="no-such-label") == set()
+
+
+def test_one_item_whatever_its_name(desk: ApiDesk) -> None:
+    desk.worker._datasets.put(DatasetSettings(flag_policy=BELOW))
+    names = ["a/b", "ü % ?", "x/claim", "..."]
+    desk.send(*({"id": name, "tokens": ["the"], "labels": ["O"]} for name in names))
+    for name in names:
+        for path in (quote(name, safe=""), quote(name)):
+            answer = desk.client.get(f"/v1/review/default/{path}")
+            assert (answer.status_code, answer.json().get("id")) == (200, name)
+    claimed = desk.client.post("/v1/review/default/a%2Fb/claim", json={"reviewer": "anna"})
+    assert (claimed.status_code, claimed.json()["id"]) == (202, "a/b")
+    assert desk.client.get("/v1/review/default/none").status_code == 404
+
+
+def test_a_claim_keeps_others_away(full: ApiDesk) -> None:
+    item = first(full, dataset="blogs")
+    path = f"/v1/review/blogs/{item['id']}/claim"
+    made = full.client.post(path, json={"reviewer": "anna", "minutes": 5}, headers={"X-Request-ID": "r-7"})
+    assert made.status_code == 202
+    until = datetime.fromisoformat(made.json()["until"])
+    assert timedelta(minutes=4) < until - datetime.now(UTC) <= timedelta(minutes=5)
+    full.project()
+    (record,) = full.log.read(TOPICS.decisions, 0, 10)
+    assert header(record.headers, "x-request-id") == "r-7"
+    assert first(full, dataset="blogs")["claimed_by"] == "anna"
+    for_ben = full.client.get("/v1/review", params={"dataset": "blogs", "reviewer": "ben"}).json()["items"]
+    assert item["id"] not in {one["id"] for one in for_ben}
+    refused = full.client.post(path, json={"reviewer": "ben"})
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:labelwatch:problem:conflict")
+    assert "anna" in refused.json()["detail"]
+    assert full.client.post(path, json={"reviewer": "anna"}).status_code == 202
+    assert full.client.delete(path, params={"reviewer": "anna"}).json()["until"] is None
+    full.project()
+    assert full.client.post(path, json={"reviewer": "ben"}).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "reviewer"),
+        ({"reviewer": ""}, "reviewer"),
+        ({"reviewer": 7}, "reviewer"),
+        ({"reviewer": "anna", "minutes": 0}, "minutes"),
+        ({"reviewer": "anna", "minutes": 1e9}, "minutes"),
+        ({"reviewer": "anna", "hours": 1}, "hours"),
+    ],
+)
+def test_claims_that_break_a_rule(full: ApiDesk, body: dict[str, Any], field: str) -> None:
+    item = first(full)
+    answer = full.client.post(f"/v1/review/{item['dataset']}/{item['id']}/claim", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+
+
+def test_a_decision_closes_the_question(full: ApiDesk) -> None:
+    item = first(full, dataset="news")
+    assert item["reason"] is None  # or a control sentence could be told apart
+    decision = {"dataset": "news", "id": item["id"], "reviewer": "anna", "verdict": "error", "words": [0]}
+    answer = full.client.post("/v1/decisions", json=decision, headers={"X-Request-ID": "r-9"})
+    assert (answer.status_code, answer.json()) == (202, {"accepted": 1, "request_id": "r-9"})
+    (record,) = full.log.read(TOPICS.decisions, 0, 10)
+    written = json.loads(record.value or b"")
+    assert (written["verdict"], written["revision"]) == ("error", item["revision"])
+    assert written["decided_at"]
+    assert header(record.headers, "x-request-id") == "r-9"
+    full.project()
+    path = f"/v1/review/news/{item['id']}"
+    found = full.client.get(path).json()
+    assert (found["state"], found["reason"]) == ("decided", "flagged")
+    assert found["decisions"][0]["reviewer"] == "anna"
+    assert item["id"] not in {one["id"] for one in full.client.get("/v1/review").json()["items"]}
+    counts = full.client.get("/v1/overview", params={"dataset": "news"}).json()
+    assert counts["counts"] == {"open": 11, "decided": 1, "closed": 0}
+    assert counts["verdicts"]["error"] == 1
+    full.client.post("/v1/decisions", json={**decision, "withdrawn": True})
+    full.project()
+    assert full.client.get(path).json()["state"] == "open"
+
+
+def test_many_decisions_are_written_or_none(full: ApiDesk) -> None:
+    items = full.client.get("/v1/review", params={"dataset": "news"}).json()["items"]
+    good = [{"dataset": "news", "id": item["id"], "reviewer": "anna", "verdict": "ok"} for item in items[:3]]
+    for bad, status, field in (
+        ({"dataset": "news", "id": "none", "reviewer": "anna", "verdict": "ok"}, 404, "decisions.3.id"),
+        ({**good[0], "verdict": "maybe"}, 422, "decisions.3.verdict"),
+        ({**good[0], "revision": 99}, 422, "decisions.3.revision"),
+        ({**good[0], "labels": ["O"] * 99}, 422, "decisions.3.labels"),
+        ({**good[0], "verdict": "error", "words": [99]}, 422, "decisions.3.words"),
+        ({**good[0], "colour": "red"}, 422, "decisions.3.colour"),
+        ("text", 422, "decisions.3"),
+    ):
+        answer = full.client.post("/v1/decisions", json={"decisions": [*good, bad]})
+        assert (answer.status_code, answer.json()["field"]) == (status, field)
+    assert full.log.read(TOPICS.decisions, 0, 10) == []
+    assert full.client.post("/v1/decisions", json={"decisions": good}).json()["accepted"] == 3
+    assert len(full.log.read(TOPICS.decisions, 0, 10)) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"decisions": []}, "decisions"),
+        ({"decisions": {}}, "decisions"),
+        ({"decisions": [], "extra": 1}, "extra"),
+        ({}, "id"),
+        ({"id": "a", "reviewer": "anna", "verdict": "ok", "decided_at": 7}, "decided_at"),
+    ],
+)
+def test_decisions_that_break_a_rule(quiet: ApiDesk, body: dict[str, Any], field: str) -> None:
+    answer = quiet.client.post("/v1/decisions", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+
+
+def test_a_queue_in_the_making_says_so(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk.projector, "_caught_up", False)
+    answer = desk.client.post("/v1/decisions", json={"id": "a", "reviewer": "anna", "verdict": "ok"})
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
+    assert answer.headers["Retry-After"]
+
+
+def test_decisions_wait_for_no_log_that_is_gone(full: ApiDesk) -> None:
+    class Gone:
+        def append(self, outputs: object, *, timeout: float = 30.0) -> None:
+            raise StreamError("nobody there")
+
+    item = first(full)
+    decision = {"dataset": item["dataset"], "id": item["id"], "reviewer": "anna", "verdict": "ok"}
+    answer = full.use(stream=Gone()).post("/v1/decisions", json=decision)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+
+
+# -- live updates ------------------------------------------------------------------------------------------------------
+
+
+def test_who_listens_hears_of_changes(full: ApiDesk) -> None:
+    async def listen() -> list[str]:
+        counters = Counters(full.backend, tick=0.01)
+        heard = []
+        async for event in changes(full.backend, counters, "news"):
+            heard.append(event)
+            assert counters.listeners == 1
+            if len(heard) == 2:
+                full.send(*sentences(1, seed=5, dataset="news"))
+            if len(heard) == 3:
+                full.backend.draining.set()
+        assert counters.listeners == 0
+        return heard
+
+    retry, before, after = asyncio.run(listen())
+    assert retry.startswith("retry:")
+    kinds = [event.splitlines()[0] for event in (before, after)]
+    assert kinds == ["event: queue"] * 2
+    told = [json.loads(event.splitlines()[1].removeprefix("data: ")) for event in (before, after)]
+    assert [one["counts"]["open"] for one in told] == [12, 13]
+    assert told[0]["version"] < told[1]["version"]
+
+
+def test_silence_is_broken_now_and_then(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.events.HEARTBEAT", 0.0)
+
+    async def listen() -> list[str]:
+        heard = []
+        async for event in changes(desk.backend, Counters(desk.backend, tick=0.01), None):
+            heard.append(event)
+            if len(heard) == 3:
+                desk.backend.draining.set()
+        return heard
+
+    assert asyncio.run(listen())[2].startswith(":")
+
+
+def test_the_stream_ends_when_the_service_does(full: ApiDesk) -> None:
+    class Once:
+        """Drains as soon as the first answer is asked for."""
+
+        version = 1
+
+        def counts(self, dataset: str | None = None) -> dict[str, int]:
+            full.backend.draining.set()
+            return {"open": 1}
+
+    client = full.use(queue=Once())
+    full.app.state.counters.tick = 0.0
+    answer = client.get("/v1/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert '"counts": {"open": 1}' in answer.text
+
+
+def test_too_many_listeners_are_sent_away(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.events.MOST_LISTENERS", 0)
+    assert desk.client.get("/v1/events").status_code == 429
