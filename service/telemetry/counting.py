@@ -24,6 +24,7 @@ from service.labels import OUTSIDE, entity_type, merged_classes
 from service.telemetry.bounded import NOBODY, OTHER, Annotators, Bounded
 from service.telemetry.table import (
     DEAD_LETTER_STAGES,
+    DEGRADED,
     OVERLOADS,
     RECALL_BOUNDS,
     REVIEW_STATES,
@@ -298,7 +299,7 @@ class Telemetry:
         self, conditions: Callable[[], Mapping[str, str]], degraded: Callable[[], Mapping[str, str]] = dict
     ) -> None:
         """Asked at each scrape why the service is not ready, by name (empty: it holds), and what it does without."""
-        missed: set[str] = set()
+        missed = set(DEGRADED)
 
         def read() -> None:
             for name, why in conditions().items():

@@ -36,6 +36,7 @@ REVIEW_STATES = ("open", "decided", "closed")
 VERDICTS = ("error", "ok", "unsure")
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")
 OVERLOADS = ("queue_full", "draining")
+DEGRADED = ("broker", "review", "state", "stream")
 RECALL_BOUNDS = ("estimate", "low", "high")
 
 

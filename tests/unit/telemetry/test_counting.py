@@ -235,6 +235,7 @@ def test_readiness_by_condition() -> None:
     assert value(telemetry, "ready", condition="state") == 0
     assert value(telemetry, "ready", condition="worker") == 1
     assert value(telemetry, "degraded", condition="broker") == 1
+    assert value(telemetry, "degraded", condition="review") == 0, "an alert must find it before it happens"
     conditions["state"] = ""
     degraded.clear()
     assert value(telemetry, "ready", condition="state") == 1
