@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from service.commands.check import check
 from service.commands.datasets import datasets_app
 from service.commands.dead_letters import dead_letters_app
+from service.commands.export import export
 from service.commands.replay import replay
 from service.commands.send import send
 from service.commands.tail import tail
@@ -22,6 +23,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(worker_app, name="worker")
     app.command()(send)
     app.command()(tail)
+    app.command()(export)
     app.add_typer(dead_letters_app, name="dead-letters")
     app.add_typer(datasets_app, name="datasets")
     app.add_typer(thresholds_app, name="thresholds")

@@ -1,0 +1,159 @@
+"""`labelwatch export --decisions`: the corrected data set, from the topics and what reviewers decided."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import ValidationError
+
+from service.commands.streams import newest, read_topic, reading, topics_of
+from service.commands.terminal import STDOUT, open_output, say
+from service.contracts import Assessment, Decision, LabelledSentence, read_sentence
+from service.errors import InvalidInput, SettingsError
+from service.evaluation.page_text import plural
+from service.formats.sentences_out import SentenceFormat, sentence_writer
+from service.review.decisions import CLAIM
+from service.review.items import counted, verdict_of
+from service.settings import read_settings
+from service.stream.codec import header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from service.stream.base import Record, Stream
+    from service.stream.topics import Topics
+
+Decisions = Annotated[
+    bool, typer.Option("--decisions", help="With the labels that reviewers corrected. Without: the labels as given.")
+]
+Dataset = Annotated[str, typer.Option(metavar="D", help="Of this dataset.")]
+Form = Annotated[
+    SentenceFormat,
+    typer.Option("--format", help="CoNLL columns, JSON Lines or CSV: in what the sentences came in as."),
+]
+Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write it here; - is standard output.")]
+Reviewer = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Only this reviewer's corrections, whatever others say.")
+]
+DecidedOnly = Annotated[bool, typer.Option("--decided-only", help="Only sentences that somebody has decided about.")]
+
+
+def export(
+    *,
+    decisions: Decisions = False,
+    dataset: Dataset = "default",
+    form: Form = "jsonl",
+    output: Output = STDOUT,
+    reviewer: Reviewer = None,
+    decided_only: DecidedOnly = False,
+) -> None:
+    """Write a dataset's sentences, each in its newest revision, with reviewers' corrections where they agree.
+
+    Sentences come from the input topic as far back as it reaches, those in review from the review topic too.
+    """
+    if (reviewer is not None or decided_only) and not decisions:
+        raise SettingsError("--reviewer and --decided-only need --decisions")
+    settings = read_settings()
+    topics = topics_of(settings)
+    told: Counter[str] = Counter()
+    with reading(settings, topics) as stream:
+        found = sentences_of(stream, topics, dataset)
+        decided = decisions_of(stream, topics, dataset) if decisions else {}
+    with open_output(output) as file:
+        write = sentence_writer(file, form)
+        for sentence in found:
+            about = [
+                one
+                for one in decided.get(sentence.id or "", ())
+                if one.revision == sentence.revision and (reviewer is None or one.reviewer == reviewer)
+            ]
+            if decided_only and not any(not one.withdrawn for one in about):
+                continue
+            outcome, labels = corrected(about, len(sentence.tokens))
+            told[outcome] += 1
+            write(sentence if labels is None else sentence.model_copy(update={"labels": labels}))
+    say(f"{plural(told.total(), 'sentence')} of {dataset}{_summary(told) if decisions else ''}")
+
+
+def _summary(told: Counter[str]) -> str:
+    parts = {
+        "corrected": "corrected",
+        "ok": "found right",
+        "uncorrected": "wrong, but nobody gave the right labels",
+        "differ": "where reviewers differ: their labels are as given",
+    }
+    said = [f"{told[outcome]:,} {text}" for outcome, text in parts.items() if told[outcome]]
+    return f" ({'; '.join(said)})" if said else " (no decisions)"
+
+
+def corrected(about: list[Decision], words: int) -> tuple[str, tuple[str, ...] | None]:
+    """What became of a sentence, and its labels where they are others now: where all who correct it agree."""
+    verdict = verdict_of(about)
+    if verdict is None:
+        return ("differ" if counted(about) else "open"), None
+    if verdict == "ok":
+        return "ok", None
+    labels = {one.labels for one in counted(about) if one.labels is not None and len(one.labels) == words}
+    if len(labels) == 1:
+        return "corrected", labels.pop()
+    return ("differ" if labels else "uncorrected"), None
+
+
+def sentences_of(stream: Stream, topics: Topics, dataset: str) -> list[LabelledSentence]:
+    """The newest revision of each sentence, in the order in which they first came; deleted ones are left out."""
+    found: dict[str, LabelledSentence] = {}
+    for sentence in _received(stream, topics):
+        if sentence.dataset == dataset and sentence.revision >= _revision(found, sentence):
+            found[sentence.id or ""] = sentence
+    for sentence in _reviewed(stream, topics):  # of one revision that came twice, the input holds the newer
+        if sentence.dataset == dataset and sentence.revision > _revision(found, sentence):
+            found[sentence.id or ""] = sentence
+    return [sentence for sentence in found.values() if not sentence.deleted]
+
+
+def _revision(found: dict[str, LabelledSentence], sentence: LabelledSentence) -> int:
+    known = found.get(sentence.id or "")
+    return -(2**63) - 1 if known is None else known.revision
+
+
+def _received(stream: Stream, topics: Topics) -> Iterator[LabelledSentence]:
+    records = sorted(read_topic(stream, topics.sentences), key=lambda record: (record.partition, record.offset))
+    for record in records:
+        try:
+            sentence = read_sentence(record.value or b"")
+        except InvalidInput:
+            continue  # a dead letter: it is in no data set
+        if sentence.id is None:
+            sentence = sentence.model_copy(update={"id": f"{record.topic}-{record.partition}-{record.offset}"})
+        yield sentence
+
+
+def _reviewed(stream: Stream, topics: Topics) -> Iterator[LabelledSentence]:
+    """What the input topic has let go of may still be in review."""
+    for record in newest(stream, topics.review).values():
+        try:
+            said = Assessment.model_validate_json(record.value or b"")
+        except ValidationError:
+            continue
+        yield LabelledSentence.model_validate({name: getattr(said, name) for name in LabelledSentence.model_fields})
+
+
+def decisions_of(stream: Stream, topics: Topics, dataset: str) -> dict[str, list[Decision]]:
+    """The last decision of each reviewer, by sentence."""
+    found: dict[str, list[Decision]] = {}
+    for record in newest(stream, topics.decisions).values():
+        decision = _decision(record)
+        if decision is not None and decision.dataset == dataset:
+            found.setdefault(decision.id, []).append(decision)
+    return found
+
+
+def _decision(record: Record) -> Decision | None:
+    if header(record.headers, "ce_type") == CLAIM:
+        return None
+    try:
+        return Decision.model_validate_json(record.value or b"")
+    except ValidationError:
+        return None

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service.contracts import LabelledSentence
+from service.stream.base import Output
+from tests.review_desk import assessment, decision, review
+from tests.stream_desk import Desk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> Desk:
+    return Desk(tmp_path, tiny_model, capfd=capfd)
+
+
+def sent(identity: str | None, labels: tuple[str, ...] = ("O", "B-PER"), **fields: Any) -> Output:
+    made = LabelledSentence.model_validate(
+        {"id": identity, "tokens": tuple(f"w{n}" for n in range(len(labels))), "labels": labels, **fields}
+    )
+    return Output("labelwatch.sentences", None, made.model_dump_json(exclude_none=True).encode())
+
+
+def exported(desk: Desk, *arguments: str) -> dict[str, list[str]]:
+    ran = desk.run("export", *arguments)
+    assert ran.code == 0, ran.err
+    return {line["id"]: line["labels"] for line in map(json.loads, ran.out.splitlines())}
+
+
+def test_corrected_labels_take_the_place_of_the_given_ones(desk: Desk) -> None:
+    desk.append(sent("a"), sent("b"), sent("c"), sent("d"))
+    desk.append(
+        decision("a", "error", labels=["O", "B-LOC"]),
+        decision("b", "ok"),
+        decision("c", "error", words=[1]),
+    )
+    assert exported(desk, "--decisions") == {
+        "a": ["O", "B-LOC"],
+        "b": ["O", "B-PER"],
+        "c": ["O", "B-PER"],
+        "d": ["O", "B-PER"],
+    }
+    assert exported(desk)["a"] == ["O", "B-PER"]
+    assert list(exported(desk, "--decisions", "--decided-only")) == ["a", "b", "c"]
+    told = desk.run("export", "--decisions").err
+    assert "4 sentences of default (1 corrected; 1 found right; 1 wrong, but nobody gave the right labels)" in told
+
+
+def test_where_reviewers_differ_the_labels_stay_unless_one_is_named(desk: Desk) -> None:
+    desk.append(sent("a"), sent("b"), sent("c"))
+    desk.append(
+        decision("a", "error", labels=["O", "B-LOC"]),
+        decision("a", "error", labels=["O", "B-ORG"], reviewer="bob"),
+        decision("b", "error", labels=["O", "O"]),
+        decision("b", "error", labels=["O", "O"], reviewer="bob"),
+        decision("c", "error", labels=["O", "O"]),
+        decision("c", "ok", reviewer="bob"),
+    )
+    found = exported(desk, "--decisions")
+    assert found == {"a": ["O", "B-PER"], "b": ["O", "O"], "c": ["O", "B-PER"]}
+    assert exported(desk, "--decisions", "--reviewer", "bob")["a"] == ["O", "B-ORG"]
+
+
+def test_only_decisions_about_the_newest_revision_that_stand_count(desk: Desk) -> None:
+    desk.append(sent("a", revision=1), sent("a", ("O", "B-ORG"), revision=2), sent("b"), sent("late", revision=5))
+    desk.append(
+        decision("a", "error", labels=["O", "B-LOC"], revision=1),
+        decision("b", "error", labels=["O", "B-LOC"], withdrawn=True),
+        sent("late", ("O", "O"), revision=4),
+    )
+    assert exported(desk, "--decisions") == {"a": ["O", "B-ORG"], "b": ["O", "B-PER"], "late": ["O", "B-PER"]}
+
+
+def test_deleted_unreadable_and_foreign_sentences_are_left_out(desk: Desk) -> None:
+    gone = LabelledSentence(id="a", deleted=True, revision=1)
+    desk.append(
+        sent("a"),
+        Output("labelwatch.sentences", None, gone.model_dump_json().encode()),
+        Output("labelwatch.sentences", None, b"{"),
+        sent("other", dataset="other"),
+        sent(None),
+    )
+    assert list(exported(desk)) == ["labelwatch.sentences-0-4"]
+    assert list(exported(desk, "--dataset", "other")) == ["other"]
+
+
+def test_a_sentence_the_input_has_let_go_of_comes_from_review(desk: Desk) -> None:
+    desk.append(review(assessment("old")), sent("a"), Output("labelwatch.review", b"x", b"{"))
+    desk.append(decision("old", "error", labels=["O", "B-LOC", "O"]))
+    assert exported(desk, "--decisions") == {"a": ["O", "B-PER"], "old": ["O", "B-LOC", "O"]}
+
+
+def test_in_columns_it_can_be_sent_again(desk: Desk) -> None:
+    desk.append(sent("a"), sent("b"), decision("a", "error", labels=["O", "B-LOC"]))
+    path = desk.folder / "out.conll"
+    assert desk.run("export", "--decisions", "--format", "conll", "-o", path).code == 0
+    assert path.read_text() == "# id = a\nw0\tO\nw1\tB-LOC\n\n# id = b\nw0\tO\nw1\tB-PER\n\n"
+    assert desk.run("send", path, "--update").code == 0
+    assert exported(desk)["a"] == ["O", "B-LOC"]
+
+
+def test_options_that_need_decisions_say_so(desk: Desk) -> None:
+    desk.append(sent("a"))
+    ran = desk.run("export", "--decided-only")
+    assert (ran.code, ran.out) == (1, "")
+    assert "--decisions" in ran.err
+
+
+def test_without_a_log_it_says_so(desk: Desk) -> None:
+    assert "there is no log" in desk.run("export").err

@@ -1,0 +1,104 @@
+"""What is written can be read again by our own readers."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.contracts import LabelledSentence
+from service.errors import InvalidInput
+from service.formats import read_sentences
+from service.formats.sentences_out import SENTENCE_FORMATS, SentenceFormat, sentence_writer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def written(sentences: Sequence[LabelledSentence], form: str) -> bytes:
+    out = io.StringIO(newline="")
+    write = sentence_writer(out, cast("SentenceFormat", form))
+    for sentence in sentences:
+        write(sentence)
+    return out.getvalue().encode()
+
+
+def told(sentences: Sequence[LabelledSentence]) -> list[tuple[object, ...]]:
+    return [(sentence.id, sentence.tokens, sentence.labels) for sentence in sentences]
+
+
+plain = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=6)
+anything = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
+labels = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC"])
+
+
+def sentences(words: st.SearchStrategy[str]) -> st.SearchStrategy[list[LabelledSentence]]:
+    pairs = st.lists(st.tuples(words, labels), min_size=1, max_size=6)
+    return st.lists(pairs, min_size=1, max_size=4).map(
+        lambda found: [
+            LabelledSentence(
+                id=f"file.tsv:{number}", tokens=tuple(w for w, _ in pair), labels=tuple(label for _, label in pair)
+            )
+            for number, pair in enumerate(found)
+        ]
+    )
+
+
+@given(sentences(plain))
+@settings(deadline=None)
+def test_columns_come_back_or_are_refused(made: list[LabelledSentence]) -> None:
+    try:
+        raw = written(made, "conll")
+    except InvalidInput:
+        assert any(sentence.tokens[0].startswith("#") for sentence in made)
+        return
+    assert told(list(read_sentences(io.BytesIO(raw), format="conll"))) == told(made)
+
+
+@given(sentences(anything))
+@settings(deadline=None)
+def test_json_lines_come_back_whatever_the_words(made: list[LabelledSentence]) -> None:
+    assert told(list(read_sentences(io.BytesIO(written(made, "jsonl")), format="jsonl"))) == told(made)
+
+
+@given(sentences(plain))
+@settings(deadline=None)
+def test_tables_come_back(made: list[LabelledSentence]) -> None:
+    assert told(list(read_sentences(io.BytesIO(written(made, "csv")), format="csv"))) == told(made)
+
+
+@pytest.mark.parametrize("form", SENTENCE_FORMATS)
+def test_the_sample_comes_back_and_its_format_is_known(form: str) -> None:
+    made = list(read_sentences("models/sample/sample.tsv"))
+    assert told(list(read_sentences(io.BytesIO(written(made, form))))) == told(made)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"tokens": ("New York",)}, "word 'New York'"),
+        ({"tokens": ("a\tb",)}, "holds a space"),
+        ({"tokens": ("",)}, "empty"),
+        ({"tokens": ("-DOCSTART-",)}, "between documents"),
+        ({"tokens": ("#id",)}, "comment"),
+        ({"labels": ("B PER",)}, "label 'B PER'"),
+        ({"id": "a\nb"}, "its id"),
+        ({"id": " a"}, "its id"),
+    ],
+)
+def test_columns_refuse_what_they_would_change(fields: dict[str, object], says: str) -> None:
+    sentence = LabelledSentence.model_validate({"id": "7", "tokens": ("Oslo",), "labels": ("O",), **fields})
+    with pytest.raises(InvalidInput, match=says):
+        written([sentence], "conll")
+
+
+def test_other_fields_go_along() -> None:
+    sentence = LabelledSentence(
+        id="1", tokens=("a",), labels=("O",), revision=3, annotator="zoe", source="http://x/1", meta={"k": [1]}
+    )
+    assert list(read_sentences(io.BytesIO(written([sentence], "jsonl")))) == [sentence]
+    (back,) = read_sentences(io.BytesIO(written([sentence], "csv")), format="csv")
+    assert (back.annotator, back.source, back.revision) == ("zoe", "http://x/1", 3)
