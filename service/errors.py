@@ -9,6 +9,7 @@
     │   ├── UnknownLabelError dead_letter   a label that no class of the model stands for
     │   └── TooLongError      dead_letter   more words than `max_words`
     ├── InferenceError        dead_letter   one sentence the model fails on, alone
+    │   └── TooManySubwordsError            more subwords than a model is given
     ├── ModelError            fatal         a model folder that can't be used; says what is wrong with it
     ├── SettingsError         fatal         a setting that can't be used; names it
     ├── StateError            fatal         a snapshot that can't be read
@@ -101,6 +102,12 @@ class InferenceError(LabelwatchError):
 
     fate = Fate.DEAD_LETTER
     stage = "inference"
+
+
+class TooManySubwordsError(InferenceError):
+    """A sentence that is too long for a model, though it has no more words than are allowed."""
+
+    stage = "too_long"
 
 
 class ModelError(LabelwatchError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from service.errors import InferenceError, ModelError
+from service.errors import InferenceError, ModelError, TooManySubwordsError
 from service.inference.encode import Encoder
 from service.inference.graph import RUN_ERRORS, Graph, reason
 from service.inference.plan import BUDGET, MAX_BATCH, plan
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 LOOK_AHEAD = 1024
 WORDS_AHEAD = 50_000  # of long sentences fewer are read ahead, so that memory stays in bounds
+# Of one sentence: four a word of the longest that is allowed. Words made of rare letters only, as nobody writes
+# them, would keep the model busy for minutes, for longer than a stream waits for its worker.
+MAX_SUBWORDS = 20_000
 TOLERANCE = 1e-4  # how far probabilities may move with batch mates in a model that somebody brings
 _PROBE_LENGTHS = (4, 11, 19, 27, 40)
 
@@ -66,6 +69,7 @@ class Classifier:
         threads: int = 1,
         budget: int = BUDGET,
         max_batch: int = MAX_BATCH,
+        max_subwords: int = MAX_SUBWORDS,
         self_test: bool = True,
     ) -> None:
         self.folder = folder
@@ -84,6 +88,7 @@ class Classifier:
         self.on_run: Callable[[int, int, int], None] | None = None
         self._budget = budget
         self._max_batch = max_batch
+        self._max_subwords = max_subwords
         self._probes = self.encoder.probes(_PROBE_LENGTHS)
         self._graph.try_out(self._probes[-1].ids)
         self.invariance = self._measure_invariance() if self_test else None
@@ -119,11 +124,21 @@ class Classifier:
         return self.encoder.encode(sentences)
 
     def run(self, encoded: Sequence[Encoded], *, pooling: Pooling | None = None) -> list[Answer]:
+        long = [each.n_subwords > self._max_subwords for each in encoded]
+        if any(long):
+            rest = iter(self.run([one for one, too in zip(encoded, long, strict=True) if not too], pooling=pooling))
+            return [self._too_long(one) if too else next(rest) for one, too in zip(encoded, long, strict=True)]
         windows = [window for each in encoded for window in each.windows]
         logits: list[npt.NDArray[Any] | InferenceError] = [InferenceError("not run")] * len(windows)
         for batch in self._plan([len(window.ids) for window in windows]):
             self._run_batch(windows, batch, logits)
         return self._pooled(encoded, logits, pooling or self.folder.pooling)
+
+    def _too_long(self, one: Encoded) -> TooManySubwordsError:
+        return TooManySubwordsError(
+            f"its {one.n_words} words are {one.n_subwords} subwords for this model, at most {self._max_subwords} are "
+            "read: split it"
+        )
 
     def _plan(self, lengths: Sequence[int]) -> list[list[int]]:
         if self.batching == "single":

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _LISTED = 40  # labels that an error message lists
+_SHOWN = 100  # characters of a label: whoever sends a novel in its place need not read it again
 
 
 class Reading(NamedTuple):
@@ -134,6 +135,8 @@ def explain_unknown(
     label: str, types: Sequence[str], classes: Sequence[str], scheme: Scheme, advice: Advice = IN_GENERAL
 ) -> str:
     """Why a label has no class, and what to put into the mapping."""
+    if len(label) > _SHOWN:
+        return f"label {label[:_SHOWN]!r}… of {len(label)} characters has no class. Known labels: {listed(classes)}"
     prefix, entity = split_prefix(label, scheme)
     entities = [name for name in types if name != OUTSIDE]
     known = f"Known labels: {listed(classes)}"

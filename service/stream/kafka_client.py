@@ -285,7 +285,11 @@ def dispose(producer: KafkaProducer) -> None:
 
 
 def records_of(messages: Sequence[ConsumerRecord]) -> list[Record]:
-    """As the log holds them; only a header without any value can't be told from an empty one."""
+    """As the log holds them; only a header without any value can't be told from an empty one.
+
+    A producer may say what it likes of the time: nothing was sent later than now, or before 1970.
+    """
+    now = int(time.time() * 1000)
     return [
         Record(
             message.topic,
@@ -294,7 +298,7 @@ def records_of(messages: Sequence[ConsumerRecord]) -> list[Record]:
             message.key,
             message.value,
             tuple((key, value or b"") for key, value in message.headers),
-            message.timestamp,
+            max(0, min(message.timestamp, now)),
         )
         for message in messages
     ]

@@ -186,6 +186,21 @@ def test_a_word_longer_than_a_window(classifier_of: MakeClassifier, kind: Kind) 
     assert answer.windows > 3
 
 
+def test_a_sentence_of_too_many_subwords_is_told_and_keeps_nobody_waiting(folder_of: MakeFolder) -> None:
+    classifier = Classifier(ModelFolder.load(folder_of("wordpiece")), max_subwords=60)
+    runs: list[int] = []
+    classifier.on_run = lambda sequences, _, __: runs.append(sequences)
+    short = ["the", "of"]
+    first, long, last = classifier.infer([short, ["xqz" * 10] * 9, short])
+    assert isinstance(long, InferenceError)
+    assert long.stage == "too_long"
+    assert "its 9 words are 270 subwords for this model, at most 60 are read: split it" in str(long)
+    assert sum(runs) == 2
+    alone = classifier.infer([short])
+    assert [each.tolist() for each in probs_of([first, last])] == [probs_of(alone)[0].tolist()] * 2
+    assert isinstance(next(iter(classifier.infer_stream([["xqz" * 10] * 9]))), InferenceError)
+
+
 def test_windows_answer_for_their_own_part(classifier_of: MakeClassifier) -> None:
     """One subword a word, so that what is read from each window can be laid side by side."""
     classifier = classifier_of("wordpiece")

@@ -265,6 +265,13 @@ def test_what_helps_is_said_in_the_terms_of_who_asks(label: str, general: str, s
         assert "label_map" not in caught.value.options
 
 
+def test_a_label_as_long_as_a_novel_is_not_repeated() -> None:
+    with pytest.raises(UnknownLabelError) as caught:
+        build().map(["B-" + "X" * 1_000_000])
+    assert len(str(caught.value)) < 400
+    assert "of 1000002 characters has no class" in str(caught.value)
+
+
 def test_a_long_list_of_labels_is_cut() -> None:
     classes = ["O", *(f"{p}-T{i}" for i in range(60) for p in "BI")]
     with pytest.raises(UnknownLabelError, match="and 81 more"):

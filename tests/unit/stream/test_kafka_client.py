@@ -127,3 +127,15 @@ def test_records_keep_every_byte() -> None:
     (record,) = records_of([message])
     assert (record.topic, record.partition, record.offset, record.timestamp_ms) == ("t", 2, 7, 5)
     assert (record.key, record.value, record.headers) == (None, b"\xff", (("a", b"\x00"), ("b", b"")))
+
+
+@pytest.mark.parametrize(("said", "taken"), [(-1, 0), (-(2**62), 0), (2**62, None), (1_700_000_000_000_000, None)])
+def test_a_producer_that_tells_an_impossible_time_harms_nobody(said: int, taken: int | None) -> None:
+    """It may be in microseconds. A day in the far future would have everything forgotten that was learned before it."""
+    before = int(time.time() * 1000)
+    message = SimpleNamespace(topic="t", partition=0, offset=0, key=None, value=b"", headers=[], timestamp=said)
+    (record,) = records_of([message])
+    if taken is None:
+        assert before <= record.timestamp_ms <= int(time.time() * 1000)
+    else:
+        assert record.timestamp_ms == taken
