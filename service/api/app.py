@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from service.api.backend import Backend
 
-ROUTES = ("score", "sentences", "webhooks", "review", "decisions", "overview", "datasets", "model")
+ROUTES = ("score", "sentences", "webhooks", "review", "decisions", "overview", "datasets", "model", "console")
 EXPOSED = [REQUEST_ID, "ETag", "Retry-After", "Server-Timing"]
 
 

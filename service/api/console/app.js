@@ -1,0 +1,114 @@
+/** The console: which view is shown, who is reviewing, and what the service says. */
+
+import { Api, ApiError, listen, Unreachable } from "./api.js";
+import { askKey, askName, reviewer, showHelp } from "./dialogs.js";
+import { at, toast } from "./dom.js";
+import { HELP, listenToKeys } from "./keys.js";
+import { OverviewView } from "./overview.js";
+import { QueueView } from "./queue.js";
+import { count } from "./text.js";
+
+const GATHERED = 250;
+
+const api = new Api(askKey);
+const desk = {
+  reviewer,
+  askName: async () => {
+    const name = await askName();
+    showName();
+    return name;
+  },
+  failed,
+};
+const queue = new QueueView(api, desk);
+const overview = new OverviewView(api, desk);
+/** @type {Record<string, QueueView | OverviewView>} */
+const views = { queue, overview };
+/** @type {QueueView | OverviewView | null} */
+let shown = null;
+
+function route() {
+  const [, name = "queue", query = ""] = /^#\/(\w+)(?:\?(.*))?$/.exec(location.hash) ?? [];
+  const view = views[name] ?? queue;
+  if (view !== shown) {
+    shown?.hide();
+    shown = view;
+    at("main").replaceChildren(view.element);
+  }
+  for (const [which, one] of Object.entries(views)) {
+    const link = at(`to-${which}`);
+    if (one === view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `labelwatch ${view === overview ? "overview" : "review"}`;
+  view.show(new URLSearchParams(query));
+}
+
+function showName() {
+  const button = at("who");
+  button.hidden = false;
+  button.textContent = reviewer() || "Your name?";
+  button.setAttribute("aria-label", reviewer() ? `Reviewing as ${reviewer()}; change the name` : "Tell your name");
+}
+
+/** @param {unknown} error */
+function failed(error) {
+  if (error instanceof Unreachable) banner("The service does not answer. What you see may be old; it is tried again.");
+  else if (error instanceof ApiError && error.status === 503) banner(`The service can't do this at the moment: ${error.message}`);
+  else if (error instanceof Error) toast(error.message, { wrong: true });
+  else throw error;
+}
+
+/** @param {string} text empty: nothing is wrong any more */
+function banner(text) {
+  const place = at("banner");
+  place.textContent = text;
+  place.hidden = !text;
+}
+
+let gathering = 0;
+let live = false;
+
+function followChanges() {
+  listen(api, {
+    changed: (counts) => {
+      const open = at("open-count");
+      open.hidden = false;
+      open.textContent = count(counts.open ?? 0);
+      open.setAttribute("aria-label", `${count(counts.open ?? 0)} open`);
+      clearTimeout(gathering);
+      gathering = setTimeout(() => {
+        queue.changed(counts);
+        overview.changed();
+      }, GATHERED);
+    },
+    state: (now) => {
+      const mark = at("live");
+      mark.classList.toggle("on", now);
+      mark.textContent = now ? "Live" : "Reconnecting";
+      mark.title = now ? "Changes appear by themselves" : "Live updates come back by themselves";
+      if (now) banner("");
+      else if (live) banner("The service does not answer. What you see may be old; it is tried again.");
+      live = now;
+    },
+  });
+}
+
+async function start() {
+  at("who").addEventListener("click", () => desk.askName().then(() => shown === queue && queue.draw()));
+  at("skip").addEventListener("click", () => at("main").focus());
+  at("help").addEventListener("click", () => showHelp(HELP));
+  listenToKeys((key) => {
+    if (key === "?") showHelp(HELP);
+    else return shown === queue && queue.press(key);
+    return true;
+  });
+  window.addEventListener("hashchange", route);
+  await api.get("v1/model").catch(failed); // where a key is needed it is asked for once, before anything else
+  if (!reviewer()) await askName();
+  showName();
+  route();
+  followChanges();
+}
+
+start().catch(failed);

@@ -1,0 +1,38 @@
+/**
+ * What the API answers, as far as the console reads it (see the API's own documentation at /docs).
+ *
+ * @typedef {{ index: number, token: string, given: string, suggested: string, p_given: number, p_suggested: number,
+ *   threshold: number | null }} Flag
+ * @typedef {{ start: number, end: number, type: string }} Span
+ * @typedef {{ kind: string, given_span: Span | null, suggested_span: Span | null, confidence: number }} Suspect
+ * @typedef {{ p_given: number | null, score: number | null, unscored: string | null }} WordScore
+ * @typedef {"error" | "ok" | "unsure"} Verdict
+ * @typedef {{ dataset: string, id: string, revision: number, reviewer: string, verdict: Verdict,
+ *   labels?: string[] | null, words?: number[] | null, decided_at?: string | null, note?: string | null,
+ *   withdrawn?: boolean }} Decision
+ * @typedef {{ dataset: string, id: string, revision: number, state: "open" | "decided" | "closed",
+ *   closed_by: string | null, rank: number, priority: number | null, score: number | null, tokens: string[],
+ *   labels: string[], annotator: string | null, source: string | null, annotated_at: string | null,
+ *   scored_at: string | null, doubtful: Flag[], suspects: Suspect[], words: WordScore[],
+ *   thresholds: Record<string, number | null>, warming_up: string[], model: { name: string, fingerprint: string },
+ *   method: string, token_score: string, claimed_by: string | null, claimed_until: string | null,
+ *   decisions: Decision[], agreement: "agree" | "differ" | null, reason: string | null,
+ *   inclusion_probability: number | null }} Item
+ * @typedef {{ day: string, flagged: number, controls: number, decided: number, errors: number,
+ *   precision: number | null }} Day
+ * @typedef {{ low: number, high: number, items: number }} Bin
+ * @typedef {{ given: string, suggested: string, items: number, decided: number, right: number }} Confusion
+ * @typedef {{ annotator: string | null, items: number, decided: number, errors: number }} Annotator
+ * @typedef {{ recall: number | null, low: number | null, high: number | null, controls: number,
+ *   controls_decided: number, controls_wrong: number }} Recall
+ * @typedef {{ counts: Record<string, number>, days: Day[], scores: Bin[], confusions: Confusion[],
+ *   annotators: Annotator[], verdicts: Record<string, number>, precision: number | null, recall: Recall | null,
+ *   ranker: Record<string, number> | null }} Overview
+ * @typedef {{ at: string, thresholds: Record<string, number | null> }} Moment
+ * @typedef {{ name: string, own_words: number, threshold: number | null, prior: number | null,
+ *   warming_up: boolean }} ClassThreshold
+ * @typedef {{ dataset: string, sentences: number, classes: ClassThreshold[], history: Moment[] }} Thresholds
+ * @typedef {{ name: string, sentences: number, problem: string | null }} Dataset
+ */
+
+export {};
