@@ -78,7 +78,7 @@ class ReplayWorker(PassWorker):
 def replay(*, start: From, to_prefix: ToPrefix = None, model: Model = None) -> None:
     """Assess the input again, into a prefix of its own, and tell how the flags differ. Live topics are only read."""
     settings = read_settings()
-    set_up_logging()
+    set_up_logging(settings)
     live, folder = topics_of(settings), model_folder(settings, model)
     topics = Topics(_prefix(to_prefix, live, folder), live.sentences)
     with claimed(settings, topics):

@@ -28,7 +28,15 @@ from service.api.backend import Backend
 from service.api.batcher import Batcher
 from service.api.health import conditions_of, degraded_of, readiness_of
 from service.commands.feed import Feed
-from service.commands.streams import claimed, draining, model_folder, new_datasets, open_stream, topics_of
+from service.commands.streams import (
+    claimed,
+    draining,
+    model_folder,
+    new_datasets,
+    open_stream,
+    set_up_logging,
+    topics_of,
+)
 from service.commands.supervise import Supervisor
 from service.commands.terminal import say
 from service.commands.worker import Running
@@ -38,7 +46,7 @@ from service.review.projector import Projector
 from service.review.queue import Queue
 from service.settings import read_settings, unknown_variables
 from service.stream.mirror import Mirror
-from service.telemetry import Telemetry, set_up_logs
+from service.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from service.settings import ApiSettings, Settings
@@ -89,8 +97,7 @@ def serve(*, with_worker: bool, feed: str | None = None, feed_rate: float = 1.0)
     settings = read_settings()
     if feed is not None and not Path(feed).is_file():
         raise InvalidInput(f"--feed: there is no file {feed}")
-    secrets = [key.digest for key in settings.api.known_keys]
-    set_up_logs(settings.logs.format, settings.logs.level, secrets=secrets)
+    set_up_logging(settings)
     for name in unknown_variables(os.environ):
         log.warning("%s is not a setting: correct its name or remove it", name)
     with ExitStack() as leaving:

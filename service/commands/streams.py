@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import logging
 import os
 import signal
-import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from service.contracts import DatasetSettings
 from service.errors import ModelError, SettingsError, StateError, StreamError
@@ -26,6 +24,7 @@ from service.stream.datasets import Datasets
 from service.stream.ledger import Account, Ledger
 from service.stream.sqlite import Retention, SqliteStream
 from service.stream.topics import Topics
+from service.telemetry import set_up_logs
 
 if TYPE_CHECKING:
     import threading
@@ -217,17 +216,21 @@ def model_folder(settings: Settings, folder: Path | None = None) -> ModelFolder:
 # -- the process -------------------------------------------------------------------------------------------------------
 
 
-def set_up_logging() -> None:
-    """Messages on standard error, once; the Kafka client's own only where something is wrong."""
-    root = logging.getLogger()
-    if not root.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        root.addHandler(handler)
-    logging.getLogger("service").setLevel(logging.INFO)
-    logging.getLogger("kafka").setLevel(logging.WARNING)
-    # It warns of each tenth of a second that its own loop was late, as on any busy machine.
-    logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)
+def set_up_logging(settings: Settings) -> None:
+    """Messages on standard error as the settings want them, without the secrets that stand in them."""
+    set_up_logs(settings.logs.format, settings.logs.level, secrets=_secrets(settings))
+
+
+def _secrets(settings: BaseModel) -> Iterator[str]:
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, SecretStr):
+            text = value.get_secret_value()
+            yield text
+            # Of a list each one, and of a key with its name and scope the hash itself.
+            yield from (part.strip().rpartition(":")[2] for part in text.split(","))
+        elif isinstance(value, BaseModel):
+            yield from _secrets(value)
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def worker(context: typer.Context, once: Once = False) -> None:
     if context.invoked_subcommand is not None:
         return
     settings = read_settings()
-    set_up_logging()
+    set_up_logging(settings)
     topics = topics_of(settings)
     with claimed(settings, topics):
         port = settings.worker.metrics_port

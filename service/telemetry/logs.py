@@ -103,6 +103,17 @@ class ConsoleFormatter(_Formatter):
         return f"{line}\n{trace}" if trace else line
 
 
+class _ToStderr(logging.Handler):
+    """To standard error as it is at that moment: whoever called us may put another in its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):  # nobody reads it any more; the work goes on
+            return
+
+
 def set_up_logs(
     format: Format = "console",  # noqa: A002 - as the setting is called
     level: Level = "info",
@@ -115,7 +126,7 @@ def set_up_logs(
     `secrets`: values that must not stand in any line, such as passwords from the settings.
     """
     root = logging.getLogger()
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler: logging.Handler = _ToStderr() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(secrets) if format == "json" else ConsoleFormatter(secrets))
     handler.set_name("labelwatch")
     for old in [one for one in root.handlers if one.get_name() == "labelwatch"]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import signal
 import socket
 import subprocess
@@ -16,6 +18,7 @@ import pytest
 import typer
 
 from service.commands import worker as command
+from service.commands.streams import set_up_logging
 from service.commands.supervise import Supervisor
 from service.errors import ModelError, StreamError
 from service.settings import Settings
@@ -295,3 +298,39 @@ def test_a_thread_that_died_is_told_until_the_process_ends() -> None:
     hold.set()
     with pytest.raises(typer.Exit):
         supervisor.wait()
+
+
+# -- logs --------------------------------------------------------------------------------------------------------------
+
+
+def test_logs_as_json(desk: Desk) -> None:
+    desk.run("send", desk.file(sentences(3)))
+    worker = desk.start("worker", "--once", LABELWATCH_LOGS_FORMAT="json")
+    _, err = worker.communicate(timeout=60)
+    *lines, summary = err.splitlines()
+    events = [json.loads(line) for line in lines]
+    assert {"time", "level", "logger", "message"} <= set(events[0])
+    assert any(event["message"].startswith("partitions now") for event in events)
+    assert summary.startswith("3 messages read")
+
+
+def test_secrets_of_the_settings_stand_in_no_line(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    digest = "ab" * 32
+    for name, value in {
+        "KAFKA_BOOTSTRAP_SERVERS": "localhost:1",
+        "KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+        "KAFKA_SASL_MECHANISM": "PLAIN",
+        "KAFKA_SASL_USERNAME": "joe",
+        "KAFKA_SASL_PASSWORD": "hunter2, and more",
+        "API_KEYS": f"ci:read:{digest}",
+    }.items():
+        monkeypatch.setenv(f"LABELWATCH_{name}", value)
+    set_up_logging(Settings())
+    try:
+        logging.getLogger("service.x").info("%s", ["ci", "hunter2, and more", digest])
+    finally:
+        root = logging.getLogger()
+        root.handlers[:] = [handler for handler in root.handlers if handler.get_name() != "labelwatch"]
+    assert capfd.readouterr().err.endswith("INFO service.x: ['ci', '****', '****']\n")
