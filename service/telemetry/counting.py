@@ -204,6 +204,8 @@ class Telemetry:
         for name, threshold in standard.thresholds.items():
             if threshold is not None:
                 self.table.thresholds.labels(label, name).set(threshold)
+            else:  # too few words: not 0, and not the one from before the statistics began anew
+                self.table.thresholds.remove(label, name)
         for name, words in standard.words.items():
             self.table.class_words.labels(label, name).set(words)
 
@@ -299,11 +301,14 @@ class Telemetry:
         self, conditions: Callable[[], Mapping[str, str]], degraded: Callable[[], Mapping[str, str]] = dict
     ) -> None:
         """Asked at each scrape why the service is not ready, by name (empty: it holds), and what it does without."""
+        asked: set[str] = set()
         missed = set(DEGRADED)
 
         def read() -> None:
-            for name, why in conditions().items():
-                self.table.ready.labels(name).set(0 if why else 1)
+            found = conditions()
+            asked.update(found)
+            for name in asked:  # one that is no longer a condition holds
+                self.table.ready.labels(name).set(0 if found.get(name) else 1)
             now = {name for name, why in degraded().items() if why}
             missed.update(now)
             for name in missed:

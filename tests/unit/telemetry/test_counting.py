@@ -135,6 +135,8 @@ def test_a_committed_batch() -> None:
     assert value(telemetry, "stage_seconds_count", role="worker", stage="decode") == 1
     assert value(telemetry, "class_threshold", dataset="news", **{"class": "O"}) == 0.98
     assert (("class", "B-PER"), ("dataset", "news")) not in read(telemetry)["labelwatch_class_threshold"]
+    telemetry.standard("news", Standard({"O": None}, {"O": 0}))
+    assert "labelwatch_class_threshold" not in read(telemetry)
     assert value(telemetry, "class_words", dataset="news", **{"class": "B-PER"}) == 3
     assert value(telemetry, "annotator_sentences_total", dataset="news", annotator="ann") == 2
     assert value(telemetry, "annotator_flagged_total", dataset="news", annotator="ann") == 1
@@ -238,6 +240,10 @@ def test_readiness_by_condition() -> None:
     assert value(telemetry, "degraded", condition="review") == 0, "an alert must find it before it happens"
     conditions["state"] = ""
     degraded.clear()
+    conditions["draining"] = "about to stop"
+    assert value(telemetry, "ready", condition="draining") == 0
+    del conditions["draining"]
+    assert value(telemetry, "ready", condition="draining") == 1
     assert value(telemetry, "ready", condition="state") == 1
     assert value(telemetry, "degraded", condition="broker") == 0
 
