@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from starlette.requests import HTTPConnection
 
 from service.contracts import MAX_WORDS
+from service.errors import StreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from service.stream.mirror import Mirror
     from service.stream.topics import Topics
     from service.telemetry import Telemetry
+
+
+APPEND_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,20 @@ class Appender(Protocol):
     def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None: ...
 
 
+class GuardedLog:
+    """The log for writers: while it is known not to answer, nobody is kept waiting for it."""
+
+    def __init__(self, stream: Appender, mirror: Mirror) -> None:
+        self._stream = stream
+        self._mirror = mirror
+
+    def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
+        trouble = self._mirror.broker_trouble
+        if trouble is not None:
+            raise StreamError(trouble)
+        self._stream.append(outputs, timeout=timeout)
+
+
 def _none() -> Mapping[str, str]:
     return {}
 
@@ -116,6 +134,11 @@ class Backend:
     conditions: Callable[[], Mapping[str, str]] = _none
     degraded: Callable[[], Mapping[str, str]] = _none
     draining: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def append_timeout(self) -> float:
+        """So much of a request's time may be spent on the log: then there is some left to say that it was too slow."""
+        return APPEND_SHARE * self.settings.timeout_s
 
 
 def request_id_of(connection: HTTPConnection) -> str:

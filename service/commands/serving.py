@@ -24,7 +24,7 @@ import typer
 import uvicorn
 
 from service.api.app import create_app
-from service.api.backend import Backend
+from service.api.backend import Backend, GuardedLog
 from service.api.batcher import Batcher
 from service.api.health import conditions_of, degraded_of, readiness_of
 from service.commands.feed import Feed
@@ -150,13 +150,14 @@ def _backend(
     def degraded() -> dict[str, str]:
         return {"review": projector.trouble or "", **(part.degraded() if part else {})}
 
+    mirror = Mirror(mirrored, topics, new_datasets(settings, classifier.folder))
     backend = Backend(
         settings=api,
-        mirror=Mirror(mirrored, topics, new_datasets(settings, classifier.folder)),
+        mirror=mirror,
         batcher=batcher,
         queue=queue,
         projector=projector,
-        stream=own,
+        stream=GuardedLog(own, mirror),
         topics=topics,
         classifier=classifier,
         telemetry=telemetry,

@@ -11,7 +11,7 @@ again, with what the log holds, and the records come again. So a worker keeps no
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from service.errors import StreamError
 
@@ -110,6 +110,14 @@ class Follower(Protocol):
         """Whether the end that the topic had when following began has been reached."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A follower whose `poll` does not notice that the log is away, and can look."""
+
+    def check(self) -> None:
+        """Asks the log for a sign of life; raises StreamError where none comes. Takes some seconds then."""
 
 
 class Stream(Protocol):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from service.stream.kafka_settings import KafkaSettings
 
 CHUNK = 2_000
+CHECK_MS = 3_000
 WAIT_MS = 50  # while there is something to wait for; behind a topic that was read, only what has come is taken
 
 
@@ -74,6 +75,16 @@ class KafkaFollower:
             raise StreamError(f"{self._topic} can't be followed: {type(error).__name__}: {error}") from error
         self._next |= {place: messages[-1].offset + 1 for place, messages in found.items()}
         return [record for messages in found.values() for record in records_of(messages)]
+
+    def check(self) -> None:
+        """A consumer that has lost its broker goes on waiting without a word: ask for something it must answer."""
+        try:
+            consumer = self._opened()
+            consumer.end_offsets(sorted(consumer.assignment()), timeout_ms=CHECK_MS)
+        except CLIENT_ERRORS as error:
+            raise StreamError(
+                f"Kafka at {self._settings.bootstrap_servers} does not answer: {type(error).__name__}: {error}"
+            ) from error
 
     @property
     def caught_up(self) -> bool:

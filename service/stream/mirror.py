@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from collections import OrderedDict, defaultdict, deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING
 from service.contracts import DatasetSettings
 from service.errors import StateError, StreamError
 from service.state.running import RunningStats
+from service.stream.arrivals import Arrivals, Arrived
+from service.stream.base import Checked
 from service.stream.codec import read_state_key
 from service.stream.ledger import Account
 
@@ -33,6 +36,7 @@ log = logging.getLogger(__name__)
 
 PAUSE = 0.05
 RETRY_PAUSE = 1.0
+CHECK_EVERY = 5.0
 MOVED = 1e-3  # a threshold that moves by less is not worth a point of its history
 HISTORY = 200
 PASSING = 256  # datasets that are only asked for, never set up nor learned: so many judges are kept for them
@@ -60,8 +64,10 @@ class Mirror:
         self._yardsticks: dict[Account, tuple[Judge, RunningStats, Yardstick]] = {}
         self._passing: OrderedDict[str, Judge] = OrderedDict()
         self._history: dict[str, deque[Moment]] = {}
+        self._arrivals = Arrivals()
         self._unreadable: dict[str, str] = {}
         self._caught_up = False
+        self._answered_at = time.monotonic()
         self.broker_trouble: str | None = None
 
     # -- the thread ------------------------------------------------------------------------------------------------
@@ -72,6 +78,7 @@ class Mirror:
             while not stop.is_set():
                 try:
                     busy = self.step()
+                    self._check(busy)
                 except StreamError as error:
                     if self.broker_trouble is None:
                         log.warning("thresholds stay as they are, the log does not answer: %s", error)
@@ -85,6 +92,17 @@ class Mirror:
                     stop.wait(PAUSE)
         finally:
             self.close()
+
+    def _check(self, busy: int) -> None:
+        """Silence may mean that there is nothing new, or that nobody is there."""
+        now = time.monotonic()
+        if busy == 0 and (self.broker_trouble is not None or now - self._answered_at >= CHECK_EVERY):
+            follower = self._followers[self._topics.datasets]
+            if isinstance(follower, Checked):
+                follower.check()
+            busy = 1
+        if busy:
+            self._answered_at = now
 
     def step(self) -> int:
         """Takes in what has come; gives the number of records."""
@@ -129,7 +147,9 @@ class Mirror:
                 if record.value is None:
                     self._sheets[account].pop(partition, None)
                 else:
-                    self._sheets[account][partition] = RunningStats.restore(json.loads(record.value))
+                    stats = RunningStats.restore(json.loads(record.value))
+                    self._sheets[account][partition] = stats
+                    self._arrivals.note(account, partition, stats.histogram.total, record.timestamp_ms)
             except (StateError, ValueError) as error:
                 self._refuse(record, error)
                 continue
@@ -236,6 +256,11 @@ class Mirror:
         """How the thresholds have moved since this process follows them, oldest first; the last points only."""
         with self._lock:
             return tuple(self._history.get(dataset, ()))
+
+    def arrivals(self, dataset: str) -> tuple[Arrived, ...]:
+        """How many sentences came on each day, oldest first."""
+        with self._lock:
+            return self._arrivals.days(dataset)
 
 
 def _moved(before: Mapping[str, float | None], now: Mapping[str, float | None]) -> bool:

@@ -54,6 +54,12 @@ class ThresholdsAt(BaseModel):
     thresholds: dict[str, float | None]
 
 
+class ArrivedOn(BaseModel):
+    day: str = Field(description="UTC")
+    sentences: int = Field(description="Learned on this day")
+    by_then: int = Field(description="Found learned when this instance began to follow: on this day or before it")
+
+
 class Thresholds(BaseModel):
     """What sentences of the dataset are judged with now."""
 
@@ -66,6 +72,7 @@ class Thresholds(BaseModel):
     sentences: int = Field(description="Learned from")
     classes: list[ClassThreshold]
     history: list[ThresholdsAt] = Field(description="As this instance has seen them move, oldest first")
+    days: list[ArrivedOn] = Field(description="Sentences by the day they came, as this instance has seen them")
     problem: str | None = Field(default=None, description=PROBLEM)
 
 
@@ -137,7 +144,7 @@ async def put_dataset(
             at=datetime.now(UTC),
             request_id=request_id_of(request),
         )
-        await in_thread(backend.stream.append, [record], timeout=backend.settings.timeout_s)
+        await in_thread(backend.stream.append, [record], timeout=backend.append_timeout)
         await _until_seen(backend, settings)
     response.headers["ETag"] = f'"{settings.version}"'
     return settings
@@ -215,5 +222,6 @@ async def thresholds(name: Name, backend: At) -> Thresholds:
             for label, count in zip(judge.classes, words, strict=True)
         ],
         history=[ThresholdsAt(at=one.at, thresholds=dict(one.thresholds)) for one in mirror.history(name)],
+        days=[ArrivedOn(day=one.day, sentences=one.sentences, by_then=one.by_then) for one in mirror.arrivals(name)],
         problem=mirror.refused.get(name),
     )

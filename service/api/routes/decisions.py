@@ -85,5 +85,5 @@ async def decide(request: Request, backend: Annotated[Backend, Depends(backend_o
                 raise
             raise InvalidInput(error.problem, field=f"{at}.{error.field}" if error.field else at) from error
         outputs.append(decision_output(backend.topics, checked, request_id_of(request)))
-    await in_thread(backend.stream.append, outputs, timeout=backend.settings.timeout_s)
+    await in_thread(backend.stream.append, outputs, timeout=backend.append_timeout)
     return Accepted(accepted=len(outputs), request_id=request_id_of(request))

@@ -139,7 +139,7 @@ async def item_of(backend: Backend, dataset: str, id: str, *, at: str | None = N
 
 async def _write(backend: Backend, message: Claim, request: Request) -> None:
     output = claim_output(backend.topics, message, request_id_of(request))
-    await in_thread(backend.stream.append, [output], timeout=backend.settings.timeout_s)
+    await in_thread(backend.stream.append, [output], timeout=backend.append_timeout)
 
 
 def _json(model: BaseModel) -> Response:

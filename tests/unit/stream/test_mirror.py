@@ -237,9 +237,11 @@ class MoodyFollower:
         self._stream, self._inner = stream, inner
 
     def poll(self) -> Sequence[Record]:
+        return self._inner.poll()  # as a Kafka consumer does: it waits without a word
+
+    def check(self) -> None:
         if self._stream.gone:
             raise StreamError("nobody there")
-        return self._inner.poll()
 
     @property
     def caught_up(self) -> bool:
@@ -253,6 +255,7 @@ def test_a_log_that_is_away_is_told_and_the_last_thresholds_stay(
     tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.stream.mirror.RETRY_PAUSE", 0.01)
+    monkeypatch.setattr("service.stream.mirror.CHECK_EVERY", 0.0)
     log = Moody(tmp_path / "log.sqlite", TOPICS)
     log.gone = True  # already when it begins
     one = worker(log, classifier)
