@@ -208,6 +208,8 @@ class Judge:
             flags=tuple(self._flag(seen, row, by) for row in np.flatnonzero(verdict.flags).tolist()) if doubted else (),
             worst=self._flag(seen, int(verdict.weighted.argmin()), by) if len(seen.given) else None,
             suspects=self._suspects(seen, verdict.flags) if doubted else (),
+            weights=self._weights(seen, by),
+            inclusion_probability=None,
             thresholds=by.named,
             warming_up=by.warming_up,
             model=self._model,
@@ -300,6 +302,11 @@ class Judge:
             p_suggested=float(probs[best]),
             threshold=by.named[self.classes[best]],
         )
+
+    def _weights(self, seen: Observation, by: Yardstick) -> dict[str, float]:
+        """By given label, so that the word scores behind `priority` can be had again from those in `words`."""
+        classes = dict(zip(seen.sentence.labels, seen.classes.tolist(), strict=True))
+        return {label: float(by.weights[k]) for label, k in classes.items() if k != UNSCORED}
 
     def _suspects(self, seen: Observation, flags: npt.NDArray[np.bool_]) -> tuple[SuspectSpan, ...]:
         """Spans of the whole sentence: a word without probabilities counts as what it was given, and parts nothing."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from service.inference.classifier import Classifier, WordProbs
+    from service.inference.pooling import Pooling
     from service.state.running import RunningStats
     from service.stream.datasets import Datasets
     from service.stream.topics import Topics
@@ -98,12 +99,20 @@ class Assessor:
         self, entries: list[Entry], report: BatchReport
     ) -> Iterator[tuple[Entry, WordProbs | InferenceError | None]]:
         """Entries in their order; a deleted sentence has no words to look at."""
-        encoded = self._classifier.encode([entry.sentence.tokens for entry in entries if not entry.sentence.deleted])
+        waiting = [entry for entry in entries if not entry.sentence.deleted]
+        encoded = self._classifier.encode([entry.sentence.tokens for entry in waiting])
         report.lap("tokenize")
-        found = iter(self._classifier.run(encoded))
+        ways: dict[Pooling | None, list[int]] = {}  # nearly always one
+        for index, entry in enumerate(waiting):
+            ways.setdefault(entry.judge.settings.pooling, []).append(index)
+        found: dict[int, WordProbs | InferenceError] = {}
+        for pooling, chosen in ways.items():
+            answers = self._classifier.run([encoded[index] for index in chosen], pooling=pooling)
+            found.update(zip(chosen, answers, strict=True))
         report.lap("inference")
+        places = iter(range(len(waiting)))
         for entry in entries:
-            yield entry, None if entry.sentence.deleted else next(found)
+            yield entry, None if entry.sentence.deleted else found[next(places)]
 
     def _assess_one(
         self,
@@ -133,6 +142,8 @@ class Assessor:
         if verdict.reason == "scored" and not self._publish_scores:
             return []
         assessment = judge.assessment(seen, verdict, yardstick)
+        if verdict.reason == "control":
+            assessment = assessment.model_copy(update={"inclusion_probability": judge.settings.control_share})
         if assessment.flags:
             report.doubted.append(assessment)
         return self._outputs(entry, assessment)

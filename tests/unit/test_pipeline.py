@@ -188,6 +188,11 @@ def test_the_worst_word_is_told_whether_it_is_flagged_or_not(folder: ModelFolder
         numbers = [word.p_given for word in said.words]
         assert said.worst.p_given == numbers[said.worst.index]
         assert all(flag == said.worst for flag in said.flags if flag.index == said.worst.index)
+        weighted = [
+            1 - (1 - (word.p_given or 0)) * said.weights[label]
+            for word, label in zip(said.words, said.labels, strict=True)
+        ]
+        assert min(weighted) == pytest.approx(said.priority, abs=1e-12)
 
 
 def test_policies_decide_what_goes_to_review(folder: ModelFolder, classifier: Classifier) -> None:

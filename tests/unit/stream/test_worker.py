@@ -195,6 +195,24 @@ def test_updates_deletions_and_control_samples_reach_the_review_topic(bench: Ben
     }
     drawn = next(said for said in bench.review() if said.id == "drawn")
     assert drawn.settings_version == 1
+    assert drawn.inclusion_probability == 1.0
+
+
+def test_each_dataset_is_pooled_in_its_own_way(bench: Bench, classifier: Classifier) -> None:
+    """In one batch, in their order: words of several subwords are where the ways differ."""
+    tokens = ["foxdog", "jumpslazy", "Osloin"]
+    for name in ("mean", "first"):
+        bench.settings(name=name, pooling=name, control_share=1.0, version=1)
+    said = {"tokens": tokens, "labels": ["O"] * len(tokens)}
+    bench.send([json.dumps({**said, "id": str(n), "dataset": ("mean", "first")[n % 2]}).encode() for n in range(6)])
+    bench.run()
+    for assessment in bench.review():
+        [expected] = classifier.infer([tokens], pooling="first" if assessment.dataset == "first" else "mean")
+        assert isinstance(expected, WordProbs)
+        outside = classifier.folder.labels.index("O")
+        assert [word.p_given for word in assessment.words] == expected.probs[:, outside].tolist()
+    first, mean = ([one.words for one in bench.review() if one.dataset == name] for name in ("first", "mean"))
+    assert first[0] != mean[0]
 
 
 def top_class(classifier: Classifier, word: str) -> str:
