@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-SUITES = ("scoring", "pipeline", "stream", "peers")
+SUITES = ("scoring", "pipeline", "reviewers", "stream", "rest", "peers")
 RESULTS = Path(".bench/results.json")
 
 
