@@ -118,6 +118,11 @@ class Workers:
         slot = self._slots[number]
         return slot.alive and not slot.frozen and HAS_PARTITIONS in self._told(slot)
 
+    def pid(self, number: int) -> int:
+        process = self._slots[number].process
+        assert process is not None, "it does not run"
+        return process.pid
+
     # -- what may happen to a worker -------------------------------------------------------------------------------
 
     def kill(self, number: int, *, pause: float) -> bool:
