@@ -26,28 +26,23 @@ export function lastDays(days, now = Date.now()) {
 /**
  * Flagged sentences as a share of those that came in, for days whose sentences are known.
  *
- * The service tells how many it had learned from by the end of each day that it has seen. What it had learned before
- * the first of them is not known, and counts as nothing only where nothing was flagged before either.
+ * What the service had learned before it followed the statistics came on days that nobody knows. It counts for the day
+ * it was found where nothing was flagged before; else that day is not known either.
  * @param {Day[]} days
- * @param {(Thresholds & { days?: { day: string, sentences: number }[] })[]} learned
+ * @param {Thresholds[]} learned
  */
 export function flagRates(days, learned) {
-  const flaggedFirst = days.find((day) => day.flagged)?.day ?? "";
+  const first = days.find((day) => day.flagged)?.day ?? "";
   /** @type {Map<string, number>} */
   const came = new Map();
-  const complete = learned.length > 0 && learned.every((one) => one.days?.length);
-  for (const one of complete ? learned : []) {
-    let before = 0;
-    (one.days ?? []).forEach(({ day, sentences }, place) => {
-      const known = place > 0 || day <= flaggedFirst;
-      // Less than before: the statistics were begun anew.
-      if (known) came.set(day, (came.get(day) ?? 0) + (sentences >= before ? sentences - before : sentences));
-      before = sentences;
-    });
+  const blurred = new Set();
+  for (const { day, sentences, by_then: found } of learned.flatMap((one) => one.days)) {
+    came.set(day, (came.get(day) ?? 0) + sentences + found);
+    if (found && first && first < day) blurred.add(day);
   }
   return days.map(({ day, flagged }) => {
-    const sentences = came.get(day) ?? null;
-    return { day, flagged, sentences, share: sentences ? Math.min(flagged / sentences, 1) : null };
+    const sentences = blurred.has(day) ? null : (came.get(day) ?? null);
+    return { day, flagged, sentences, share: sentences && sentences >= flagged ? flagged / sentences : null };
   });
 }
 

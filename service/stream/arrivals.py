@@ -1,0 +1,53 @@
+"""How many sentences came on each day, read from the statistics as they grow.
+
+The topic is compacted: of a partition that is seen for the first time nobody knows on which days its sentences came,
+so they are told apart from those that came while it was followed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from service.stream.ledger import Account
+
+MOST_DAYS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Sentences that came on a day (UTC), and those found that day that came then or at any time before."""
+
+    day: str
+    sentences: int = 0
+    by_then: int = 0
+
+
+class Arrivals:
+    """For the newest days of each dataset."""
+
+    def __init__(self) -> None:
+        self._totals: dict[tuple[Account, int], int] = {}
+        self._days: dict[str, dict[str, Arrived]] = defaultdict(dict)
+
+    def note(self, account: Account, partition: int, total: int, at_ms: int) -> None:
+        """The partition's statistics hold `total` sentences now."""
+        before = self._totals.get((account, partition))
+        self._totals[account, partition] = total
+        day = datetime.fromtimestamp(at_ms / 1000, UTC).date().isoformat()
+        days = self._days[account.dataset]
+        found = days.get(day, Arrived(day))
+        if before is None:
+            days[day] = Arrived(day, found.sentences, found.by_then + total)
+        else:
+            days[day] = Arrived(day, found.sentences + max(total - before, 0), found.by_then)
+        if len(days) > MOST_DAYS:
+            del days[min(days)]
+
+    def days(self, dataset: str) -> tuple[Arrived, ...]:
+        """Oldest first."""
+        found = self._days.get(dataset, {})
+        return tuple(found[day] for day in sorted(found))

@@ -1,0 +1,55 @@
+"""Sentences by day, from totals that grow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.stream.arrivals import MOST_DAYS, Arrivals, Arrived
+from service.stream.ledger import Account
+
+NEWS = Account("news", "key/0")
+
+
+def at(day: int, hour: int = 12) -> int:
+    return int(datetime(2024, 5, day, hour, tzinfo=UTC).timestamp() * 1000)
+
+
+def test_what_comes_while_it_is_followed_is_of_its_day() -> None:
+    arrivals = Arrivals()
+    arrivals.note(NEWS, 0, 100, at(1))
+    arrivals.note(NEWS, 0, 103, at(1, 23))
+    arrivals.note(NEWS, 0, 110, at(3, 0))
+    assert arrivals.days("news") == (Arrived("2024-05-01", 3, 100), Arrived("2024-05-03", 7, 0))
+    assert arrivals.days("other") == ()
+
+
+def test_each_partition_and_each_account_is_first_seen_on_its_own() -> None:
+    arrivals = Arrivals()
+    arrivals.note(NEWS, 0, 10, at(1))
+    arrivals.note(NEWS, 1, 20, at(2))
+    arrivals.note(NEWS, 1, 21, at(2))
+    arrivals.note(Account("news", "key/1"), 0, 5, at(2))
+    assert arrivals.days("news") == (Arrived("2024-05-01", 0, 10), Arrived("2024-05-02", 1, 25))
+
+
+def test_only_the_newest_days_are_kept() -> None:
+    arrivals = Arrivals()
+    for day in range(MOST_DAYS + 30):
+        arrivals.note(NEWS, 0, day, 86_400_000 * day)
+    found = arrivals.days("news")
+    assert len(found) == MOST_DAYS
+    assert found[-1].day == "1971-03-06"
+    assert all(one.sentences == 1 for one in found)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 28)), max_size=40))
+def test_nothing_is_lost_or_counted_twice(steps: list[tuple[int, int, int]]) -> None:
+    arrivals, totals = Arrivals(), [0, 0, 0]
+    for partition, more, day in sorted(steps, key=lambda step: step[2]):
+        totals[partition] += more
+        arrivals.note(NEWS, partition, totals[partition], at(day))
+    assert sum(one.sentences + one.by_then for one in arrivals.days("news")) == sum(totals)
