@@ -8,6 +8,7 @@ from service.commands.check import check
 from service.commands.datasets import datasets_app
 from service.commands.dead_letters import dead_letters_app
 from service.commands.export import export
+from service.commands.push import push_app
 from service.commands.replay import replay
 from service.commands.send import send
 from service.commands.tail import tail
@@ -25,6 +26,7 @@ def register(app: typer.Typer) -> None:
     app.command()(tail)
     app.command()(export)
     app.add_typer(dead_letters_app, name="dead-letters")
+    app.add_typer(push_app, name="push")
     app.add_typer(datasets_app, name="datasets")
     app.add_typer(thresholds_app, name="thresholds")
     app.command()(replay)

@@ -1,0 +1,300 @@
+"""Predictions pushed to something that answers as Label Studio does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service.commands.label_studio_board import Board
+from service.contracts import DatasetSettings
+from service.stream.base import Output, Record
+from service.stream.topics import Topics
+from tests.stream_desk import Desk, Ran
+from tests.unit.formats import platform_bodies as bodies
+from tests.unit.formats.test_predictions import assessment, suspect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TOPICS = Topics()
+JWT = "eyJh.eyJz.sig"
+
+
+class FakeLabelStudio(ThreadingHTTPServer):
+    """Projects and predictions in memory, the two kinds of tokens, and what it is told to refuse."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.predictions: dict[int, dict[str, Any]] = {}
+        self.config: Any = bodies.CONFIG
+        self.access = "access-1"
+        self.refuse_tasks: set[int] = set()
+        self.calls: list[tuple[str, str]] = []
+        self.redirect: str | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FakeLabelStudio
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is called
+        pass
+
+    def _answer(self, status: int, body: object = None, **headers: str) -> None:
+        raw = b"" if body is None else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    def _handle(self) -> None:  # noqa: PLR0911 - one for each answer
+        server, path = self.server, self.path
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"null")
+        server.calls.append((self.command, path))
+        if server.redirect is not None:
+            return self._answer(302, Location=server.redirect)
+        if path == "/api/token/refresh/":
+            return self._answer(200, {"access": server.access}) if body == {"refresh": JWT} else self._answer(401)
+        if self.headers["Authorization"] not in ("Token right", f"Bearer {server.access}"):
+            return self._answer(401, {"detail": "Invalid token."})
+        match self.command, path:
+            case "GET", "/api/projects/3/":
+                return self._answer(200, {"id": 3, "parsed_label_config": server.config})
+            case "GET", "/api/predictions/?project=3":
+                return self._answer(200, list(server.predictions.values()))
+            case "POST", "/api/predictions/":
+                if body["task"] in server.refuse_tasks:
+                    return self._answer(400, {"task": ["Invalid pk - object does not exist."]})
+                number = max(server.predictions, default=0) + 1
+                server.predictions[number] = {"id": number, "project": 3, **body}
+                return self._answer(201, server.predictions[number])
+            case "DELETE", _ if path.startswith("/api/predictions/"):
+                found = server.predictions.pop(int(path.rstrip("/").rpartition("/")[2]), None)
+                return self._answer(204 if found else 404)
+        return self._answer(404, {"detail": "Not found."})
+
+    do_GET = do_POST = do_DELETE = _handle  # noqa: N815 - as http.server looks for them
+
+
+@contextmanager
+def serving(server: FakeLabelStudio) -> Iterator[FakeLabelStudio]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def studio(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLabelStudio]:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LABEL_STUDIO_TOKEN", "right")
+    with serving(FakeLabelStudio()) as server:
+        yield server
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> Desk:
+    return Desk(tmp_path, tiny_model, capfd=capfd)
+
+
+def flagged(number: int = 41, *, task: int = 7, suggested: str = "LOC", revision: int = 1, **more: Any) -> Output:
+    """A review message of an annotation whose ORG is doubted."""
+    flag = {
+        "index": 4,
+        "token": "Tallinn",
+        "given": "B-ORG",
+        "suggested": f"B-{suggested}",
+        "p_given": 0.1,
+        "p_suggested": 0.8,
+    }
+    about = {"format": "label-studio", "project": "3", "task": str(task), "from_name": "label", "to_name": "text"}
+    said = assessment(suspect((4, 5, "ORG"), (4, 5, suggested)), flags=[flag], dataset="trips", revision=revision)
+    labels = ["B-PER" if label == "B-PERSON" else "I-PER" if label == "I-PERSON" else label for label in said.labels]
+    said = said.model_copy(
+        update={"id": f"label-studio:{number}", "labels": tuple(labels), "meta": {**(said.meta or {}), **about}, **more}
+    )
+    return Output(TOPICS.review, f"trips/{said.id}".encode(), said.model_dump_json().encode())
+
+
+def push(desk: Desk, studio: FakeLabelStudio, *options: object) -> Ran:
+    return desk.run("push", "label-studio", "--url", studio.url, "--project", 3, *options)
+
+
+def test_predictions_are_pushed_once(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged(), flagged(42, task=8))
+    ran = push(desk, studio)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == "2 predictions pushed to project 3; 0 were there already; 0 no longer right were removed\n"
+    first, second = studio.predictions.values()
+    assert (first["task"], second["task"], first["mislabeling"], first["score"]) == (7, 8, 0.75, 0.125)
+    assert [region["value"]["labels"] for region in first["result"]] == [["PER"], ["LOC"], ["LOC"]]
+    assert push(desk, studio).out.startswith("0 predictions pushed to project 3; 2 were there already; 0 no")
+    assert len(studio.predictions) == 2
+
+
+def test_what_no_longer_holds_is_removed_and_others_stay(desk: Desk, studio: FakeLabelStudio) -> None:
+    studio.predictions[50] = {
+        "id": 50,
+        "task": 7,
+        "model_version": "theirs",
+        "result": [],
+        "score": 1,
+        "mislabeling": 0,
+    }
+    desk.append(flagged(), flagged(42, task=8), flagged(43, task=9), flagged(44, task=10))
+    push(desk, studio)
+    gone = flagged(42, deleted=True, flags=(), tokens=(), labels=(), meta={"format": "label-studio"}, revision=2)
+    corrected = flagged(43, task=9, flags=(), suspects=(), reason="update", update=True, revision=2)
+    desk.append(flagged(suggested="PER", revision=2), gone, corrected)
+    ran = push(desk, studio)
+    assert ran.out == "1 prediction pushed to project 3; 1 were there already; 3 no longer right were removed\n"
+    assert sorted((one["task"], one["model_version"][:10]) for one in studio.predictions.values()) == [
+        (7, "labelwatch"), (7, "theirs"), (10, "labelwatch"),
+    ]  # fmt: skip
+
+
+def test_an_older_revision_that_comes_late_changes_nothing() -> None:
+    board = Board(3, None)
+    older = flagged(flags=(), suspects=(), reason="update", revision=0)
+    records = [Record(TOPICS.review, 0, place, one.key, one.value) for place, one in enumerate((flagged(), older))]
+    assert board.take(records) == [7]
+    assert [said.revision for said in board.open(7)] == [1]
+
+
+def test_labels_are_checked_before_anything_is_pushed(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged(), flagged(42, task=8, suggested="MISC"))
+    ran = push(desk, studio)
+    assert ran.code == 1
+    assert "nothing was pushed: project 3 has no label MISC, only LOC, ORG, PER: add it there" in ran.err
+    assert studio.predictions == {}
+    ran = push(desk, studio, "--map", "MISC=ORG")
+    assert ran.out.startswith("2 predictions pushed")
+    assert studio.predictions[2]["result"][1]["value"]["labels"] == ["ORG"]
+
+
+def test_types_are_renamed_as_the_dataset_maps_them(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.settings(**DatasetSettings(name="trips", label_map={"ORG": "MISC"}).model_dump())
+    desk.append(flagged(suggested="MISC"))
+    assert push(desk, studio).out.startswith("1 prediction pushed")
+    assert studio.predictions[1]["result"][1]["value"]["labels"] == ["ORG"]
+
+
+def test_a_dry_run_changes_nothing(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged())
+    ran = push(desk, studio, "--dry-run")
+    assert (
+        ran.out
+        == "1 prediction would be pushed to project 3; 0 were there already; 0 no longer right would be removed\n"
+    )
+    assert {method for method, _ in studio.calls} == {"GET"}
+
+
+def test_other_projects_datasets_and_platforms_are_left_out(desk: Desk, studio: FakeLabelStudio) -> None:
+    elsewhere = flagged(meta={"format": "label-studio", "project": "4", "task": "7"})
+    foreign = flagged(42, meta={"format": "doccano"})
+    desk.append(elsewhere, foreign, Output(TOPICS.review, b"x", b"not json"), flagged(43, task=9))
+    ran = push(desk, studio)
+    assert "1 prediction pushed" in ran.out
+    assert "1 message of other datasets or platforms left out" in ran.out
+    assert push(desk, studio, "--dataset", "others").out.startswith("0 predictions pushed")
+
+
+def test_a_sentence_without_its_text_is_left_out(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged(meta={"format": "label-studio", "project": "3", "task": "7"}))
+    assert "1 sentence without text left out" in push(desk, studio).out
+
+
+def test_a_task_that_is_gone_costs_only_itself(desk: Desk, studio: FakeLabelStudio) -> None:
+    studio.refuse_tasks = {7}
+    desk.append(flagged(), flagged(42, task=8))
+    ran = push(desk, studio)
+    assert ran.code == 0
+    assert "1 prediction pushed" in ran.out
+    assert "1 were refused" in ran.out
+    assert "task 7 gets no prediction: Label Studio refused it with 400" in ran.err
+
+
+def test_personal_tokens_are_traded_and_renewed(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged())
+    ran = desk.run("push", "label-studio", "--url", studio.url, "--project", 3, "--token-env", "MINE", MINE=JWT)
+    assert ran.out.startswith("1 prediction pushed"), ran.err
+    assert studio.calls[0] == ("POST", "/api/token/refresh/")
+
+
+def test_one_of_several_controls_is_chosen(desk: Desk, studio: FakeLabelStudio) -> None:
+    studio.config = {"other": bodies.CONFIG["label"], **bodies.CONFIG}
+    desk.append(flagged(meta={**(assessment().meta or {}), "format": "label-studio", "project": "3", "task": "7"}))
+    ran = push(desk, studio)
+    assert ran.code == 1
+    assert "several controls for spans: choose --control other, label" in ran.err
+    assert push(desk, studio, "--control", "other").out.startswith("1 prediction pushed")
+    assert studio.predictions[1]["result"][0]["from_name"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "told"),
+    [
+        ([], {"LABEL_STUDIO_TOKEN": ""}, "LABEL_STUDIO_TOKEN is not set"),
+        ([], {"LABEL_STUDIO_TOKEN": "wrong"}, "does not take the token"),
+        ([], {"LABEL_STUDIO_TOKEN": "a.b.c"}, "does not take the token"),
+        ([], {"LABEL_STUDIO_TOKEN": "two\nlines"}, "the token is not one of Label Studio's"),
+        (["--project", "9"], {}, "refused it with 404"),
+        (["--control", "none"], {}, "project 3 has no control for spans called none"),
+        (["--url", "ftp://x"], {}, "--url: 'ftp://x' is no address"),
+        (["--url", "http://127.0.0.1:1"], {}, "http://127.0.0.1:1 does not answer"),
+        (["--map", "PER"], {}, "'PER' is not OLD=NEW"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    desk: Desk, studio: FakeLabelStudio, options: list[str], variables: dict[str, str], told: str
+) -> None:
+    desk.append(flagged())
+    ran = desk.run("push", "label-studio", "--url", studio.url, "--project", "3", *options, **variables)
+    assert ran.code in (1, 2)
+    assert told in " ".join(ran.err.replace("│", " ").split())
+    assert "Traceback" not in ran.err
+
+
+def test_the_token_does_not_follow_a_redirect(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged())
+    studio.redirect = "http://127.0.0.1:1/elsewhere"
+    ran = push(desk, studio)
+    assert ran.code == 1
+    assert "leads on to http://127.0.0.1:1/elsewhere" in ran.err
+
+
+def test_what_comes_later_is_pushed_too(desk: Desk, studio: FakeLabelStudio, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.append(flagged())
+    pauses = iter(range(2))
+
+    def pause(_: float) -> None:
+        number = next(pauses, None)
+        if number is None:
+            raise KeyboardInterrupt
+        if number == 0:
+            desk.append(flagged(42, task=8))
+
+    monkeypatch.setattr("service.commands.push.time.sleep", pause)
+    ran = push(desk, studio, "--follow")
+    assert ran.code == 0
+    assert ran.out.startswith("1 prediction pushed")
+    assert "1 prediction pushed" in ran.err
+    assert [one["task"] for one in studio.predictions.values()] == [7, 8]
