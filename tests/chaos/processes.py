@@ -99,6 +99,8 @@ class Workers:
         if asked and status in (0, -signal.SIGKILL):
             return
         told = self._told(slot)[-TAIL:]
+        if asked and status == -signal.SIGTERM and len(told.splitlines()) <= 1:
+            return  # asked before it could listen, or say anything: it had nothing to finish
         if status == HUNG:
             why = "hung"
         elif status == 1 and any(sentence in told for sentence in FENCED):
