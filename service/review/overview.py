@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pydantic import Field
@@ -14,6 +15,30 @@ if TYPE_CHECKING:
     import sqlite3
 
 BINS = 20
+# Scores between 0 and 1 crowd at both ends, so that equal steps would put all of them into one or two.
+EDGES = (
+    0,
+    1e-4,
+    3e-4,
+    1e-3,
+    3e-3,
+    0.01,
+    0.03,
+    0.1,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+    0.97,
+    0.99,
+    0.997,
+    0.999,
+    1,
+)
 MAX_ANNOTATORS = 200
 
 
@@ -55,7 +80,7 @@ class Overview(Message):
     dataset: str | None = None
     counts: dict[str, int] = Field(default_factory=dict)
     days: tuple[Day, ...] = ()
-    scores: tuple[Bin, ...] = Field(default=(), description="Of flagged items, in equal steps")
+    scores: tuple[Bin, ...] = Field(default=(), description="Of flagged items; steps are finer near 0 and 1")
     confusions: tuple[Confusion, ...] = Field(default=(), description="The most frequent first")
     annotators: tuple[Annotator, ...] = Field(default=(), description="Those with most items first")
     verdicts: dict[str, int] = Field(default_factory=dict, description="Decisions that stand, by verdict")
@@ -170,20 +195,22 @@ def _days(db: sqlite3.Connection, dataset: str | None) -> tuple[Day, ...]:
 
 
 def _scores(db: sqlite3.Connection, dataset: str | None) -> tuple[Bin, ...]:
-    """Between 0 and 1 where all scores lie there, else between the lowest and the highest."""
     where = "FROM items WHERE (? IS NULL OR dataset = ?) AND reason = 'flagged' AND score IS NOT NULL"
     low, high = db.execute(f"SELECT min(score), max(score) {where}", (dataset, dataset)).fetchone()
     if low is None:
         return ()
-    low, high = (0.0, 1.0) if low >= 0 and high <= 1 else (low, max(high, low + 1))
-    step = (high - low) / BINS
+    edges = EDGES
+    if low < 0 or high > 1:
+        step = max(high - low, 1.0) / BINS
+        edges = tuple(low + k * step for k in range(BINS + 1))
+    cases = " ".join(f"WHEN score < ? THEN {k}" for k in range(len(edges) - 2))
     found = dict(
         db.execute(
-            f"SELECT min(?, max(0, CAST((score - ?) / ? AS INTEGER))) AS bin, count(*) {where} GROUP BY bin",
-            (BINS - 1, low, step, dataset, dataset),
+            f"SELECT CASE {cases} ELSE {len(edges) - 2} END AS bin, count(*) {where} GROUP BY bin",
+            (*edges[1:-1], dataset, dataset),
         )
     )
-    return tuple(Bin(low=low + k * step, high=low + (k + 1) * step, items=found.get(k, 0)) for k in range(BINS))
+    return tuple(Bin(low=one, high=other, items=found.get(k, 0)) for k, (one, other) in enumerate(pairwise(edges)))
 
 
 def _confusions(db: sqlite3.Connection, dataset: str | None) -> tuple[Confusion, ...]:

@@ -3,6 +3,7 @@
 import { svg } from "./dom.js";
 
 /** @import { Child } from "./dom.js" */
+/** @import { Bin } from "./types.js" */
 
 /** @typedef {{ name: string, value: number | null, told: string, low?: number, high?: number }} Point */
 /** @typedef {{ name: string, css: string, dashed?: boolean, points: { at: number, value: number | null }[] }} Line */
@@ -11,6 +12,7 @@ const LEFT = 44;
 const RIGHT = 12;
 const TOP = 12;
 const BOTTOM = 26;
+const ROUND = /^(0|1|0\.0*1|0\.5|0\.9+)$/; // edges worth a name
 
 /**
  * @param {{ width: number, height: number, told: string }} size
@@ -121,8 +123,8 @@ export function shares({ points, width, height, told }) {
 }
 
 /**
- * Counts over equal steps of a score; the counts' axis is logarithmic, as most scores lie close to 0.
- * @param {{ bins: { low: number, high: number, items: number }[], width: number, height: number, told: string, tell: (bin: { low: number, high: number, items: number }) => string }} chart
+ * Counts over steps of a score, each as wide as any other; the counts' axis is logarithmic.
+ * @param {{ bins: Bin[], width: number, height: number, told: string, tell: (bin: Bin) => string }} chart
  */
 export function histogram({ bins, width, height, told, tell }) {
   const area = { ...plot(width, height), base: height - 40 };
@@ -130,8 +132,9 @@ export function histogram({ bins, width, height, told, tell }) {
   const decades = Math.max(Math.ceil(Math.log10(most + 1)), 1);
   const y = (/** @type {number} */ number) => area.base - ((Math.log10(number) + 0.3) / (decades + 0.3)) * (area.base - area.top);
   const step = (area.right - area.left) / bins.length;
-  const edges = [0, 5, 10, 15, 20].filter((edge) => edge <= bins.length);
-  const value = (/** @type {number} */ edge) => (edge === bins.length ? bins[edge - 1].high : bins[edge].low);
+  const edges = [...bins.map((bin) => bin.low), bins[bins.length - 1].high];
+  const inside = edges[0] === 0 && edges[bins.length] === 1;
+  const named = edges.map((edge, place) => ({ edge, place })).filter(({ edge, place }) => (inside ? ROUND.test(String(edge)) : place % 5 === 0));
   return frame(
     { width, height, told },
     grid(area, Array.from({ length: decades + 1 }, (_, power) => [y(10 ** power), short(10 ** power)])),
@@ -145,7 +148,10 @@ export function histogram({ bins, width, height, told, tell }) {
       ),
     ),
     svg("line", { class: "axis", x1: area.left, x2: area.right, y1: area.base, y2: area.base }),
-    edges.map((edge) => svg("text", { class: "tick", x: area.left + edge * step, y: area.base + 17, "text-anchor": edge === 0 ? "start" : edge === bins.length ? "end" : "middle" }, String(Number(value(edge).toFixed(2))))),
+    named.map(({ edge, place }) => {
+      const name = String(Number(edge.toPrecision(3))).replace(/^0\./, ".");
+      return svg("text", { class: "tick", x: area.left + place * step, y: area.base + 17, "text-anchor": place === 0 ? "start" : place === bins.length ? "end" : "middle" }, name);
+    }),
     svg("text", { class: "tick", x: area.left, y: height - 4 }, "← doubtful"),
     svg("text", { class: "tick", x: area.right, y: height - 4, "text-anchor": "end" }, "clean →"),
   );

@@ -188,7 +188,7 @@ function scoreChart({ scores }, width) {
   return section(
     "scores",
     "Scores",
-    "Flagged sentences by their score. Low is bad; the heights are logarithmic.",
+    "Flagged sentences by their score. Low is bad. The axis stretches towards both ends, where the differences are; the heights are logarithmic.",
     total
       ? histogram({ bins: scores, width, height: 230, told: `Histogram of the scores of ${plural(total, "flagged sentence")}.`, tell: (bin) => `Score ${decimal(bin.low)} to ${decimal(bin.high)}: ${plural(bin.items, "sentence")}` })
       : nothing("Nothing was flagged so far."),

@@ -487,3 +487,11 @@ def test_scores_outside_0_and_1_have_bins_too(desk: Desk) -> None:
     desk.write(scored("a", 0.1, score=-7.5), scored("b", 0.1, score=2.0))
     bins = desk.queue.overview("default").scores
     assert (bins[0].low, bins[0].items, bins[-1].items) == (-7.5, 1, 1)
+
+
+def test_scores_near_0_and_1_are_told_apart(desk: Desk) -> None:
+    for name, score in (("a", 0.0), ("b", 5e-5), ("c", 2e-4), ("d", 0.1), ("e", 0.9995), ("f", 1.0)):
+        desk.write(scored(name, 0.1, score=score))
+    bins = desk.queue.overview("default").scores
+    assert {one.low: one.items for one in bins if one.items} == {0.0: 2, 1e-4: 1, 0.1: 1, 0.999: 2}
+    assert [one.high for one in bins[:-1]] == [one.low for one in bins[1:]]
