@@ -27,7 +27,7 @@ SAMPLE = ROOT / "models" / "sample" / "sample.tsv"
 HOST = "127.0.0.1"
 PATIENCE = 90.0
 PAUSE = 0.2
-SCRAPE_INTERVAL = "500ms"
+SCRAPE_INTERVAL = "1s"
 PORTION = 16
 ANNOTATORS = ("ann", "ben", "eve", None)
 
