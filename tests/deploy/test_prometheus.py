@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.deploy.monitored import PROMETHEUS
+from tests.deploy.monitored import PROMETHEUS, ROOT
 
 if TYPE_CHECKING:
     from tests.deploy.monitored import Monitored
@@ -50,7 +50,9 @@ def test_each_alert_says_what_it_means_and_where_help_stands(name: str) -> None:
     assert rule["labels"]["severity"] in {"critical", "warning"}
     notes = rule["annotations"]
     assert set(notes) == {"summary", "description", "runbook"}
-    assert notes["runbook"] == f"docs/operations.md#{name.lower()}"
+    page, _, anchor = notes["runbook"].partition("#")
+    assert anchor == name.lower()
+    assert name in re.findall(r"^#+ (\w+)$", (ROOT / page).read_text(), re.MULTILINE)
 
 
 # -- against the running service ---------------------------------------------------------------------------------------
