@@ -41,7 +41,7 @@ run-kafka: $(DEV) ## start a real Kafka, a worker and a sample producer; show fl
 
 .PHONY: test
 test: lint ## lint, then all tests
-	@tests/system-packages java mvn kcat
+	@tests/system-packages java mvn kcat prometheus promtool chromium node npm
 	$(BIN)/python -m pytest
 
 SEED ?= 1
@@ -87,6 +87,10 @@ model-base: .venv-train/.ready ## fine-tune bert-base-cased on CoNLL-2003 and ex
 .PHONY: model-small
 model-small: .venv-train/.ready ## make the default model anew in $(WORK)/default (hours)
 	CONLL=$(CONLL) WORK=$(WORK) PY=.venv-train/bin/python TEACH=$(TEACH) models/make small
+
+.PHONY: schemas
+schemas: $(DEV) ## write schemas/ and docs/configuration.md anew from the code
+	$(BIN)/python -m schemas.generate
 
 .PHONY: lock
 lock: ## pin the dependencies anew (needs uv)
