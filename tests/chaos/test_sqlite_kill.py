@@ -43,7 +43,7 @@ SEED = int(os.environ.get("CHAOS_SEED", "1"))
 KILLS = 4
 FILES = 3
 PER_FILE = 250
-PATIENCE = 120.0
+PATIENCE = 600.0
 
 
 @pytest.fixture(scope="module")
