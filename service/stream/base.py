@@ -127,6 +127,10 @@ class Stream(Protocol):
     def troubles(self) -> tuple[str, ...]:
         """What the log has to wait for or do without at this moment, in sentences; it goes on by itself."""
 
+    @property
+    def settled(self) -> bool:
+        """Whether we have our share of the partitions, which may be none where there are more workers than those."""
+
     def changes(self) -> Changes:
         """Partitions gained and lost since the last call. Gained ones deliver records only after this told of them."""
 

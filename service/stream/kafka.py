@@ -95,6 +95,12 @@ class KafkaStream:
 
     # -- partitions ------------------------------------------------------------------------------------------------
 
+    @property
+    def settled(self) -> bool:
+        group = self._member.group()
+        joined = group is not None and group.generation_id >= 0
+        return joined and not self._member.has_news and not self._restorer.partitions
+
     def changes(self) -> Changes:
         lost = self._take_news()
         gained: list[Gained] = []

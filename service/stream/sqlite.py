@@ -57,6 +57,7 @@ class SqliteStream:
     """A `Stream` over one file."""
 
     troubles: tuple[str, ...] = ()  # a file is there or it is not
+    settled: bool = True
 
     def __init__(self, path: Path, topics: Topics, *, worker: bool = True, retention: Retention | None = None) -> None:
         self._topics = topics

@@ -196,8 +196,9 @@ class Worker:
             self._owned.discard(partition)
         for gained in changes.gained:
             self._take_gained(gained)
-        if changes.gained or changes.lost:
+        if self._stream.settled:
             self.status.holds("partitions")
+        if changes.gained or changes.lost:
             log.info("partitions now: %s", sorted(self._owned) or "none")
 
     def _take_troubles(self) -> None:

@@ -94,6 +94,11 @@ class Conformance:
         stream.close()
         assert gain(log.open())[0] == gained
 
+    def test_a_stream_with_its_share_is_settled(self, log: Log) -> None:
+        stream = log.open()
+        gain(stream)
+        assert stream.settled
+
     def test_a_new_log_begins_at_the_earliest_record_without_state(self, log: Log) -> None:
         stream = log.open()
         stream.append(sentences(log.topics.sentences, [b"first"]))

@@ -13,7 +13,7 @@ from service.stream.base import CommitRefused, FencedError, Output, Polled
 from service.stream.kafka import KafkaStream, Lease
 from service.stream.kafka_client import send, writer
 from service.stream.kafka_watchdog import Watchdog
-from tests.stream.steps import batch, everything, gain, sentences, until, values, work
+from tests.stream.steps import POLL, batch, everything, gain, sentences, until, values, work
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -193,6 +193,20 @@ def test_a_worker_that_slept_does_not_take_its_identity_back(opened: Open) -> No
     older._restore_all()
     with pytest.raises(FencedError, match="another process works as one"):
         older.changes()
+
+
+def test_one_worker_more_than_partitions_is_settled_without_any(opened: Open) -> None:
+    """A spare one is as ready as the others: it waits for their partitions."""
+    workers = [opened(f"worker-{number}") for number in range(3)]
+    assert not workers[0].settled
+
+    def step() -> bool:
+        for worker in workers:
+            worker.changes()
+            worker.poll(max_records=1, timeout=POLL)
+        return all(worker.settled for worker in workers) and sum(len(worker.lag()) for worker in workers) == 2
+
+    until(step, "two of three workers have a partition each, and the third none")
 
 
 def test_the_worker_ends_when_the_client_waits_for_ever(opened: Open, kafka_topics: Topics) -> None:
