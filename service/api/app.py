@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-from contextlib import asynccontextmanager
-from importlib.util import find_spec
+import logging
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -19,17 +18,31 @@ from service.api import docs, events, health
 from service.api.backend import request_id_of
 from service.api.middleware import REQUEST_ID, Envelope, Gate
 from service.api.problems import problem_response
+from service.api.routes import console, datasets, decisions, model, overview, review, score, sentences, webhooks
 from service.errors import LabelwatchError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from starlette.requests import Request
     from starlette.responses import Response
 
     from service.api.backend import Backend
 
-ROUTES = ("score", "sentences", "webhooks", "review", "decisions", "overview", "datasets", "model", "console")
+log = logging.getLogger(__name__)
+
+ROUTES = (
+    score,
+    sentences,
+    webhooks,
+    review,
+    decisions,
+    overview,
+    datasets,
+    model,
+    console,
+    events,
+    health,
+    docs,
+)
 EXPOSED = [REQUEST_ID, "ETag", "Retry-After", "Server-Timing"]
 
 
@@ -41,19 +54,13 @@ def create_app(backend: Backend) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=_operation,
-        lifespan=_life,
     )
     app.state.backend = backend
     app.state.counters = events.Counters(backend)
     app.state.writing = asyncio.Lock()
-    routers = [
-        importlib.import_module(f"service.api.routes.{name}").router
-        for name in ROUTES
-        if find_spec(f"service.api.routes.{name}") is not None
-    ]
-    for router in (*routers, events.router, health.router, docs.router):
-        app.include_router(router)
-        told = [route for route in router.routes if isinstance(route, APIRoute) and route.include_in_schema]
+    for module in ROUTES:
+        app.include_router(module.router)
+        told = [route for route in module.router.routes if isinstance(route, APIRoute) and route.include_in_schema]
         backend.telemetry.know_routes((route.path_format, method) for route in told for method in route.methods or ())
     for kind in (LabelwatchError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _tell)
@@ -76,14 +83,11 @@ def _operation(route: APIRoute) -> str:
     return route.name
 
 
-@asynccontextmanager
-async def _life(_: FastAPI) -> AsyncIterator[None]:
-    """Threads are the supervisor's, not the app's: here nothing starts and nothing has to end."""
-    yield
-
-
 async def _tell(request: Request, error: Exception) -> Response:
-    return problem_response(error, request_id=request_id_of(request))
+    answer = problem_response(error, request_id=request_id_of(request))
+    if answer.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:  # it says that more is in the log
+        log.error("a request failed", exc_info=error)
+    return answer
 
 
 def _describe_once(app: FastAPI) -> None:

@@ -121,9 +121,12 @@ def test_how_long_to_wait_is_told(failing: Fail) -> None:
     assert failing(OverloadedError("x", retry_after=7)).headers["Retry-After"] == "7"
 
 
-def test_the_log_has_what_the_answer_leaves_out(failing: Fail, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError("secret"), ModelError("secret")])
+def test_the_log_has_what_the_answer_leaves_out(
+    failing: Fail, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
     with caplog.at_level(logging.ERROR):
-        assert failing(ZeroDivisionError("secret")).status_code == 500
+        assert failing(error).status_code == 500
     assert "secret" in caplog.text
 
 

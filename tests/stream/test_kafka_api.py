@@ -1,0 +1,98 @@
+"""The API on a real Kafka: the same as on the embedded log."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from kafka.errors import KafkaTimeoutError
+
+from service.errors import StreamError
+from service.stream.base import Checked
+from tests.stream_desk import Desk, sentences
+from tests.tiny_models import make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from service.stream.kafka_settings import KafkaSettings
+    from service.stream.topics import Topics
+    from tests.stream.conftest import Open
+
+WAIT = 120.0
+
+
+def test_up_from_a_sentence_to_a_decision(tmp_path: Path, kafka_settings: KafkaSettings, kafka_topics: Topics) -> None:
+    variables = {
+        "LABELWATCH_API_PORT": "0",
+        "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": kafka_settings.bootstrap_servers,
+        "LABELWATCH_TOPICS_PREFIX": kafka_topics.prefix,
+        "LABELWATCH_WORKER_GROUP": f"{kafka_topics.prefix}workers",
+    }
+    desk = Desk(tmp_path, make_model(tmp_path / "model", "wordpiece"), variables, topics=kafka_topics)
+    process = desk.start("up")
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+        assert found
+        with httpx.Client(base_url=found[0], timeout=WAIT) as client:
+            policy = {"flag_policy": {"kind": "below", "cut": 2.0}}  # so that each sentence comes to review
+            assert client.put("/v1/datasets/news", json=policy).json()["version"] == 1
+            sent = [{**one, "dataset": "news"} for one in sentences(10)]
+            until(lambda: client.post("/v1/score", json=sent[0]).json()["settings"]["news"]["version"] == 1)
+            until_reviewed(client, sent)
+            items = client.get("/v1/review", params={"dataset": "news"}).json()["items"]
+            decision = {"dataset": "news", "id": items[0]["id"], "reviewer": "anna", "verdict": "ok"}
+            assert client.post("/v1/decisions", json=decision).status_code == 202
+            until(lambda: client.get("/v1/overview").json()["counts"]["decided"] == 1)
+            assert client.get("/readyz").json()["degraded"] == {}
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=WAIT)
+        assert process.returncode == 0, err
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until_reviewed(client: httpx.Client, sent: list[dict[str, object]]) -> None:
+    """The worker may still judge by the settings before when the first come: they are sent until none is missing."""
+    wanted = {one["id"] for one in sent}
+
+    def there() -> bool:
+        found = client.get("/v1/review", params={"dataset": "news"}).json()["items"]
+        missing = wanted - {item["id"] for item in found}
+        if missing:
+            again = [one for one in sent if one["id"] in missing]
+            assert client.post("/v1/sentences", json={"sentences": again}).status_code == 202
+            time.sleep(0.5)
+        return not missing
+
+    until(there)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    last = time.monotonic() + WAIT
+    while not holds():
+        assert time.monotonic() < last
+        time.sleep(0.05)
+
+
+def test_a_broker_that_does_not_answer_is_noticed(
+    opened: Open, kafka_topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = opened().follow(kafka_topics.datasets)
+    assert isinstance(follower, Checked)
+    follower.check()
+
+    def silent(*_: object, **__: object) -> None:
+        raise KafkaTimeoutError("no answer")
+
+    monkeypatch.setattr(follower._opened(), "end_offsets", silent)
+    with pytest.raises(StreamError, match="does not answer"):
+        follower.check()
+    follower.close()
