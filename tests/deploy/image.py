@@ -57,6 +57,7 @@ class Image:
 
     context: Path
     root: Path
+    wheels: Path | None = None  # what may be installed
     variables: dict[str, str] = field(default_factory=dict)
     last: dict[str, str] = field(default_factory=dict)  # by instruction: USER, ENTRYPOINT and so on
     copied: list[str] = field(default_factory=list)
@@ -87,7 +88,10 @@ class Image:
         path = os.environ["PATH"]
         given = {name: value.replace("$PATH", path) for name, value in self.variables.items()}
         ours = {name: str(self.inside(value)) for name, value in given.items() if value.startswith("/data")}
-        return {**given, **ours, "PATH": f"{self.root}{given['PATH']}", "HOME": str(self.root)}
+        # The steps compiled nothing here, so that is done at the first start, and kept where a container could not write.
+        del given["PYTHONDONTWRITEBYTECODE"]
+        compiled = {"PYTHONPYCACHEPREFIX": str(self.root / "compiled")}
+        return {**given, **ours, **compiled, "PATH": f"{self.root}{given['PATH']}", "HOME": str(self.root)}
 
     def command(self, name: str) -> list[str]:
         """A command in its exec form, the program found as a container would find it."""
@@ -123,26 +127,22 @@ class Image:
             self.copied.append(str(path.relative_to(self.context)))
 
     def _run(self, rest: str, folder: str) -> None:
-        """Absolute paths lie in our root; bytecode isn't compiled, which takes most of the time."""
+        """Absolute paths lie in our root; packages come from our own store, and bytecode is left to who starts them."""
         command = re.sub(r"(?<=\s)/(?=\w)", f"{self.root}/", rest)
         environment = {
             "PATH": os.environ["PATH"],
-            "HOME": str(Path.home()),
-            "PIP_NO_COMPILE": "1",
+            "HOME": str(self.root),
             "PYTHON": sys.executable,
+            "PIP_NO_COMPILE": "1",
+            "PIP_NO_INDEX": "1",
+            **({} if self.wheels is None else {"PIP_FIND_LINKS": str(self.wheels)}),
         }
         done = subprocess.run(
             ["sh", "-c", command],
             cwd=self.inside(folder),
-            env={**_pip(), **environment},
+            env=environment,
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, f"RUN {rest}\n{done.stdout}{done.stderr}"
-
-
-def _pip() -> dict[str, str]:
-    """How this machine reaches its packages, if it says so in the environment."""
-    names = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
-    return {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.upper() in names}

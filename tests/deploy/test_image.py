@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 
 from service import __version__
 from tests.deploy.image import Ignored, Image, MissingError
+from tests.deploy.wheels import wheelhouse
+from tests.kafka.broker import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -27,7 +30,7 @@ def fingerprints(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    made = Image(ROOT, tmp_path_factory.mktemp("image"))
+    made = Image(ROOT, tmp_path_factory.mktemp("image"), wheelhouse("serving", "build"))
     made.build()
     return made
 
@@ -82,6 +85,37 @@ def test_the_installed_command_works_from_elsewhere(image: Image) -> None:
     done = run(image, "model", "check", str(model))
     assert done.returncode == 0, done.stdout + done.stderr
     assert fingerprints(image.root / "opt") == before, "it must run from a file system that can't be written to"
+
+
+@pytest.mark.parametrize("command", ["as it is", "worker"])
+def test_a_container_gets_healthy_and_ends_when_told(image: Image, command: str) -> None:
+    """The service and a worker alone, started and checked by the image's own commands."""
+    (port,) = free_ports(1)
+    environment = {
+        **image.environment,
+        **dict.fromkeys(("LABELWATCH_API_PORT", "LABELWATCH_WORKER_METRICS_PORT"), str(port)),
+        **dict.fromkeys(("LABELWATCH_API_HOST", "LABELWATCH_WORKER_METRICS_HOST"), "127.0.0.1"),
+    }
+    before = fingerprints(image.root / "opt")
+    words = json.loads(image.last["CMD"]) if command == "as it is" else [command]
+    process = subprocess.Popen(
+        [*image.command("ENTRYPOINT"), *words],
+        cwd=image.inside(image.last["WORKDIR"]),
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        while subprocess.run(
+            image.command("HEALTHCHECK"), env=environment, capture_output=True, check=False
+        ).returncode:
+            assert process.poll() is None, process.communicate()[0]
+    finally:
+        process.terminate()
+        out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, out
+    assert fingerprints(image.root / "opt") == before
 
 
 def test_the_installation_left_its_source_alone(image: Image) -> None:
