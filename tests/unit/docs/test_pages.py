@@ -56,7 +56,7 @@ def commands(of: typer.Typer = app) -> dict[str, set[str]]:
 @pytest.mark.parametrize("page", PAGES, ids=told)
 def test_commands_are_those_there_are(page: Path) -> None:
     there = commands()
-    for name, more in re.findall(r"(?<![\w/:-])labelwatch ([a-z][a-z-]+)(?: ([a-z]+))?", code(page.read_text())):
+    for name, more in re.findall(r"(?<![\w/:-])labelwatch ([a-z][a-z-]+)(?: ([a-z][a-z-]+))?", code(page.read_text())):
         assert name in there, f"labelwatch {name}"
         if there[name] - {"leave"} and more:
             assert more in there[name], f"labelwatch {name} {more}"
