@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio.to_thread
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from service.api.middleware import is_ndjson
 from service.api.problems import MediaTypeError, TooLargeError
@@ -39,7 +39,8 @@ async def json_object(request: Request) -> dict[str, Any]:
 def read(model: type[Model], fields: object, *, at: str | None = None) -> Model:
     """The fields as a message; unknown ones are an error too. `at`: where they stand in the body."""
     try:
-        return model.model_validate(fields, extra="forbid")
+        # As JSON and strictly, so that what is accepted is what the schema says.
+        return model.model_validate_json(to_json(fields), extra="forbid", strict=True)
     except ValidationError as error:
         raise _clear(error, at) from None
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from service.contracts import DatasetSettings
 from service.errors import InvalidInput, LabelwatchError
@@ -93,9 +94,14 @@ class Datasets:
         return tuple(sorted(self._judges))
 
 
-def read_fields(fields: Mapping[str, Any]) -> DatasetSettings:
-    """Settings as somebody writes them: a field that is not known is an error too. It names the field."""
+def read_fields(fields: Mapping[str, Any], *, strict: bool = False) -> DatasetSettings:
+    """Settings as somebody writes them: a field that is not known is an error too. It names the field.
+
+    `strict`: numbers must be numbers, as the schema says; else text that holds one will do.
+    """
     try:
+        if strict:
+            return DatasetSettings.model_validate_json(to_json(fields), extra="forbid", strict=True)
         return DatasetSettings.model_validate(fields, extra="forbid")
     except ValidationError as error:
         raise _clear(error) from None

@@ -136,8 +136,7 @@ async def put_dataset(
     lock: asyncio.Lock = request.app.state.writing
     async with lock:
         before = backend.mirror.settings(name)
-        _check_version(before, body, if_match)
-        settings = _checked(backend, before, body)
+        settings = _checked(backend, before, body, if_match)
         record = settings_record(
             backend.topics.datasets,
             settings.model_dump(mode="json"),
@@ -157,28 +156,25 @@ def _known(backend: Backend, name: str) -> None:
         raise NotFoundError(f"the dataset {name!r} is not known: the datasets are {shown}", field="name")
 
 
-def _check_version(before: DatasetSettings, body: dict[str, Any], if_match: str | None) -> None:
-    wanted = body.get("version", before.version)
-    tags = [tag.strip().removeprefix("W/").strip('"') for tag in (if_match or "*").split(",")]
-    if wanted != before.version or not {"*", str(before.version)} & set(tags):
-        raise ChangedError(f"the version in force is {before.version}: read it again and repeat the change on it")
-
-
-def _checked(backend: Backend, before: DatasetSettings, body: dict[str, Any]) -> DatasetSettings:
+def _checked(backend: Backend, before: DatasetSettings, body: dict[str, Any], if_match: str | None) -> DatasetSettings:
     """The settings to write, tried with the model; the error names the field."""
-    if body.get("name", before.name) != before.name:
+    kept = {name: getattr(before, name) for name in ("name", "version", *ONLY_GROWS)}
+    asked = read_fields({**kept, **body}, strict=True)
+    if asked.name != before.name:
         raise InvalidInput(f"it is {before.name!r} in the path: a dataset can't be renamed", field="name")
-    kept = {name: getattr(before, name) for name in ONLY_GROWS}
-    settings = read_fields({**kept, **body, "name": before.name, "version": before.version + 1})
-    for name, old in kept.items():
-        if getattr(settings, name) < old:
-            raise InvalidInput(f"it is {old} and can only grow", field=name)
+    for name in ONLY_GROWS:
+        if getattr(asked, name) < kept[name]:
+            raise InvalidInput(f"it is {kept[name]} and can only grow", field=name)
+    settings = asked.model_copy(update={"version": before.version + 1})
     try:
         backend.mirror.try_out(settings)
     except InvalidInput as error:
         raise InvalidInput(error.problem, field="label_map" if error.field == "mapping" else error.field) from error
     except LabelwatchError as error:
         raise InvalidInput(f"the model can't judge with these settings: {error}") from error
+    tags = [tag.strip().removeprefix("W/").strip('"') for tag in (if_match or "*").split(",")]
+    if asked.version != before.version or not {"*", str(before.version)} & set(tags):
+        raise ChangedError(f"the version in force is {before.version}: read it again and repeat the change on it")
     return settings
 
 

@@ -119,6 +119,7 @@ def test_a_claim_keeps_others_away(full: ApiDesk) -> None:
         ({"reviewer": 7}, "reviewer"),
         ({"reviewer": "anna", "minutes": 0}, "minutes"),
         ({"reviewer": "anna", "minutes": 1e9}, "minutes"),
+        ({"reviewer": "anna", "minutes": "5"}, "minutes"),
         ({"reviewer": "anna", "hours": 1}, "hours"),
     ],
 )
