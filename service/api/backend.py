@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, cast
 
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection  # noqa: TC002 - FastAPI reads the annotations of dependencies
 
 from service.contracts import MAX_WORDS
 from service.errors import StreamError
@@ -79,6 +79,7 @@ class Queue(Protocol):
 
     def page(self, filter: QueueFilter, *, limit: int, after: str | None = None) -> Page: ...  # noqa: A002 - as it is
     def item(self, dataset: str, id: str) -> ReviewItem | None: ...  # noqa: A002 - as the messages call it
+    def of_task(self, dataset: str, platform: str, task: str) -> list[str]: ...
     def counts(self, dataset: str | None = None) -> Mapping[str, int]: ...
     def overview(self, dataset: str | None = None) -> Overview: ...
 

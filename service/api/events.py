@@ -7,8 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Depends, Query
-from starlette.requests import Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import StreamingResponse
 
 from service.api.backend import Backend, backend_of
@@ -26,6 +25,7 @@ HEARTBEAT = 15.0
 MOST_LISTENERS = 200
 
 At = Annotated[Backend, Depends(backend_of)]
+Of = Annotated[DatasetName | None, Query(description="Only of this one")]
 
 
 class Counters:
@@ -92,9 +92,7 @@ async def changes(backend: Backend, counters: Counters, dataset: str | None) -> 
         }
     },
 )
-async def events(
-    request: Request, backend: At, dataset: Annotated[DatasetName | None, Query(description="Only of this one")] = None
-) -> StreamingResponse:
+async def events(request: Request, backend: At, dataset: Of = None) -> StreamingResponse:
     """Stays open; ends when the service is about to stop, so that the client connects to another."""
     counters: Counters = request.app.state.counters
     if counters.listeners >= MOST_LISTENERS:

@@ -6,9 +6,8 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Path, Response
+from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from pydantic import BaseModel, Field
-from starlette.requests import Request
 
 from service.api.backend import Backend, backend_of, request_id_of
 from service.api.bodies import in_thread, json_object

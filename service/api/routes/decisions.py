@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
-from starlette.requests import Request
 
 from service.api.backend import Backend, backend_of, request_id_of
 from service.api.bodies import in_thread, json_object, one_or_many, read

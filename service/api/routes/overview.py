@@ -14,12 +14,10 @@ from service.review.overview import Overview
 router = APIRouter(tags=["review"])
 
 
-@router.get("/v1/overview", summary="The queue in numbers")
-async def overview(
-    backend: Annotated[Backend, Depends(backend_of)],
-    dataset: Annotated[
-        DatasetName | None, Query(description="Only of this dataset; recall is told of one only")
-    ] = None,
-) -> Overview:
+Of = Annotated[DatasetName | None, Query(description="Only of this dataset; recall is told of one only")]
+
+
+@router.get("/v1/overview", summary="The queue in numbers", response_model=Overview)
+async def overview(backend: Annotated[Backend, Depends(backend_of)], dataset: Of = None) -> Overview:
     """Days, scores, confusions and annotators of the queue, reviewers' precision, and an estimate of the recall."""
     return await in_thread(backend.queue.overview, dataset)
