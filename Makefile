@@ -41,7 +41,7 @@ run-kafka: $(DEV) ## start a real Kafka, a worker and a sample producer; show fl
 
 .PHONY: test
 test: lint ## lint, then all tests
-	@tests/system-packages java mvn kcat prometheus promtool chromium node npm
+	@tests/system-packages java mvn kcat prometheus promtool chromium node npm curl
 	$(BIN)/python -m pytest
 
 SEED ?= 1
@@ -94,10 +94,10 @@ schemas: $(DEV) ## write schemas/ and docs/configuration.md anew from the code
 
 .PHONY: lock
 lock: ## pin the dependencies anew (needs uv)
-	@set -e; for group in serving dev train peers; do \
+	@set -e; for group in serving dev train peers platforms build; do \
+	  case $$group in serving) what=pyproject.toml ;; build|platforms) what="--group $$group" ;; *) what="pyproject.toml --group $$group" ;; esac; \
 	  uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
-	    pyproject.toml $$([ $$group = serving ] || echo --group $$group) -o $(LOCKS)/$$group.txt; done
+	    --no-emit-index-url --no-emit-find-links --no-header --no-annotate $$what -o $(LOCKS)/$$group.txt; done
 
 .PHONY: clean
 clean: ## remove what the other targets made

@@ -49,6 +49,7 @@ APPEND_TIMEOUT_MS = 30_000
 MAX_REQUEST_BYTES = MAX_OUTPUT_BYTES + 64 * 1024
 NOISY = (
     "kafka.cluster",
+    "kafka.consumer.fetcher",
     "kafka.coordinator",
     "kafka.coordinator.base",
     "kafka.coordinator.consumer",
@@ -56,6 +57,7 @@ NOISY = (
     "kafka.net.connection",
     "kafka.net.manager",
     "kafka.net.selector",
+    "kafka.net.transport",
     "kafka.producer.sender",
     "kafka.producer.transaction_manager",
 )
