@@ -65,6 +65,7 @@ def create_app(backend: Backend) -> FastAPI:
     for kind in (LabelwatchError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _tell)
     # The last one added is the outermost.
+    app.add_middleware(score.Shortcut)
     app.add_middleware(Gate, backend=backend)
     if backend.settings.origins:
         app.add_middleware(

@@ -114,19 +114,22 @@ class Scorer:
         good = [place for place, answer in enumerate(answers) if answer is None]
         inferred = await self._infer([sentences[place] for place in good], standards, wait=wait)
         begun = time.perf_counter()
-        now = datetime.now(UTC)
+        # What all of them say at their end is written once.
+        end = b"," + to_json({"scored_at": datetime.now(UTC), "request_id": request_id})[1:]
         for count, (place, words) in enumerate(zip(good, inferred.words, strict=True), 1):
             sentence = sentences[place]
             if isinstance(words, InferenceError):
                 answers[place] = words
             else:
-                answers[place] = _assessed(sentence, words, standards[sentence.dataset], now, request_id)
+                answers[place] = _assessed(sentence, words, standards[sentence.dataset]) + end
             if count % JUDGED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         judging = time.perf_counter() - begun
         timing = inferred.timing
-        stages = {"queue": timing.queue, "tokenize": timing.tokenize, "inference": timing.inference, "judge": judging}
-        self._backend.telemetry.stages("api", stages)
+        self._backend.telemetry.stages(
+            "api",
+            {"queue": timing.queue, "tokenize": timing.tokenize, "inference": timing.inference, "judge": judging},
+        )
         return Scored([answer for answer in answers if answer is not None], standards, timing, judging)
 
     async def _infer(
@@ -154,14 +157,14 @@ def _check(sentence: LabelledSentence, judge: Judge) -> None:
     judge.labels.map(sentence.labels)
 
 
-def _assessed(sentence: LabelledSentence, words: WordProbs, by: Standard, now: datetime, request_id: str) -> bytes:
+def _assessed(sentence: LabelledSentence, words: WordProbs, by: Standard) -> bytes:
+    """The assessment as JSON, open at its end."""
     seen = by.judge.observe(sentence, words)
     verdict = by.judge.weigh(seen, by.yardstick)
     if verdict.reason == "update":  # which is for a queue; here nobody waits for it
         verdict = replace(verdict, reason="scored")
     assessment = by.judge.assessment(seen, verdict, by.yardstick)
-    told = assessment.model_copy(update={"scored_at": now, "request_id": request_id})
-    return told.model_dump_json(exclude_none=True).encode()
+    return assessment.model_dump_json(exclude_none=True).encode()[:-1]
 
 
 def _sum(timings: Iterable[Timing]) -> Timing:

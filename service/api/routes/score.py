@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -13,20 +14,24 @@ from starlette.responses import Response
 from service.api.backend import backend_of, request_id_of
 from service.api.middleware import is_ndjson
 from service.api.ndjson import MEDIA_TYPE, Line, Streamed
-from service.api.problems import OverloadedError, encoded, problem_of
+from service.api.problems import OverloadedError, encoded, problem_of, problem_response
 from service.api.scorer import Choice, Scorer
 from service.api.sentences import at, body_schema, read_body, read_line
 from service.contracts import Assessment, DatasetSettings
-from service.errors import InferenceError, InvalidInput
+from service.errors import InferenceError, InvalidInput, LabelwatchError
 from service.scoring.sentence import METHODS
 from service.scoring.token import TOKEN_SCORES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Coroutine, Sequence
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from service.api.scorer import Scored
 
-WATCH_AFTER = 0.2  # seconds: who is answered sooner needs no look whether it is still there
+WATCH_FROM = 64  # sentences: who waits behind fewer is answered before a look whether it is still there pays
+
+PATH = "/v1/score"
 
 router = APIRouter(tags=["sentences"])
 
@@ -51,21 +56,21 @@ OPTIONS: dict[str, Any] = {
     "token_score": {"type": "string", "enum": list(TOKEN_SCORES), "description": "Instead of the dataset's"},
 }
 BODY = body_schema(OPTIONS, example=EXAMPLE)
+PARAMETERS = [
+    {"name": name, "in": "query", "required": False, "schema": schema, "description": "Instead of the dataset's"}
+    for name, schema in OPTIONS.items()
+]
 LINES = {"schema": {"type": "string", "description": "An assessment a line, or a problem with its `line`"}}
 
 
 @router.post(
-    "/v1/score",
+    PATH,
     summary="Judge sentences",
     response_class=Response,
     responses={200: {"model": Scores, "content": {MEDIA_TYPE: LINES}, "description": "What is said of each sentence"}},
-    openapi_extra={"requestBody": BODY},
+    openapi_extra={"parameters": PARAMETERS, "requestBody": BODY},
 )
-async def score(
-    request: Request,
-    method: Annotated[str | None, Query(description="Instead of the dataset's; of NDJSON too")] = None,
-    token_score: Annotated[str | None, Query(description="Instead of the dataset's; of NDJSON too")] = None,
-) -> Response:
+async def score(request: Request) -> Response:
     """Judges by the thresholds as they are, and changes nothing: to teach, send sentences to `/v1/sentences`.
 
     Send one sentence, a list of them, or (`Content-Type: application/x-ndjson`) one a line for lists of any length:
@@ -74,7 +79,7 @@ async def score(
     """
     backend = backend_of(request)
     scorer = scorer_of(request)
-    choice = Choice(method, token_score)
+    choice = _chosen(request)
     request_id = request_id_of(request)
     limits = backend.settings
     if is_ndjson(request.headers):
@@ -88,11 +93,49 @@ async def score(
     )
     if asked.options:
         choice = choice._replace(**asked.options)
-    scored = await _unless_gone(request, scorer.score(asked.sentences, choice, request_id=request_id))
+    work = scorer.score(asked.sentences, choice, request_id=request_id)
+    if backend.batcher.waiting + len(asked.sentences) > WATCH_FROM:
+        work = _unless_gone(request, work)
+    try:
+        scored = await work
+    except OverloadedError:
+        backend.telemetry.overloaded()
+        raise
     for place, answer in enumerate(scored.answers):
         if not isinstance(answer, bytes):
             raise _told(answer, f"sentences.{place}" if asked.listed else None)
     return Response(_joined(scored), media_type="application/json", headers={"Server-Timing": scored.server_timing})
+
+
+class Shortcut:
+    """The innermost middleware: takes what is for `score` past the framework's routing.
+
+    Routing, dependencies and their stacks cost as much as reading, judging and writing a sentence. Whatever is not
+    exactly this path goes the long way, to the same function.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._route = next(route for route in router.routes if isinstance(route, APIRoute) and route.path == PATH)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        scope["route"] = self._route
+        request = Request(scope, receive, send)
+        try:
+            response = await score(request)
+        except LabelwatchError as error:
+            response = problem_response(error, request_id=request_id_of(request))
+        await (self._app if isinstance(response, Streamed) else response)(scope, receive, send)
+
+
+def _chosen(request: Request) -> Choice:
+    if not request.scope["query_string"]:
+        return Choice()
+    query = request.query_params
+    return Choice(query.get("method"), query.get("token_score"))
 
 
 def scorer_of(request: Request) -> Scorer:
@@ -117,10 +160,9 @@ def _told(error: InvalidInput | InferenceError, place: str | None) -> Exception:
     return InferenceError(f"`{place}`: {error}") if place else error
 
 
-async def _unless_gone(request: Request, work: Awaitable[Scored]) -> Scored:
-    """Stops waiting when the client has gone. A look costs more than a short wait, so it comes late."""
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    looks: list[asyncio.Task[None]] = []
+async def _unless_gone(request: Request, work: Coroutine[Any, Any, Scored]) -> Scored:
+    """Stops waiting when the client has gone."""
+    task = asyncio.current_task()
     gone = False
 
     async def look() -> None:
@@ -131,7 +173,7 @@ async def _unless_gone(request: Request, work: Awaitable[Scored]) -> Scored:
         if task is not None:
             task.cancel()
 
-    timer = loop.call_later(WATCH_AFTER, lambda: looks.append(loop.create_task(look())))
+    looking = asyncio.create_task(look())
     try:
         return await work
     except asyncio.CancelledError:
@@ -139,13 +181,8 @@ async def _unless_gone(request: Request, work: Awaitable[Scored]) -> Scored:
             task.uncancel()
             raise ClientDisconnect from None
         raise
-    except OverloadedError:
-        backend_of(request).telemetry.overloaded()
-        raise
     finally:
-        timer.cancel()
-        for each in looks:
-            each.cancel()
+        looking.cancel()
 
 
 async def _score_lines(

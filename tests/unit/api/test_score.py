@@ -268,7 +268,7 @@ def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifie
 def test_sentences_of_a_client_that_has_gone_are_skipped(
     tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch, lines: bool
 ) -> None:
-    monkeypatch.setattr("service.api.routes.score.WATCH_AFTER", 0.0)
+    monkeypatch.setattr("service.api.routes.score.WATCH_FROM", 0)
     held: Any = Held(classifier)
     with score_desk(tmp_path, held) as desk:
 
