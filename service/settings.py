@@ -17,6 +17,7 @@ from pydantic_settings import SettingsError as UnreadableError
 
 from service.contracts import MAX_WORDS
 from service.errors import SettingsError
+from service.inference.plan import BUDGET
 from service.state.priors import MIN_WORDS, PRIOR_WORDS
 from service.stream.datasets import MAX_DATASETS
 from service.stream.kafka_settings import KafkaSettings
@@ -113,8 +114,12 @@ class ApiSettings(Group):
         default=None, description="File of the review queue, which may be lost; none: beside the embedded log"
     )
     queue_sentences: int = Field(default=2_048, ge=1, description="Sentences that wait for the model, at most")
-    max_delay_ms: float = Field(default=2.0, ge=0, description="Wait for others to share a batch with, at most")
-    batch_tokens: int = Field(default=4_096, ge=16, description="Padded tokens of one batch, at most")
+    max_delay_ms: float = Field(
+        default=0.0,
+        ge=0,
+        description="Time an idle model waits for others to share a batch with; a busy one needs none",
+    )
+    batch_tokens: int = Field(default=BUDGET, ge=16, description="Padded tokens of one batch, at most")
     label_studio_url: str | None = Field(
         default=None, pattern=r"^https?://[^\s/]+\S*$", description="Address of Label Studio, for links back to tasks"
     )
