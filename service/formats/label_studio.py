@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from service.contracts import LabelledSentence, read_sentence
 from service.errors import InvalidInput
 from service.formats.platforms import (
     Converted,
@@ -30,12 +31,13 @@ from service.formats.records import Options
 from service.formats.spans import TextSpan, integer, one_label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 PLATFORM: Final = "label-studio"
 CREATED: Final = ("ANNOTATION_CREATED", "ANNOTATIONS_CREATED")
 UPDATED: Final = "ANNOTATION_UPDATED"
 DELETED: Final = "ANNOTATIONS_DELETED"
+TASKS_DELETED: Final = "TASKS_DELETED"
 NO_PAYLOAD: Final = "the event has no payload: switch `Send payload` on in the webhook's settings"
 # Results that are about the task or about other results, and say nothing of words.
 _BESIDES: Final = frozenset(
@@ -85,11 +87,17 @@ def from_event(
     action = event.get("action")
     if not isinstance(action, str):
         raise InvalidInput("it is missing: is this a webhook of Label Studio?", field="action")
-    if action not in (*CREATED, UPDATED, DELETED):
+    if action not in (*CREATED, UPDATED, DELETED, TASKS_DELETED):
         return Delivery(action, ignored="only annotations that are created, updated or deleted count")
-    key = "annotations" if action == DELETED else "annotation"
+    key = {DELETED: "annotations", TASKS_DELETED: "tasks"}.get(action, "annotation")
     if key not in event:
         return Delivery(action, ignored=NO_PAYLOAD)
+    if action == TASKS_DELETED:  # no event says that their annotations are gone too
+        gone = enumerate(listing(event["tasks"], "tasks"))
+        tasks = (mapping(task, f"tasks[{place}]").get("id") for place, task in gone)
+        return Delivery(
+            action, tasks=tuple(str(integer(task, f"tasks[{place}].id")) for place, task in enumerate(tasks))
+        )
     converted = list(_event_sentences(event, action, received_at, options))
     ignored = None if converted else "skipped by the annotator"
     return delivered(action, converted, dataset=dataset, max_words=options.max_words, ignored=ignored)
@@ -101,12 +109,7 @@ def _event_sentences(
     if action == DELETED:
         for place, gone in enumerate(listing(event["annotations"], "annotations")):
             field = f"annotations[{place}]"
-            yield {
-                "id": _identity(mapping(gone, field), field),
-                "deleted": True,
-                "revision": microseconds(received_at),
-                "meta": {"format": PLATFORM},
-            }
+            yield _gone(_identity(mapping(gone, field), field), received_at)
         return
     project = event.get("project")
     config = project.get("parsed_label_config") if isinstance(project, dict) else None
@@ -120,6 +123,15 @@ def _event_sentences(
             continue
         fields = _sentence(annotation, task, field, options, config)
         yield fields | {"update": True} if action == UPDATED else fields
+
+
+def deletions(identities: Iterable[str], *, received_at: datetime, dataset: str) -> tuple[LabelledSentence, ...]:
+    """For annotations that went with their task."""
+    return tuple(read_sentence({**_gone(one, received_at), "dataset": dataset}) for one in identities)
+
+
+def _gone(identity: str, at: datetime) -> dict[str, Any]:
+    return {"id": identity, "deleted": True, "revision": microseconds(at), "meta": {"format": PLATFORM}}
 
 
 def _task_of(tasks: object, annotation: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -28,11 +28,15 @@ Converter: TypeAlias = "Callable[[Mapping[str, Any], Options], Iterable[Converte
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What came of a platform's event: sentences to send, or why there is nothing to do."""
+    """What came of a platform's event: sentences to send, or why there is nothing to do.
+
+    `tasks` are gone, with all that was annotated in them: whoever keeps the annotations knows which these were.
+    """
 
     event: str
     sentences: tuple[LabelledSentence, ...] = ()
     ignored: str | None = None
+    tasks: tuple[str, ...] = ()
 
 
 def reader(convert: Converter) -> Callable[[Source, Options], Iterator[Record]]:

@@ -81,6 +81,11 @@ def facets_of(doubtful: Iterable[Flag], suspects: Iterable[SuspectSpan], annotat
     return found
 
 
+def task_facet(platform: str, task: str) -> str:
+    """By the platform's task: several annotations may be of one."""
+    return _facet("task", platform, task)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where an item stands in the queue. Two never share one."""

@@ -20,7 +20,7 @@ from service.contracts import Assessment, Message
 from service.errors import InvalidInput, SettingsError, StateError
 from service.review import overview as sums
 from service.review import store
-from service.review.filters import MAX_LIMIT, RARE, Place, QueueFilter, page_query
+from service.review.filters import MAX_LIMIT, RARE, Place, QueueFilter, page_query, task_facet
 from service.review.items import ReviewItem, agreement_of, doubtful_of, shown_of, suspects_of
 from service.review.recall import RecallEstimate, recall_estimate
 
@@ -92,6 +92,15 @@ class Queue:
         with self.reading() as db:
             row = db.execute("SELECT no FROM items WHERE dataset = ? AND id = ?", (dataset, id)).fetchone()
             return None if row is None else _item(db, row[0], now or datetime.now(UTC))
+
+    def of_task(self, dataset: str, platform: str, task: str) -> list[str]:
+        """The ids of what is not closed and came from a platform's task."""
+        query = (
+            "SELECT i.id FROM facets f JOIN items i ON i.no = f.item"
+            " WHERE f.facet = ? AND i.dataset = ? AND i.state != 'closed' ORDER BY i.id"
+        )
+        with self.reading() as db:
+            return [identity for (identity,) in db.execute(query, (task_facet(platform, task), dataset))]
 
     def counts(self, dataset: str | None = None) -> dict[str, int]:
         with self.reading() as db:

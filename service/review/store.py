@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts import Assessment, Decision
 from service.labels import entity_type
-from service.review.filters import facets_of
+from service.review.filters import facets_of, task_facet
 from service.review.items import doubtful_of, shown_of, suspects_of, verdict_of, weighted_scores, wrong_words
 from service.review.ranker import reviewed
 
@@ -146,6 +146,9 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, value: bytes, ranke
     ).lastrowid
     db.execute("INSERT INTO bodies VALUES (?, ?)", (number, value))
     found = facets_of(doubtful_of(assessment), suspects_of(assessment), assessment.annotator)
+    platform, task = ((assessment.meta or {}).get(name) for name in ("format", "task"))
+    if isinstance(platform, str) and isinstance(task, str):
+        found.add(task_facet(platform, task))
     db.executemany("INSERT INTO facets VALUES (?, ?)", [(facet, number) for facet in sorted(found)])
     return True
 

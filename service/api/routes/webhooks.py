@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -83,7 +84,7 @@ def _body(example: dict[str, Any]) -> dict[str, Any]:
 async def label_studio_event(
     request: Request, dataset: Dataset = "default", field: TextField = None, control: Control = None
 ) -> Response:
-    """Annotations that are created, updated or deleted; other events, and those without payload, are ignored.
+    """Annotations that are created, updated or deleted, also with their task; what else there is is ignored.
 
     Set the key as a header of the webhook: `Authorization: Bearer KEY`.
     """
@@ -131,7 +132,13 @@ async def _take(request: Request, convert: Converter, platform: str, dataset: st
                 max_words=backend.max_words,
                 scheme=scheme,
             )
-            found = convert(event, received_at=datetime.now(UTC), dataset=dataset, options=chosen)
+            now = datetime.now(UTC)
+            found = convert(event, received_at=now, dataset=dataset, options=chosen)
+            if found.tasks:
+                gone = [one for task in found.tasks for one in backend.queue.of_task(dataset, platform, task)]
+                ignored = None if gone else "none of their annotations is in review"
+                sentences = label_studio.deletions(gone, received_at=now, dataset=dataset)
+                found = replace(found, sentences=sentences, ignored=ignored)
             messages = [message_of(backend, sentence, request_id) for sentence in found.sentences]
         except InvalidInput as error:
             _keep(backend, platform, raw, error)

@@ -67,7 +67,36 @@ def test_an_annotation_from_its_webhook_to_the_queue_and_out_of_it(desk: ApiDesk
     assert desk.client.get("/v1/review?dataset=trips").json()["items"] == []
 
 
-@pytest.mark.parametrize("body", [{"action": "ANNOTATION_CREATED"}, bodies.event("TASKS_CREATED")])
+def test_annotations_go_with_their_task(desk: ApiDesk) -> None:
+    """Label Studio names the tasks only: the queue knows what came from them."""
+    desk.client.put("/v1/datasets/trips", json={"flag_policy": {"kind": "below", "cut": 2.0}})
+    desk.worker._datasets.read(desk.log.read(TOPICS.datasets, 0, 10))  # as its thread would
+    for number, task in ((41, 7), (42, 7), (43, 8)):
+        annotation = bodies.annotation(bodies.region("Riga", "LOC"), id=number, task=task)
+        desk.client.post(
+            f"{LABEL_STUDIO}?dataset=trips", json=bodies.event(annotation=annotation, task=bodies.task(id=task))
+        )
+    desk.send()
+    deleted = {"action": "TASKS_DELETED", "tasks": [{"id": 7}, {"id": 9}]}
+    assert desk.client.post(f"{LABEL_STUDIO}?dataset=others", json=deleted).json()["ids"] == []
+    answer = desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=deleted).json()
+    assert (answer["ids"], answer["ignored"]) == (["label-studio:41", "label-studio:42"], None)
+    desk.send()
+    assert [one["id"] for one in desk.client.get("/v1/review?dataset=trips").json()["items"]] == ["label-studio:43"]
+    again = desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=deleted)
+    assert (again.status_code, again.json()["ignored"]) == (202, "none of their annotations is in review")
+
+
+@pytest.mark.parametrize("tasks", [{"id": 7}, [7], [{"id": "7"}], [{}]])
+def test_tasks_that_cannot_be_read_are_refused(desk: ApiDesk, tasks: object) -> None:
+    answer = desk.client.post(LABEL_STUDIO, json={"action": "TASKS_DELETED", "tasks": tasks})
+    assert answer.status_code == 422
+    assert answer.json()["field"].startswith("tasks")
+
+
+@pytest.mark.parametrize(
+    "body", [{"action": "ANNOTATION_CREATED"}, {"action": "TASKS_DELETED"}, bodies.event("TASKS_CREATED")]
+)
 def test_what_says_nothing_new_is_answered_and_ignored(desk: ApiDesk, body: dict[str, Any]) -> None:
     answer = desk.client.post(LABEL_STUDIO, json=body)
     assert (answer.status_code, answer.json()["ids"]) == (202, [])
