@@ -34,6 +34,7 @@ function route() {
     shown?.hide();
     shown = view;
     at("main").replaceChildren(view.element);
+    scrollTo(0, 0);
   }
   for (const [which, one] of Object.entries(views)) {
     const link = at(`to-${which}`);

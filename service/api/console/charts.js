@@ -134,7 +134,7 @@ export function histogram({ bins, width, height, told, tell }) {
   const step = (area.right - area.left) / bins.length;
   const edges = [...bins.map((bin) => bin.low), bins[bins.length - 1].high];
   const inside = edges[0] === 0 && edges[bins.length] === 1;
-  const named = edges.map((edge, place) => ({ edge, place })).filter(({ edge, place }) => (inside ? ROUND.test(String(edge)) : place % 5 === 0));
+  const named = edges.flatMap((edge, place) => ((inside ? ROUND.test(String(edge)) : place % 5 === 0) ? [{ edge, place }] : []));
   return frame(
     { width, height, told },
     grid(area, Array.from({ length: decades + 1 }, (_, power) => [y(10 ** power), short(10 ** power)])),
@@ -148,13 +148,29 @@ export function histogram({ bins, width, height, told, tell }) {
       ),
     ),
     svg("line", { class: "axis", x1: area.left, x2: area.right, y1: area.base, y2: area.base }),
-    named.map(({ edge, place }) => {
+    roomy(named, step).map(({ edge, place }) => {
       const name = String(Number(edge.toPrecision(3))).replace(/^0\./, ".");
       return svg("text", { class: "tick", x: area.left + place * step, y: area.base + 17, "text-anchor": place === 0 ? "start" : place === bins.length ? "end" : "middle" }, name);
     }),
     svg("text", { class: "tick", x: area.left, y: height - 4 }, "← doubtful"),
     svg("text", { class: "tick", x: area.right, y: height - 4, "text-anchor": "end" }, "clean →"),
   );
+}
+
+/**
+ * Those that have room for their names: the ends first, then from the middle outwards.
+ * @param {{ edge: number, place: number }[]} named
+ * @param {number} step
+ */
+function roomy(named, step) {
+  const [middle, last] = [(named.length - 1) / 2, named.length - 1];
+  const order = named.map((_, number) => number).sort((a, b) => Number(b === 0 || b === last) - Number(a === 0 || a === last) || Math.abs(a - middle) - Math.abs(b - middle));
+  /** @type {{ edge: number, place: number }[]} */
+  const kept = [];
+  for (const number of order) {
+    if (kept.every((one) => Math.abs(one.place - named[number].place) * step >= 38)) kept.push(named[number]);
+  }
+  return kept;
 }
 
 /** @param {number} number */

@@ -82,7 +82,9 @@ export class OverviewView {
         this.width = this.body.clientWidth;
         if (!this.width) return; // not on the page yet: it is told when it is
         const top = scrollY;
+        const classes = this.body.querySelector("details.classes[open]") !== null;
         this.body.replaceChildren(...this.sections(overview, learned, { one, whole: learned.length === names.length || one !== "" }));
+        this.body.querySelector("details.classes")?.toggleAttribute("open", classes);
         scrollTo(0, top);
       };
       this.draw();
@@ -177,7 +179,7 @@ function precisionChart(overview, width) {
   return section(
     "precision",
     "Reviewer precision",
-    "Flagged sentences that reviewers found wrong, by the day of the decision, with 95 % intervals.",
+    "Flagged sentences that reviewers found wrong, by the day of the decision, with 95\u202f% intervals.",
     decided ? shares({ points, width, height: 210, told: `Reviewer precision by day, over ${plural(decided, "decision")}.` }) : nothing("Nothing was decided so far."),
   );
 }

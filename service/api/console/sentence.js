@@ -41,6 +41,19 @@ export class Sentence {
     });
     this.element = h("div", { class: "sentence" }, h("p", { class: "sr" }, item.tokens.join(" ")), this.line, this.readout);
     this.show(item.labels);
+    new ResizeObserver(() => this.nameAgain()).observe(this.line);
+  }
+
+  /** An entity that goes on in the next line says its name there too. */
+  nameAgain() {
+    const words = /** @type {HTMLElement[]} */ ([...this.line.querySelectorAll("[data-place]")]);
+    words.forEach((word, number) => {
+      const wrapped = number > 0 && word.offsetTop > words[number - 1].offsetTop;
+      for (const edge of /** @type {NodeListOf<HTMLElement>} */ (word.querySelectorAll("i[data-type]:not(.first)"))) {
+        edge.textContent = wrapped ? (edge.dataset.type ?? "") : "";
+        edge.classList.toggle("spill", wrapped);
+      }
+    });
   }
 
   /** Shows what would be with these labels. @param {string[]} labels */
@@ -61,6 +74,7 @@ export class Sentence {
     }
     if (after < this.item.tokens.length) made.push(this.gap(this.item.tokens.length - after));
     this.line.replaceChildren(...made);
+    this.nameAgain();
     if (held !== null) this.element.querySelector(`[data-place="${held}"]`)?.focus();
     this.tell(null);
   }
@@ -127,7 +141,7 @@ export class Sentence {
     if (place === span.start) css.push("first");
     if (place === span.end - 1) css.push("last");
     if (named && words > span.type.length + 1) css.push("spill");
-    return h("i", { class: css.join(" ") }, named ? cut(span.type, 40) : "");
+    return h("i", { class: css.join(" "), "data-type": named ? null : cut(span.type, 40) }, named ? cut(span.type, 40) : "");
   }
 
   /** What is known of a word, as text. @param {number} place */

@@ -1,0 +1,196 @@
+"""One running service and one browser for all browser tests; each test works on a dataset of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from service.api.auth import digest_of, new_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "models" / "sample" / "sample.tsv"
+WAIT = 90.0  # for a machine with much else to do
+REFUSED = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
+LOOKED_AT = os.environ.get("LABELWATCH_SCREENSHOTS")  # a folder for the pictures, to look at them
+
+
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.fail("the browser tests need Chromium: apt-get install chromium", pytrace=False)
+    return found
+
+
+def wait_for(found: Callable[[], Any], what: str) -> Any:
+    until = time.monotonic() + WAIT
+    while time.monotonic() < until:
+        answer = found()
+        if answer:
+            return answer
+        time.sleep(0.05)
+    pytest.fail(f"{what} did not happen within {WAIT:.0f} s")
+
+
+def sample() -> list[dict[str, Any]]:
+    """The sample data: words and labels of each sentence."""
+    made = []
+    for block in SAMPLE.read_text(encoding="utf-8").strip().split("\n\n"):
+        rows = [line.split("\t") for line in block.splitlines()]
+        made.append({"tokens": [row[0] for row in rows], "labels": [row[1] for row in rows]})
+    return made
+
+
+@dataclass
+class Service:
+    """A `labelwatch up` process with one key that writes and one that reads."""
+
+    address: str
+    write: str
+    read: str
+    flagged: list[dict[str, Any]] = field(default_factory=list)
+
+    def call(self, method: str, path: str, **more: Any) -> Any:
+        answer = httpx.request(method, f"{self.address}{path}", headers={"X-API-Key": self.write}, timeout=30, **more)
+        assert answer.status_code < 300, answer.text
+        return answer.json()
+
+    def send(self, *sentences: dict[str, Any]) -> None:
+        self.call("POST", "/v1/sentences", json={"sentences": list(sentences)})
+
+    def queue(self, dataset: str, **wanted: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.call(
+            "GET", "/v1/review", params={"dataset": dataset, "limit": 200, **wanted}
+        )["items"]
+        return found
+
+    def item(self, dataset: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.call("GET", f"/v1/review/{dataset}/{quote(name, safe='')}")
+        return found
+
+    def decide(self, dataset: str, name: str, reviewer: str, verdict: str, **more: Any) -> None:
+        body = {"dataset": dataset, "id": name, "reviewer": reviewer, "verdict": verdict, **more}
+        self.call("POST", "/v1/decisions", json=body)
+
+    def fill(self, dataset: str, count: int, **more: Any) -> list[str]:
+        """So many doubtful sentences in the queue of a dataset; their names, worst first."""
+        bad = [
+            {**one, "dataset": dataset, "id": f"s-{number}", "annotator": ("kim", "ada")[number % 2], **more}
+            for number, one in enumerate(self.flagged[:count])
+        ]
+        self.send(*bad)
+        found = wait_for(lambda: len(self.queue(dataset)) == count and self.queue(dataset), f"the queue of {dataset}")
+        return [one["id"] for one in found]
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Service]:
+    """The service on the embedded log, with the sample data sent through it."""
+    write, read = new_key(), new_key()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LABELWATCH_")} | {
+        "LABELWATCH_LOG_PATH": str(folder / "log.sqlite"),
+        "LABELWATCH_API_PORT": "0",
+        "LABELWATCH_API_KEYS": f"team:write:{digest_of(write)},guest:read:{digest_of(read)}",
+    }
+    command = [sys.executable, "-c", "from service.cli import main; main()", "up"]
+    told = folder / "told.txt"
+    with told.open("wb") as errors:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors)
+    try:
+        assert process.stdout is not None
+        ready = re.match(r"labelwatch is ready: (http://\S+?)/ ", process.stdout.readline().decode())
+        assert ready is not None, told.read_text()
+        service = Service(ready[1], write, read)
+        service.send(
+            *({**one, "dataset": "sample", "id": str(number), "annotator": "bo"} for number, one in enumerate(sample()))
+        )
+
+        def learned() -> bool:
+            datasets = service.call("GET", "/v1/datasets")["datasets"]
+            return any(one["name"] == "sample" and one["sentences"] == len(sample()) for one in datasets)
+
+        wait_for(learned, "learning the sample")
+        service.flagged = [
+            {"tokens": one["tokens"], "labels": one["labels"]} for one in service.queue("sample") if one["suspects"]
+        ]
+        assert len(service.flagged) > 12
+        yield service
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+@dataclass
+class Desk:
+    """Pages of reviewers; whatever a page complains about fails the test."""
+
+    browser: Browser
+    service: Service
+    contexts: list[BrowserContext] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    expected: set[int] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)
+
+    def context(self, reviewer: str | None = "Marta", key: str | None = "", **options: Any) -> BrowserContext:
+        """A browser of its own. `key` empty: the one that writes; none: not told yet."""
+        made = self.browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
+        told = self.service.write if key == "" else key
+        kept = {"localStorage": {"labelwatch.reviewer": reviewer}, "sessionStorage": {"labelwatch.key": told}}
+        for store, values in kept.items():
+            for name, value in values.items():
+                if value:
+                    made.add_init_script(
+                        f"if (location.protocol === 'http:') {store}.setItem({json.dumps(name)}, {json.dumps(value)})"
+                    )
+        made.on("console", self._heard)
+        made.on("weberror", lambda error: self.complaints.append(str(error.error)))
+        made.on("request", lambda request: self.asked.add(request.url))
+        self.contexts.append(made)
+        return made
+
+    def page(self, where: str = "", **options: Any) -> Page:
+        page = self.context(**options).new_page()
+        page.goto(f"{self.service.address}/{where}")
+        return page
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type not in ("error", "warning"):
+            return
+        refused = REFUSED.match(message.text)
+        if refused is None or int(refused[1]) not in self.expected:
+            self.complaints.append(message.text)
+
+    def close(self) -> None:
+        for context in self.contexts:
+            context.close()
+        assert not self.complaints, "\n".join(self.complaints)
+        foreign = {url for url in self.asked if not url.startswith(f"{self.service.address}/")}
+        assert foreign == set(), "the page asks for things from elsewhere"
+
+
+def look(page: Page, name: str, *, whole: bool = False) -> bytes:
+    """A picture of the page; in the folder that LABELWATCH_SCREENSHOTS names, for people."""
+    page.evaluate("scrollTo(0, 0)")
+    picture = page.screenshot(full_page=whole)
+    if LOOKED_AT:
+        folder = Path(LOOKED_AT)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.png").write_bytes(picture)
+    return picture

@@ -1,0 +1,139 @@
+"""Decisions by keyboard: what is sent, what comes next, and how it is taken back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from playwright.sync_api import expect
+
+from tests.browser.desk import wait_for
+
+if TYPE_CHECKING:
+    from tests.browser.desk import Desk
+
+TITLE = ".item-title"
+ENTRY = ".entry"
+
+
+def decided(desk: Desk, dataset: str, name: str) -> dict[str, Any]:
+    item = wait_for(
+        lambda: (found := desk.service.item(dataset, name))["state"] == "decided" and found, f"a decision about {name}"
+    )
+    (made,) = item["decisions"]
+    return dict(made)
+
+
+def test_error_ok_unsure_and_on_to_the_next(desk: Desk) -> None:
+    order = desk.service.fill("keyed", 4)
+    page = desk.page("#/queue?dataset=keyed")
+    title = page.locator(TITLE)
+    for number, (key, verdict) in enumerate((("e", "error"), ("o", "ok"), ("u", "unsure"))):
+        expect(title).to_have_text(f"keyed / {order[number]}")
+        page.keyboard.press(key)
+        expect(page.locator(ENTRY)).to_have_count(3 - number)
+        made = decided(desk, "keyed", order[number])
+        assert (made["verdict"], made["reviewer"]) == (verdict, "Marta")
+    item = desk.service.item("keyed", order[0])
+    labels = item["decisions"][0]["labels"]
+    for flag in item["doubtful"]:
+        assert labels[flag["index"]] == flag["suggested"], "an error is corrected as suggested unless told otherwise"
+    expect(title).to_have_text(f"keyed / {order[3]}")
+    page.keyboard.press("o")
+    expect(page.locator(".empty-stage")).to_contain_text("Nothing matches")
+
+
+def test_the_corrected_label_is_chosen_by_keyboard(desk: Desk) -> None:
+    order = desk.service.fill("corrected", 2)
+    page = desk.page("#/queue?dataset=corrected")
+    expect(page.locator(TITLE)).to_have_text(f"corrected / {order[0]}")
+    flag = min(desk.service.item("corrected", order[0])["doubtful"], key=lambda one: one["index"])
+    page.keyboard.press("c")
+    choice = page.locator(f"[data-choice='{flag['index']}']")
+    expect(choice).to_be_focused()
+    expect(choice).to_have_value(flag["suggested"])
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    chosen = choice.input_value()
+    assert chosen not in (flag["suggested"], flag["given"])
+    expect(page.locator(".words .w").nth(flag["index"]).locator("i.s")).to_have_text(chosen[2:])
+    page.keyboard.press("Enter")
+    page.get_by_label("Note").fill("seen in the <b>guide</b>")
+    page.keyboard.press("Enter")
+    page.keyboard.press("e")
+    made = decided(desk, "corrected", order[0])
+    assert made["labels"][flag["index"]] == chosen
+    assert made["note"] == "seen in the <b>guide</b>"
+
+
+def test_wrong_without_knowing_the_right_label(desk: Desk) -> None:
+    order = desk.service.fill("unknown", 1)
+    page = desk.page("#/queue?dataset=unknown&state=all")
+    expect(page.locator(TITLE)).to_have_text(f"unknown / {order[0]}")
+    item = desk.service.item("unknown", order[0])
+    for flag in item["doubtful"]:
+        page.locator(f"[data-choice='{flag['index']}']").select_option(label="wrong, another label")
+    page.get_by_role("button", name="Error").click()
+    made = decided(desk, "unknown", order[0])
+    assert made["labels"] is None
+    assert made["words"] == sorted(flag["index"] for flag in item["doubtful"])
+    expect(page.locator(".verdict.error")).to_have_attribute("aria-pressed", "true")
+
+
+def test_undo_opens_it_again(desk: Desk) -> None:
+    order = desk.service.fill("undone", 3)
+    page = desk.page("#/queue?dataset=undone")
+    title = page.locator(TITLE)
+    expect(title).to_have_text(f"undone / {order[0]}")
+    page.keyboard.press("z")
+    expect(page.locator(".toast")).to_have_text("There is nothing to undo.")
+    page.keyboard.press("o")
+    expect(title).to_have_text(f"undone / {order[1]}")
+    decided(desk, "undone", order[0])
+    page.keyboard.press("z")
+    expect(title).to_have_text(f"undone / {order[0]}")
+    expect(page.locator(ENTRY)).to_have_count(3)
+    item = wait_for(
+        lambda: (found := desk.service.item("undone", order[0]))["state"] == "open" and found, "the withdrawal"
+    )
+    assert item["decisions"] == []
+    page.keyboard.press("u")
+    assert decided(desk, "undone", order[0])["verdict"] == "unsure"
+
+
+def test_two_reviewers_and_whether_they_agree(desk: Desk) -> None:
+    order = desk.service.fill("shared", 2)
+    for name in order:
+        desk.service.decide("shared", name, "Ana", "ok", note="as in the guide")
+        decided(desk, "shared", name)
+    page = desk.page("#/queue?dataset=shared&state=decided", reviewer="Ben")
+    said = page.locator(".said")
+    expect(said.locator("summary")).to_contain_text("Decided by Ana")
+    expect(said.locator("li")).to_be_hidden()  # the second look is one's own
+    page.keyboard.press("o")
+    expect(page.locator(TITLE)).to_have_text(f"shared / {order[1]}")
+    page.keyboard.press("e")
+    page.locator(ENTRY).first.click()
+    expect(said.locator(".tag")).to_have_text("agree")
+    expect(said.locator("li")).to_have_count(2)
+    expect(said).to_contain_text("as in the guide")
+    page.locator(ENTRY).nth(1).click()
+    expect(page.locator(TITLE)).to_have_text(f"shared / {order[1]}")
+    expect(said.locator(".tag")).to_have_text("differ")
+
+
+def test_what_was_chosen_survives_a_look_elsewhere(desk: Desk) -> None:
+    order = desk.service.fill("drafted", 2)
+    page = desk.page("#/queue?dataset=drafted")
+    expect(page.locator(TITLE)).to_have_text(f"drafted / {order[0]}")
+    choice = page.locator("[data-choice]").first
+    choice.select_option("O" if choice.input_value() != "O" else "B-PER")
+    chosen = choice.input_value()
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    expect(page.locator(TITLE)).to_have_text(f"drafted / {order[1]}")
+    desk.service.send({**desk.service.flagged[4], "dataset": "drafted", "id": "another"})
+    expect(page.locator(ENTRY)).to_have_count(3)
+    page.locator(f"[data-key='drafted/{order[0]}']").click()
+    expect(page.locator("[data-choice]").first).to_have_value(chosen)

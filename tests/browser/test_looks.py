@@ -1,0 +1,120 @@
+"""Light, dark and narrow: nothing sticks out, every text can be read, every control has a name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.desk import look
+
+if TYPE_CHECKING:
+    from tests.browser.desk import Desk
+
+WIDE: dict[str, int] = {"width": 1280, "height": 860}
+NARROW: dict[str, int] = {"width": 360, "height": 740}
+LOOKS = {"light": ("light", WIDE), "dark": ("dark", WIDE), "narrow": ("light", NARROW), "narrow-dark": ("dark", NARROW)}
+
+# Contrast of each text with what lies behind it, as WCAG reckons; large text needs less.
+FAINT = """() => {
+  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
+  const rgb = (colour) => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1)
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data
+    return [r, g, b, a / 255]
+  }
+  const over = (top, under) => [0, 1, 2].map((k) => top[k] * top[3] + under[k] * (1 - top[3])).concat(1)
+  const behind = (element) => {
+    const layers = []
+    for (let one = element; one; one = one.parentElement) layers.push(rgb(getComputedStyle(one).backgroundColor))
+    return layers.reverse().reduce((under, top) => over(top, under), [255, 255, 255, 1])
+  }
+  const light = (colour) => {
+    const [r, g, b] = colour.map((part) => { const c = part / 255; return c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4 })
+    return .2126 * r + .7152 * g + .0722 * b
+  }
+  const found = []
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const element = node.parentElement
+    if (!node.textContent.trim() || !element.checkVisibility({ visibilityProperty: true }) || element.closest('.sr, title')) continue
+    const style = getComputedStyle(element)
+    const under = behind(element)
+    const text = over(rgb(element.namespaceURI.endsWith('svg') ? style.fill : style.color), under)
+    const [a, b] = [light(text), light(under)].sort((x, y) => y - x)
+    const ratio = (a + .05) / (b + .05)
+    const large = parseFloat(style.fontSize) >= 24
+    if (ratio < (large ? 3 : 4.5)) found.push(`${ratio.toFixed(2)} ${element.className} ${node.textContent.trim().slice(0, 30)}`)
+  }
+  return found
+}"""
+NAMELESS = """() => [...document.querySelectorAll('button, select, input, a[href], [role=button], svg[role=img], dialog')]
+  .filter((one) => one.checkVisibility())
+  .filter((one) => !(one.getAttribute('aria-label') || one.textContent.trim() || one.getAttribute('aria-labelledby') || one.labels?.length))
+  .map((one) => one.outerHTML.slice(0, 80))"""
+STICKING_OUT = """() => document.documentElement.scrollWidth - innerWidth"""
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_looks(desk: Desk, name: str) -> None:
+    scheme, viewport = LOOKS[name]
+    dataset = f"looks-{name}"
+    order = desk.service.fill(dataset, 8, source="https://annotate.example/tasks/1")
+    desk.service.decide(dataset, order[0], "Ana", "error")
+    desk.service.decide(dataset, order[1], "Ana", "ok")
+    options: dict[str, Any] = {"color_scheme": scheme, "viewport": viewport}
+    page = desk.page(f"#/queue?dataset={dataset}&state=all", **options)
+    expect(page.locator(".item-title")).to_have_text(f"{dataset} / {order[0]}")
+    expect(page.locator(".said summary")).to_be_visible()
+    page.keyboard.press("o")
+    expect(page.locator(".toast")).to_be_visible()
+    page.locator(".thresholds summary").click()
+    for where in ("queue", "overview", "help"):
+        if where == "overview":
+            page.goto(f"{desk.service.address}/#/overview?dataset={dataset}")
+            expect(page.locator("#annotators tbody tr").first).to_be_visible()
+            page.locator(".classes summary").click()
+        if where == "help":
+            page.keyboard.press("?")
+        assert look(page, f"{where}-{name}", whole=where == "overview").startswith(b"\x89PNG")
+        assert page.evaluate(STICKING_OUT) <= 0
+        assert page.evaluate(FAINT) == []
+        assert page.evaluate(NAMELESS) == []
+
+
+def test_what_has_the_focus_is_seen(desk: Desk) -> None:
+    order = desk.service.fill("focused", 1)
+    page = desk.page("#/queue?dataset=focused")
+    expect(page.locator(".item-title")).to_have_text(f"focused / {order[0]}")
+    seen = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        kind, outline = page.evaluate(
+            "() => { const one = document.activeElement, style = getComputedStyle(one);"
+            " return [one.tagName + '.' + one.className, style.outlineStyle + ' ' + style.outlineWidth] }"
+        )
+        if kind == "BODY.":
+            break
+        seen.add(kind.partition(".")[0])
+        assert outline.endswith(("solid 2px", "auto 1px")), f"{kind} has the focus without a sign of it: {outline}"
+    assert {"A", "BUTTON", "SELECT", "INPUT", "SPAN", "SUMMARY"} <= seen
+
+
+def test_a_long_sentence_is_shown_around_its_doubts(desk: Desk) -> None:
+    bad = desk.service.flagged[0]
+    filler = ["and", "so", "on"] * 150
+    desk.service.send(
+        {
+            "tokens": [*bad["tokens"], *filler],
+            "labels": [*bad["labels"], *["O"] * len(filler)],
+            "dataset": "long",
+            "id": "one",
+        }
+    )
+    page = desk.page("#/queue?dataset=long")
+    expect(page.locator(".item-title")).to_have_text("long / one")
+    words = page.locator(".words .w")
+    assert words.count() < 120
+    page.get_by_role("button", name="words …").first.click()
+    expect(words).to_have_count(len(bad["tokens"]) + len(filler))

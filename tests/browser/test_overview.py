@@ -1,0 +1,73 @@
+"""The overview: every chart has the numbers that the API tells."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+from tests.browser.desk import sample, wait_for
+
+if TYPE_CHECKING:
+    from tests.browser.desk import Desk
+
+
+def test_charts_have_the_numbers(desk: Desk) -> None:
+    service = desk.service
+    flagged = service.queue("sample", state="all")
+    for number, one in enumerate(flagged[:4]):
+        service.decide("sample", one["id"], "ana", "ok" if number == 3 else "error")
+    wait_for(lambda: len(service.queue("sample", state="decided")) >= 4, "the decisions")
+    told = service.call("GET", "/v1/overview", params={"dataset": "sample"})
+    page = desk.page("#/overview?dataset=sample")
+    figures = page.locator(".figures")
+    expect(figures.locator(".open dd")).to_have_text(str(told["counts"]["open"]))
+    expect(figures.locator(".precision dd")).to_have_text("75.0\u202f%")
+    share = len(flagged) / len(sample())
+    expect(figures.locator(".rate dd")).to_have_text(f"{100 * share:.1f}\u202f%")
+
+    today = datetime.now(UTC)
+    name = f"{today:%b} {today.day}"
+    rate = page.locator("#flag-rate")
+    expect(rate.locator("h2")).to_have_text("Flag rate")
+    expect(
+        rate.locator("title", has_text=f"{name}: {len(flagged)} sentences flagged of {len(sample())}")
+    ).to_have_count(1)
+    expect(rate.locator("rect.bar")).to_have_count(1)
+    expect(page.locator("#precision title", has_text=f"{name}: 3 of 4 decided sentences wrong")).to_have_count(1)
+    bars = page.locator("#scores rect.bar")
+    expect(bars).to_have_count(sum(one["items"] > 0 for one in told["scores"]))
+    learned = service.call("GET", "/v1/datasets/sample/thresholds")
+    lines = page.locator("#thresholds path.line title")
+    expect(lines).to_have_text([one["name"] for one in learned["classes"]])
+    assert all(
+        page.locator("#thresholds path.line").evaluate_all("lines => lines.map(one => one.getTotalLength() > 100)")
+    )
+    rows = page.locator("#annotators tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_contain_text("bo")
+    expect(rows.first.locator("td.num").nth(1)).to_have_text("4")
+    expect(rows.first.locator("td.num").nth(2)).to_have_text("3")
+
+    most = told["confusions"][0]
+    cell = page.get_by_role("link", name=f"given {most['given']}, suggested {most['suggested']}")
+    expect(cell).to_have_text(str(most["items"]))
+    cell.click()
+    expect(page.locator(".entry")).to_have_count(most["items"])
+    query = re.findall(r"(given|suggested|dataset)=([^&]+)", page.url)
+    assert dict(query) == {"given": most["given"], "suggested": most["suggested"], "dataset": "sample"}
+
+
+def test_it_follows_by_itself_and_over_all_datasets(desk: Desk) -> None:
+    desk.service.fill("counted", 1)
+    page = desk.page("#/overview")
+    shown = page.locator(".figures .open dd")
+    expect(shown).not_to_have_text("0")
+    before = int(shown.inner_text())
+    desk.service.send({**desk.service.flagged[3], "dataset": "counted", "id": "more"})
+    expect(shown).to_have_text(str(before + 1))
+    page.get_by_label("Dataset").select_option("counted")
+    expect(shown).to_have_text("2")
+    expect(page.locator("#thresholds h2")).to_have_text("Class thresholds")

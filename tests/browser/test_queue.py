@@ -1,0 +1,188 @@
+"""The queue as a reviewer sees it: worst first, filters, live updates, and who has what open."""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+from tests.browser.desk import wait_for
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.browser.desk import Desk
+
+TITLE = ".item-title"
+ENTRY = ".entry"
+
+
+def names(page: Page) -> list[str]:
+    keys = page.locator(ENTRY).evaluate_all("entries => entries.map(entry => entry.dataset.key)")
+    return [key.partition("/")[2] for key in keys]
+
+
+def test_worst_first_with_spans_and_numbers(desk: Desk) -> None:
+    order = desk.service.fill("shown", 6, source="https://annotate.example/tasks/7")
+    page = desk.page("#/queue?dataset=shown")
+    expect(page.locator(ENTRY)).to_have_count(6)
+    assert names(page) == order
+    expect(page.locator(TITLE)).to_have_text(f"shown / {order[0]}")
+    item = desk.service.item("shown", order[0])
+    words = page.locator(".words .w")
+    expect(words.locator("bdi")).to_have_text(item["tokens"])
+    doubtful = sorted(flag["index"] for flag in item["doubtful"])
+    marked = page.locator(".words .w.doubtful").evaluate_all("words => words.map(word => Number(word.dataset.place))")
+    assert marked == doubtful
+    flag = item["doubtful"][0]
+    word = words.nth(flag["index"])
+    told = f"suggested {flag['suggested']}"
+    assert told in (word.get_attribute("title") or "")
+    assert told in (word.get_attribute("aria-label") or "")
+    assert f"threshold {flag['threshold']:.3f}" in (word.get_attribute("title") or "")
+    # Suggested entities stand below the words they are about.
+    suspect = next(one for one in item["suspects"] if one["suggested_span"])
+    below = words.nth(suspect["suggested_span"]["start"]).locator("i.s")
+    expect(below).to_have_text(suspect["suggested_span"]["type"])
+    given = [place for place, label in enumerate(item["labels"]) if label.startswith("B-")]
+    for place in given:
+        expect(words.nth(place).locator("i.g.on")).to_have_text(item["labels"][place][2:])
+    expect(page.locator(".numbers dt")).to_have_text(["Rank", "Priority", "Score"])
+    expect(page.locator(".numbers dd").first).not_to_have_text("–")
+    expect(page.locator(".facts")).to_contain_text(f"by {item['annotator']}")
+    link = page.get_by_role("link", name="Open source")
+    assert link.get_attribute("href") == "https://annotate.example/tasks/7"
+    assert link.get_attribute("rel") == "noopener noreferrer"
+    word.hover()
+    expect(page.locator(".readout")).to_contain_text(told)
+
+
+def test_keys_go_through_queue_and_words(desk: Desk) -> None:
+    order = desk.service.fill("walked", 4)
+    page = desk.page("#/queue?dataset=walked")
+    title = page.locator(TITLE)
+    expect(title).to_have_text(f"walked / {order[0]}")
+    for key, place in (("n", 1), ("j", 2), ("p", 1), ("k", 0), ("k", 0)):
+        page.keyboard.press(key)
+        expect(title).to_have_text(f"walked / {order[place]}")
+    expect(page.locator(".toast")).to_have_text("This is the first one.")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("take the last decision back")
+    page.keyboard.press("n")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(title).to_have_text(f"walked / {order[0]}")
+    page.locator(".w[tabindex='0']").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".w").nth(1)).to_be_focused()
+    expect(page.locator(".readout")).to_contain_text("given")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-choice='1']")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.locator(ENTRY).first.focus()
+    page.keyboard.press("ArrowDown")
+    expect(title).to_have_text(f"walked / {order[1]}")
+    expect(page.locator(ENTRY).nth(1)).to_be_focused()
+
+
+def test_filters_are_in_the_address(desk: Desk) -> None:
+    order = desk.service.fill("sifted", 12)
+    items = {name: desk.service.item("sifted", name) for name in order}
+    desk.service.decide("sifted", order[0], "ana", "ok")
+    wait_for(lambda: desk.service.item("sifted", order[0])["state"] == "decided", "the decision")
+    page = desk.page()
+    page.get_by_label("Dataset").select_option("sifted")
+    expect(page.locator(ENTRY)).to_have_count(11)
+    page.get_by_label("State").select_option("all")
+    expect(page.locator(ENTRY)).to_have_count(12)
+
+    kind = items[order[0]]["suspects"][0]["kind"]
+    page.get_by_label("Kind", exact=True).select_option(kind)
+    wanted = [name for name in order if any(one["kind"] == kind for one in items[name]["suspects"])]
+    expect(page.locator(ENTRY)).to_have_count(len(wanted))
+    assert names(page) == wanted
+    page.get_by_label("Kind", exact=True).select_option("")
+
+    flag = items[order[1]]["doubtful"][0]
+    given, suggested = (re.sub("^[BI]-", "", flag[side]) for side in ("given", "suggested"))
+    page.get_by_label("Given", exact=True).select_option(given)
+    page.get_by_label("Suggested", exact=True).select_option(suggested)
+    page.get_by_label("Annotator").fill("ada")
+    page.keyboard.press("Tab")
+
+    def fits(name: str) -> bool:
+        pairs = {
+            tuple(re.sub("^[BI]-", "", one[side]) for side in ("given", "suggested")) for one in items[name]["doubtful"]
+        }
+        return (given, suggested) in pairs and items[name]["annotator"] == "ada"
+
+    wanted = [name for name in order if fits(name)]
+    expect(page.locator(ENTRY)).to_have_count(len(wanted))
+    assert names(page) == wanted
+    assert "annotator=ada" in page.url
+    page.reload()
+    expect(page.get_by_label("Annotator")).to_have_value("ada")
+    expect(page.locator(ENTRY)).to_have_count(len(wanted))
+    page.get_by_role("button", name="Clear").click()
+    expect(page.get_by_label("Annotator")).to_have_value("")
+    page.get_by_label("Annotator").fill("nobody")
+    page.keyboard.press("Tab")
+    expect(page.locator(".empty-stage")).to_contain_text("Nothing matches")
+
+
+def test_new_sentences_appear_by_themselves(desk: Desk) -> None:
+    desk.service.fill("live", 2)
+    page = desk.page("#/queue?dataset=live")
+    expect(page.locator(ENTRY)).to_have_count(2)
+    expect(page.locator("#live")).to_have_text("Live")
+    open_now = page.locator(TITLE).inner_text()
+    desk.service.send({**desk.service.flagged[5], "dataset": "live", "id": "new one"})
+    expect(page.locator(ENTRY)).to_have_count(3)
+    assert "new one" in names(page)
+    assert page.locator(TITLE).inner_text() == open_now
+    # What is gone closes under the reviewer's eyes.
+    desk.service.send({"dataset": "live", "id": open_now.partition(" / ")[2], "revision": 1, "deleted": True})
+    expect(page.locator(".notice", has_text="The annotation was deleted")).to_be_visible()
+    expect(page.get_by_role("button", name="Error")).to_be_disabled()
+    expect(page.locator(ENTRY)).to_have_count(2)
+
+
+def test_others_see_what_is_open(desk: Desk) -> None:
+    order = desk.service.fill("claimed", 3)
+    first = desk.page("#/queue?dataset=claimed", reviewer="Ana")
+    expect(first.locator(TITLE)).to_have_text(f"claimed / {order[0]}")
+    wait_for(lambda: desk.service.item("claimed", order[0])["claimed_by"] == "Ana", "the claim")
+    second = desk.page("#/queue?dataset=claimed", reviewer="Ben")
+    expect(second.locator(".notice", has_text="Ana has it open")).to_be_visible()
+    expect(second.locator(ENTRY).first).to_contain_text("Ana")
+    second.get_by_label("Hide what others have open").check()
+    expect(second.locator(ENTRY)).to_have_count(2)
+    second.close()
+    wait_for(lambda: desk.service.item("claimed", order[1])["claimed_by"] is None, "letting go on leaving")
+    first.keyboard.press("n")
+    expect(first.locator(TITLE)).to_have_text(f"claimed / {order[1]}")
+    wait_for(lambda: desk.service.item("claimed", order[0])["claimed_by"] is None, "letting go")
+    wait_for(lambda: desk.service.item("claimed", order[1])["claimed_by"] == "Ana", "the next claim")
+
+
+def test_control_sentences_look_like_the_others(desk: Desk) -> None:
+    desk.service.call("PUT", "/v1/datasets/controls", json={"control_share": 1.0})
+    clean = {"tokens": ["Jane", "Smith", "visited", "Oslo", "."], "labels": ["B-PER", "I-PER", "O", "B-LOC", "O"]}
+    sent = count()
+
+    def drawn() -> bool:
+        # The first ones may come before the worker has read the settings.
+        desk.service.send({**clean, "dataset": "controls", "id": f"plain-{next(sent)}"})
+        return bool(desk.service.queue("controls"))
+
+    wait_for(drawn, "a control sentence")
+    page = desk.page("#/queue?dataset=controls&state=all")
+    expect(page.locator(TITLE)).to_contain_text("controls / plain-")
+    expect(page.locator(".w.doubtful")).to_have_count(1)
+    expect(page.locator("[data-choice]").first).to_be_visible()
+    assert "control s" not in page.locator("main").inner_text().lower()
+    page.keyboard.press("o")
+    expect(page.locator(".notice", has_text="A control sentence")).to_be_visible()

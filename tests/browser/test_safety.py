@@ -1,0 +1,116 @@
+"""Words are text, never HTML; keys are asked for, kept in the tab and respected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+from playwright.sync_api import expect
+
+from service.api.routes.console import POLICY
+from tests.browser.desk import wait_for
+
+if TYPE_CHECKING:
+    from tests.browser.desk import Desk
+
+HOSTILE = [
+    "<img src=x onerror=\"document.title='hacked'\">",
+    "<script>document.title='hacked'</script>",
+    "&lt;b&gt;",
+    "</bdi><svg/onload=alert(1)>",
+    "\u202egnp.exe",
+    "\u0007bell",
+    "W" * 400,
+]
+
+
+def test_hostile_words_stay_words(desk: Desk) -> None:
+    bad = desk.service.flagged[0]
+    desk.service.send(
+        {
+            "tokens": [*bad["tokens"], *HOSTILE],
+            "labels": [*bad["labels"], *["O"] * len(HOSTILE)],
+            "dataset": "hostile",
+            "id": "<b>id</b>/../x?y#z",
+            "annotator": "<i onclick=alert(1)>eve</i>",
+            "source": "javascript:alert(1)",
+        }
+    )
+    wait_for(lambda: desk.service.queue("hostile"), "the hostile sentence")
+    page = desk.page("#/queue?dataset=hostile")
+    expect(page.locator(".item-title")).to_have_text("hostile / <b>id</b>/../x?y#z")
+    words = page.locator(".words bdi")
+    expect(words.nth(len(bad["tokens"]))).to_have_text(HOSTILE[0])
+    expect(words.nth(len(bad["tokens"]) + 5)).to_have_text("\u2407bell")
+    expect(page.locator(".facts")).to_contain_text("<i onclick=alert(1)>eve</i>")
+    expect(page.locator(".facts")).to_contain_text("javascript:alert(1)")
+    assert page.locator("main img, main script, main a[href^='javascript'], main svg[onload]").count() == 0
+    assert page.title() == "labelwatch review"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.keyboard.press("e")
+    name = desk.service.queue("hostile", state="all")[0]["id"]
+    wait_for(lambda: desk.service.queue("hostile", state="decided"), "the decision")
+    assert name == "<b>id</b>/../x?y#z"
+    page.goto(f"{desk.service.address}/#/overview?dataset=hostile")
+    expect(page.locator("#annotators")).to_contain_text("<i onclick=alert(1)>eve</i>")
+    assert page.title() == "labelwatch overview"
+
+
+def test_no_script_can_be_put_into_the_page(desk: Desk) -> None:
+    page = desk.page()
+    expect(page.locator("#live")).to_have_text("Live")
+    stopped = page.evaluate(
+        "() => { try { document.body.innerHTML = '<p>x</p>'; return 'written' } catch (error) { return error.name } }"
+    )
+    assert stopped == "TypeError"
+    assert any("TrustedHTML" in complaint for complaint in desk.complaints)
+    desk.complaints.clear()
+    answer = httpx.get(f"{desk.service.address}/")
+    assert answer.headers["content-security-policy"] == POLICY
+    assert "unsafe" not in POLICY
+
+
+def test_the_key_is_asked_for_once_and_kept_in_the_tab(desk: Desk) -> None:
+    desk.expected = {401}
+    page = desk.page(key=None, reviewer=None)
+    box = page.get_by_role("dialog")
+    expect(box).to_contain_text("This service needs a key")
+    page.get_by_role("textbox", name="Key").fill("lw_wrong")
+    page.keyboard.press("Enter")
+    expect(box.get_by_role("alert")).to_contain_text("this key is not known")
+    page.get_by_role("textbox", name="Key").fill(desk.service.write)
+    page.keyboard.press("Enter")
+    expect(box).to_contain_text("Who is reviewing?")
+    page.get_by_role("textbox", name="Your name").fill("Zoë <b>")
+    page.keyboard.press("Enter")
+    expect(page.locator("#who")).to_have_text("Zoë <b>")
+    expect(page.locator(".entry").first).to_be_visible()
+    expect(page.locator("#live")).to_have_text("Live")
+    desk.expected = set()
+    page.reload()
+    expect(page.locator(".entry").first).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert page.evaluate("Object.keys(localStorage)") == ["labelwatch.reviewer"]
+
+
+def test_a_key_that_only_reads_may_look(desk: Desk) -> None:
+    order = desk.service.fill("guarded", 1)
+    desk.expected = {403}
+    page = desk.page("#/queue?dataset=guarded", key=desk.service.read, reviewer="Guest")
+    expect(page.locator(".item-title")).to_have_text(f"guarded / {order[0]}")
+    page.keyboard.press("e")
+    expect(page.locator(".toast.wrong")).to_contain_text("may only read")
+    expect(page.locator(".item-title")).to_have_text(f"guarded / {order[0]}")
+    assert desk.service.item("guarded", order[0])["decisions"] == []
+
+
+def test_just_looking_needs_no_name(desk: Desk) -> None:
+    order = desk.service.fill("looked", 1)
+    page = desk.page("#/queue?dataset=looked", reviewer=None)
+    page.get_by_role("button", name="Just look around").click()
+    expect(page.locator(".item-title")).to_have_text(f"looked / {order[0]}")
+    page.keyboard.press("o")
+    page.get_by_role("textbox", name="Your name").fill("Late")
+    page.keyboard.press("Enter")
+    found = wait_for(lambda: desk.service.item("looked", order[0])["decisions"], "the decision")
+    assert found[0]["reviewer"] == "Late"
