@@ -46,8 +46,9 @@ def from_event(
     received_at: datetime,
     dataset: str = "default",
     options: Options | None = None,
+    only: str | None = None,
 ) -> Delivery:
-    """The messages of a webhook's body."""
+    """The messages of a webhook's body; `only` names the dataset of Argilla that counts, where the event tells it."""
     options = options or Options()
     kind = event.get("type")
     if not isinstance(kind, str):
@@ -55,6 +56,9 @@ def from_event(
     if kind not in (CREATED, UPDATED, DELETED):
         return Delivery(kind, ignored="only responses that are created, updated or deleted count")
     data = mapping(event.get("data"), "data")
+    about = _dataset_of(data)
+    if only is not None and about not in (None, only):
+        return Delivery(kind, ignored=f"it is about the dataset {str(about)[:100]}")
     status = data.get("status")
     if kind == DELETED:
         at = moment(event["timestamp"], "timestamp") if "timestamp" in event else received_at
@@ -85,6 +89,12 @@ def _response(data: Mapping[str, Any], options: Options) -> dict[str, Any]:
         fields["annotator"] = annotator[:256]
     _add_link(fields, name_of((about or {}).get("id")), record.get("id"), options)
     return fields
+
+
+def _dataset_of(data: Mapping[str, Any]) -> str | None:
+    record = data.get("record")
+    dataset = record.get("dataset") if isinstance(record, dict) else None
+    return name_of(dataset.get("name")) if isinstance(dataset, dict) else None
 
 
 def _question(dataset: object, options: Options) -> tuple[str | None, str | None]:

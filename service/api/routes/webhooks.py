@@ -10,6 +10,7 @@ import logging
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from fastapi import APIRouter, Query, Request
@@ -43,6 +44,9 @@ TextField = Annotated[
 ]
 Control = Annotated[
     str | None, Query(max_length=256, description="Control that labels the spans, where there are several")
+]
+ArgillaDataset = Annotated[
+    str | None, Query(max_length=256, description="Take only what is about this dataset of Argilla: its name")
 ]
 Question = Annotated[str | None, Query(max_length=256, description="Question that asks for spans, where several do")]
 
@@ -84,7 +88,7 @@ def _body(example: dict[str, Any]) -> dict[str, Any]:
 async def label_studio_event(
     request: Request, dataset: Dataset = "default", field: TextField = None, control: Control = None
 ) -> Response:
-    """Annotations that are created, updated or deleted, also with their task; what else there is is ignored.
+    """Annotations that are created, updated or deleted, also with their task. Other events are ignored.
 
     Set the key as a header of the webhook: `Authorization: Bearer KEY`.
     """
@@ -100,9 +104,16 @@ async def label_studio_event(
     openapi_extra=_body({"type": "response.deleted", "timestamp": "2026-03-01T10:00:00Z", "data": {"id": "r-1"}}),
 )
 async def argilla_event(
-    request: Request, dataset: Dataset = "default", field: TextField = None, question: Question = None
+    request: Request,
+    *,
+    dataset: Dataset = "default",
+    argilla_dataset: ArgillaDataset = None,
+    field: TextField = None,
+    question: Question = None,
 ) -> Response:
     """Responses that are created, updated or deleted; other events and drafts are ignored.
+
+    A webhook of Argilla is told of all its datasets: `argilla_dataset` picks one.
 
     Where `LABELWATCH_API_ARGILLA_SECRETS` is set the signature is checked and no key is needed.
     """
@@ -114,7 +125,8 @@ async def argilla_event(
         except InvalidInput as error:
             raise UnauthorizedError(str(error)) from None
     options = Options(word=field, label=question, base_url=settings.argilla_url)
-    return await _take(request, argilla.from_event, argilla.PLATFORM, dataset, options)
+    convert = partial(argilla.from_event, only=argilla_dataset)
+    return await _take(request, convert, argilla.PLATFORM, dataset, options)
 
 
 async def _take(request: Request, convert: Converter, platform: str, dataset: str, options: Options) -> Response:

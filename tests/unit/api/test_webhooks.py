@@ -241,6 +241,18 @@ def test_a_wrong_signature_is_refused_whatever_the_key(trusting: ApiDesk) -> Non
     assert trusting.messages(TOPICS.sentences) == []
 
 
+def test_one_of_argillas_datasets_can_be_picked(trusting: ApiDesk) -> None:
+    gone = bodies.argilla_event("response.deleted")  # it does not tell of which it was
+    for path, body, ids in (
+        ("?argilla_dataset=others", bodies.argilla_event(), []),
+        ("?argilla_dataset=trips", bodies.argilla_event(), ["argilla:r-1"]),
+        ("?argilla_dataset=others", gone, ["argilla:r-1"]),
+    ):
+        answer = trusting.client.post(ARGILLA + path, **signed(body)).json()
+        assert answer["ids"] == ids
+        assert (answer["ignored"] == "it is about the dataset trips") == (not ids)
+
+
 def test_deleted_and_ignored_responses(trusting: ApiDesk) -> None:
     for body in (bodies.argilla_event("response.deleted"), bodies.argilla_event(status="draft")):
         assert trusting.client.post(ARGILLA, **signed(body)).status_code == 202
