@@ -44,6 +44,17 @@ test: lint ## lint, then all tests
 	@tests/system-packages java mvn kcat prometheus promtool chromium node npm curl
 	$(BIN)/python -m pytest
 
+.venv-platforms/.ready: $(LOCKS)/platforms.txt
+	@tests/system-packages venv
+	rm -rf .venv-platforms
+	$(PYTHON) -m venv .venv-platforms
+	.venv-platforms/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/platforms.txt
+	@touch $@
+
+.PHONY: test-platforms
+test-platforms: $(DEV) .venv-platforms/.ready ## there and back with a real Label Studio, in an environment of its own (1 GB)
+	LABEL_STUDIO=.venv-platforms/bin/label-studio $(BIN)/python -m pytest tests/platforms
+
 SEED ?= 1
 RUNS ?= 20
 .PHONY: chaos

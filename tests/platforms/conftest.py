@@ -1,0 +1,86 @@
+"""One Label Studio and one labelwatch for all tests of this folder; each test has a project and a dataset of its own."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from service.api.auth import digest_of, new_key
+from service.inference.default import default_model
+from tests.platforms import studio as label_studio
+from tests.stream_desk import Desk, Ran
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.platforms.studio import Studio
+
+PATIENCE = 600.0
+
+
+@dataclass
+class Watch:
+    """A running labelwatch: its API, and the commands beside it."""
+
+    url: str
+    key: str
+    desk: Desk
+    http: httpx.Client = field(repr=False)
+
+    def queue(self, dataset: str, state: str = "all") -> dict[str, dict[str, Any]]:
+        """The items by their id."""
+        answer = self.http.get("/v1/review", params={"dataset": dataset, "state": state})
+        assert answer.is_success, answer.text
+        return {item["id"]: item for item in answer.json()["items"]}
+
+    def waited(self, dataset: str, wanted: Callable[[dict[str, dict[str, Any]]], bool]) -> dict[str, dict[str, Any]]:
+        end = time.monotonic() + PATIENCE
+        while not wanted(found := self.queue(dataset)):
+            assert time.monotonic() < end, found
+            time.sleep(0.05)
+        return found
+
+    def run(self, *arguments: object, **variables: str) -> Ran:
+        return self.desk.run(*arguments, **variables)
+
+
+@pytest.fixture(scope="session")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    with label_studio.started(tmp_path_factory.mktemp("label-studio")) as running:
+        yield running
+
+
+@pytest.fixture
+def watch(service: Watch, capfd: pytest.CaptureFixture[str]) -> Watch:
+    service.desk.capfd = capfd
+    return service
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory, studio: Studio) -> Iterator[Watch]:
+    """`labelwatch up` that wants a key; it must also end well."""
+    desk = Desk(tmp_path_factory.mktemp("labelwatch"), default_model())
+    key = new_key()
+    process = desk.start(
+        "up",
+        LABELWATCH_API_PORT="0",
+        LABELWATCH_API_KEYS=f"label-studio:write:{digest_of(key)}",
+        LABELWATCH_API_LABEL_STUDIO_URL=studio.url,
+    )
+    try:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        found = re.search(r"http://[^/]+", ready)
+        assert found is not None, ready or process.communicate()[1]
+        headers = {"Authorization": f"Bearer {key}"}
+        with httpx.Client(base_url=found[0], headers=headers, timeout=PATIENCE, trust_env=False) as http:
+            yield Watch(found[0], key, desk, http)
+    finally:
+        process.terminate()
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, out + err
