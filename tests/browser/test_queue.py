@@ -88,6 +88,26 @@ def test_keys_go_through_queue_and_words(desk: Desk) -> None:
     expect(page.locator(ENTRY).nth(1)).to_be_focused()
 
 
+def test_one_item_has_an_address(desk: Desk) -> None:
+    order = desk.service.fill("linked", 3)
+    desk.service.decide("linked", order[2], "ana", "ok")
+    wait_for(lambda: desk.service.item("linked", order[2])["state"] == "decided", "the decision")
+    page = desk.page(f"#/queue?dataset=linked&item=linked/{order[2]}")
+    expect(page.locator(TITLE)).to_have_text(f"linked / {order[2]}")
+    expect(page.locator(".facts .state")).to_have_text("decided")
+    page.keyboard.press("n")
+    expect(page.locator(TITLE)).to_have_text(f"linked / {order[0]}")
+    # Annotated again while it is open: the new words are shown, and the reviewer is told.
+    changed = desk.service.flagged[7]
+    desk.service.send({**changed, "dataset": "linked", "id": order[0], "revision": 1})
+    expect(page.locator(".words bdi")).to_have_text(changed["tokens"])
+    expect(page.locator(".toast", has_text="annotated again")).to_be_visible()
+    page.goto(f"{desk.service.address}/#/overview")
+    expect(page.locator("#scores")).to_be_visible()
+    page.go_back()
+    expect(page.locator(TITLE)).to_have_text(f"linked / {order[0]}")
+
+
 def test_filters_are_in_the_address(desk: Desk) -> None:
     order = desk.service.fill("sifted", 12)
     items = {name: desk.service.item("sifted", name) for name in order}
@@ -184,5 +204,7 @@ def test_control_sentences_look_like_the_others(desk: Desk) -> None:
     expect(page.locator(".w.doubtful")).to_have_count(1)
     expect(page.locator("[data-choice]").first).to_be_visible()
     assert "control s" not in page.locator("main").inner_text().lower()
+    key = page.locator(".entry[aria-current]").get_attribute("data-key")
     page.keyboard.press("o")
+    page.locator(f"[data-key='{key}']").click()
     expect(page.locator(".notice", has_text="A control sentence")).to_be_visible()

@@ -1,6 +1,7 @@
 /** Charts as inline SVG, in the size they are shown at: the text in them is as large as any other. */
 
 import { svg } from "./dom.js";
+import { cut } from "./text.js";
 
 /** @import { Child } from "./dom.js" */
 /** @import { Bin } from "./types.js" */
@@ -115,7 +116,7 @@ export function shares({ points, width, height, told }) {
         svg("title", {}, point.told),
         svg("rect", { class: "hit", x: area.left + place * step, y: area.top, width: step, height: area.base - area.top }),
         svg("line", { class: "whisker", x1: x(place), x2: x(place), y1: y(point.low ?? value), y2: y(point.high ?? value) }),
-        svg("circle", { class: "dot", cx: x(place), cy: y(value), r: 4 }),
+        svg("circle", { class: "dot", cx: x(place), cy: y(value), r: step < 12 ? 2.5 : 4 }),
       ),
     ),
     along(area, points.map((point, place) => ({ x: x(place), name: point.name }))),
@@ -181,7 +182,8 @@ const short = (number) => (number >= 1e6 ? `${number / 1e6}M` : number >= 1000 ?
  * @param {{ lines: Line[], from: number, to: number, width: number, height: number, told: string, format: (at: number) => string, names: boolean }} chart
  */
 export function steps({ lines, from, to, width, height, told, format, names }) {
-  const area = plot(width, height, names ? 76 : RIGHT);
+  const longest = Math.max(0, ...lines.map((line) => cut(line.name, 18).length));
+  const area = plot(width, height, names ? 12 + 7.5 * longest : RIGHT);
   const values = lines.flatMap((line) => line.points.flatMap((point) => (point.value === null ? [] : [point.value])));
   const floor = Math.max(0, Math.floor(10 * Math.min(1, ...values) - 0.2) / 10);
   const y = (/** @type {number} */ value) => area.base - ((Math.min(value, 1) - floor) / (1 - floor)) * (area.base - area.top);
@@ -200,7 +202,7 @@ export function steps({ lines, from, to, width, height, told, format, names }) {
     svg("line", { class: "axis", x1: area.left, x2: area.right, y1: area.base, y2: area.base }),
     times.map((at, place) => svg("text", { class: "tick", x: x(at), y: area.base + 17, "text-anchor": place === times.length - 1 ? "end" : place ? "middle" : "start" }, format(at))),
     lines.map((line) => svg("path", { class: `line ${line.css}${line.dashed ? " dashed" : ""}`, d: stairs(line, to, x, y) }, svg("title", {}, line.name))),
-    names ? apart(ends, area.top, area.base).map(({ line, y: at }) => svg("text", { class: `name ${line.css}`, x: area.right + 6, y: at + 4 }, line.name)) : null,
+    names ? apart(ends, area.top, area.base).map(({ line, y: at }) => svg("text", { class: `name ${line.css}`, x: area.right + 6, y: at + 4 }, cut(line.name, 18))) : null,
   );
 }
 

@@ -61,6 +61,7 @@ export class Filters {
     this.element = /** @type {HTMLDetailsElement} */ (h("details", { class: "filter-box" }, this.summary, form));
     this.element.open = matchMedia("(min-width: 900px)").matches;
     this.offer([], null);
+    this.show(this.filter);
   }
 
   /** @returns {Filter} */
@@ -80,7 +81,7 @@ export class Filters {
   /** @param {Filter} filter */
   show(filter) {
     this.filter = filter;
-    for (const [name, select] of Object.entries(this.selects)) choose(select, filter[/** @type {keyof Filter} */ (name)]);
+    this.choose();
     this.annotator.value = filter.annotator;
     this.free.checked = filter.free !== "";
     const active = Object.keys(NO_FILTER).filter((name) => filter[/** @type {keyof Filter} */ (name)] !== NO_FILTER[/** @type {keyof Filter} */ (name)]).length;
@@ -104,7 +105,11 @@ export class Filters {
     fill(this.selects.given, types("given"));
     fill(this.selects.suggested, types("suggested"));
     this.known.replaceChildren(...(overview?.annotators ?? []).flatMap(({ annotator }) => (annotator === null ? [] : [h("option", { value: annotator })])));
-    this.show(this.filter);
+    this.choose(); // and nothing else: somebody may be typing
+  }
+
+  choose() {
+    for (const [name, select] of Object.entries(this.selects)) choose(select, this.filter[/** @type {keyof Filter} */ (name)]);
   }
 
   focus() {

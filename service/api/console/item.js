@@ -95,7 +95,12 @@ export class ItemView {
 
   /** Whether it can show this item without losing what was chosen. @param {Item} item */
   fits(item) {
-    return item.dataset === this.item.dataset && item.id === this.item.id && item.revision === this.item.revision && item.scored_at === this.item.scored_at;
+    return this.isAbout(item) && item.revision === this.item.revision && item.scored_at === this.item.scored_at;
+  }
+
+  /** @param {Item} item */
+  isAbout(item) {
+    return item.dataset === this.item.dataset && item.id === this.item.id;
   }
 
   /** What others did meanwhile. @param {Item} item @param {string} reviewer */

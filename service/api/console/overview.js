@@ -13,6 +13,7 @@ import { clock, count, decimal, percent, plural } from "./text.js";
 const HEATS = 5;
 const MOST_TYPES = 24;
 const MOST_ASKED = 12;
+const EVERY = 3000;
 const DAY = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", timeZone: "UTC" });
 
 /** @param {string} day */
@@ -37,6 +38,8 @@ export class OverviewView {
     );
     this.shown = false;
     this.asked = 0;
+    this.drawn = 0;
+    this.waiting = false;
     /** @type {(() => void) | null} */
     this.draw = null;
     new ResizeObserver(() => this.fit()).observe(this.body);
@@ -60,12 +63,19 @@ export class OverviewView {
     this.shown = false;
   }
 
+  /** Drawn anew at once, but not all the time while much is coming in. */
   changed() {
-    if (this.shown) this.refresh();
+    if (!this.shown || this.waiting) return;
+    this.waiting = true;
+    setTimeout(() => {
+      this.waiting = false;
+      if (this.shown) this.refresh();
+    }, Math.max(0, this.drawn + EVERY - Date.now()));
   }
 
   async refresh() {
     const asked = (this.asked += 1);
+    this.drawn = Date.now();
     try {
       const { datasets } = /** @type {{ datasets: Dataset[] }} */ (await this.api.get("v1/datasets"));
       const names = datasets.map((one) => one.name);

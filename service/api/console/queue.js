@@ -14,6 +14,7 @@ import { Claims, Decisions, keyOf, pathOf } from "./review.js";
 
 const PAGE = 50;
 const MOST = 200;
+const OFFERED_EVERY = 15_000; // what filters offer may be this old: summing up a large queue takes a while
 
 export class QueueView {
   /**
@@ -51,21 +52,22 @@ export class QueueView {
     this.schemes = new Map();
     this.shown = false;
     this.asked = 0;
+    this.offered = 0;
     this.deciding = false;
   }
 
   /** @param {URLSearchParams} query */
   async show(query) {
     const filter = readFilter(query);
-    const again = this.shown && JSON.stringify(filter) === JSON.stringify(this.filter);
-    this.shown = true;
-    this.filter = filter;
-    this.filters.show(filter);
-    if (!again) {
-      this.selected = query.get("item");
+    if (JSON.stringify(filter) !== JSON.stringify(this.filter)) {
+      this.selected = null;
       this.items = [];
       this.next = null;
     }
+    this.selected = query.get("item") ?? this.selected;
+    this.shown = true;
+    this.filter = filter;
+    this.filters.show(filter);
     await Promise.all([this.refresh(), this.choices()]);
   }
 
@@ -77,10 +79,13 @@ export class QueueView {
   /** Something has changed in the queue. @param {Record<string, number>} counts */
   changed(counts) {
     this.counts = counts;
-    if (this.shown) this.refresh().then(() => this.choices());
+    if (!this.shown) return;
+    this.refresh();
+    if (Date.now() - this.offered > OFFERED_EVERY) this.choices();
   }
 
   async choices() {
+    this.offered = Date.now();
     try {
       const [{ datasets }, overview] = await Promise.all([this.api.get("v1/datasets"), this.api.get("v1/overview", { dataset: this.filter.dataset })]);
       this.filters.offer(datasets.map((/** @type {{ name: string }} */ one) => one.name), overview);
@@ -174,6 +179,7 @@ export class QueueView {
       this.view.update(item, this.desk.reviewer());
     } else {
       const told = { step: (/** @type {number} */ by) => this.step(by), decide: (/** @type {Verdict} */ verdict) => this.decide(verdict), undo: (/** @type {Decision} */ decision) => this.undo(decision) };
+      if (this.view?.isAbout(item)) toast("It was annotated again meanwhile: look at it anew.");
       const held = this.stage.contains(document.activeElement);
       this.view = new ItemView(item, { scheme, palette: this.palette, reviewer: this.desk.reviewer(), drafts: this.drafts, told });
       this.stage.replaceChildren(this.view.element);
@@ -243,6 +249,7 @@ export class QueueView {
       await this.goOn(item);
     } catch (error) {
       this.desk.failed(error);
+      if (error instanceof ApiError) this.refresh(); // it may be another one by now
     } finally {
       this.deciding = false;
     }
