@@ -43,6 +43,7 @@ run-kafka: $(DEV) ## start a real Kafka, a worker and a sample producer; show fl
 test: lint ## lint, then all tests
 	@tests/system-packages java mvn kcat prometheus promtool chromium node npm curl
 	$(BIN)/python -m pytest
+	@$(MAKE) --no-print-directory test-platforms
 
 .venv-platforms/.ready: $(LOCKS)/platforms.txt
 	@tests/system-packages venv
