@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, cast
 
-from starlette.requests import HTTPConnection  # noqa: TC002 - FastAPI reads the annotations of dependencies
+from starlette.requests import HTTPConnection
 
 from service.contracts import MAX_WORDS
 from service.errors import StreamError
