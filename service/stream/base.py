@@ -83,6 +83,11 @@ class Polled:
     def next_offsets(self) -> dict[int, int]:
         return {partition: records[-1].offset + 1 for partition, records in self.records.items() if records}
 
+    @property
+    def size(self) -> int:
+        """Bytes of the values."""
+        return sum(len(record.value or b"") for records in self.records.values() for record in records)
+
     def __len__(self) -> int:
         return sum(len(records) for records in self.records.values())
 

@@ -82,6 +82,7 @@ class KafkaStream:
         self._next: dict[int, int] = {}  # by partition that delivers: the offset to read next
         self._committed: dict[int, int] = {}
         self._gaps: dict[int, int] = {}
+        self._served = -1  # the partition that came last in a batch that could not take all of them
         self._ends: dict[int, int] = {}
         self._lag: dict[int, int] = {}
         self._appender: KafkaProducer | None = None
@@ -180,7 +181,8 @@ class KafkaStream:
         fitting = {
             partition: messages for partition, messages in found.items() if self._fits(partition, messages[0].offset)
         }
-        fitting, left = within(fitting, max_bytes)
+        fitting, left = within(fitting, max_bytes, last=self._served)
+        self._served = next(reversed(fitting), self._served) if left else -1
         for partition, offset in left.items():
             self._member.seek(partition, offset)
         starts = {partition: self._next[partition] for partition in fitting}

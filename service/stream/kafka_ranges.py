@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -30,20 +31,25 @@ def offset_ranges(settings: KafkaSettings, topic: str) -> dict[int, tuple[int, i
 
 
 def within(
-    found: Mapping[int, Sequence[ConsumerRecord]], max_bytes: int
+    found: Mapping[int, Sequence[ConsumerRecord]], max_bytes: int, *, last: int = -1
 ) -> tuple[dict[int, Sequence[ConsumerRecord]], dict[int, int]]:
-    """As many of the messages as fit, the first in any case; and the offset to go back to where some did not."""
-    taken: dict[int, Sequence[ConsumerRecord]] = {}
-    left: dict[int, int] = {}
+    """As many of the messages as fit, the first in any case; and the offset to go back to where some did not.
+
+    Partitions take turns, message by message, beginning after `last`: one with a backlog of long messages must not
+    keep the others waiting until it is empty.
+    """
+    order = sorted(found, key=lambda partition: (partition <= last, partition))
+    kept = dict.fromkeys(order, 0)
+    turns = deque(order)
     size = 0
-    for partition, messages in found.items():
-        kept = 0
-        for message in messages:
-            size += len(message.value or b"")
-            if size > max_bytes and (taken or kept):
-                left[partition] = message.offset
-                break
-            kept += 1
-        if kept:
-            taken[partition] = messages[:kept]
+    while turns:
+        partition = turns.popleft()
+        size += len(found[partition][kept[partition]].value or b"")
+        if size > max_bytes and any(kept.values()):
+            break
+        kept[partition] += 1
+        if kept[partition] < len(found[partition]):
+            turns.append(partition)
+    taken = {partition: found[partition][:n] for partition, n in kept.items() if n}
+    left = {partition: found[partition][n].offset for partition, n in kept.items() if n < len(found[partition])}
     return taken, left

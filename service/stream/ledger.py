@@ -7,12 +7,13 @@ ledger only after a commit, so a batch that fails leaves no trace.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
+
+from service.state.running import RunningStats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from service.state.running import RunningStats
 
 
 class Account(NamedTuple):
@@ -22,7 +23,7 @@ class Account(NamedTuple):
     stats_key: str
 
 
-Sheet = dict[Account, "RunningStats"]
+Sheet = dict[Account, RunningStats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,17 @@ class Ledger:
 
 
 def _sum_of(sheets: Mapping[int, Sheet], account: Account) -> RunningStats | None:
-    total: RunningStats | None = None
-    for sheet in sheets.values():
-        stats = sheet.get(account)
-        if stats is not None:
-            total = stats if total is None else total.merge(stats)
-    return total
+    """Of all partitions, each brought to the longest memory among them.
+
+    A partition that stands idle still has the setting it was last written with: it must not make the others forget. The
+    dataset's setting as it is now is applied to the sum.
+    """
+    found = [sheet[account] for sheet in sheets.values() if account in sheet]
+    if not found:
+        return None
+    days = [stats.keep_days for stats in found]
+    longest = None if None in days else max(day for day in days if day is not None)
+    return reduce(RunningStats.merge, (s if s.keep_days == longest else s.keeping(longest) for s in found))
 
 
 class Draft:

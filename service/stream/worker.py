@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from service.state.running import RunningStats
-from service.stream.base import CommitRefused, Gained, Record
+from service.stream.base import BATCH_BYTES, CommitRefused, Gained, Record
 from service.stream.codec import read_state_key
 from service.stream.ledger import Account, Ledger
 from service.stream.reporting import complete, introduce
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from service.stream.assess import Assessor
-    from service.stream.base import Follower, Stream, Work
+    from service.stream.base import Follower, Polled, Stream, Work
     from service.stream.datasets import Datasets
     from service.stream.topics import Topics
     from service.telemetry.reports import Reporter
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH_RECORDS = 1024
+FIRST_BATCH = 128  # nobody knows yet how long a sentence takes: batches grow while they are quick
+FIRST_BYTES = 128 * 1024
 POLL_TIMEOUT = 0.5
 CATCH_UP_PAUSE = 0.05
 # A batch must end well within the log's poll interval, or its partitions are given to another worker.
@@ -105,7 +107,8 @@ class Worker:
         self._datasets = datasets
         self._topics = topics
         self._most = batch_records
-        self._records = batch_records
+        self._records = min(batch_records, FIRST_BATCH)
+        self._bytes = FIRST_BYTES
         self._poll_timeout = poll_timeout
         self._reporter = reporter
         self._owned: set[int] = set()
@@ -153,7 +156,7 @@ class Worker:
 
     def step(self) -> int:
         """One batch; gives the number of records it held."""
-        polled = self._stream.poll(max_records=self._records, timeout=self._poll_timeout)
+        polled = self._stream.poll(max_records=self._records, timeout=self._poll_timeout, max_bytes=self._bytes)
         if not len(polled):
             return 0
         started = time.monotonic()
@@ -163,7 +166,7 @@ class Worker:
             self._stream.commit(work)
         except CommitRefused as refusal:
             # Perhaps the batch took longer than the log waits: smaller ones always get through in the end.
-            self._records = max(1, self._records // 2)
+            self._shrink(polled, 0.5)
             self.counts.refused_batches += 1
             if self._reporter is not None:
                 self._reporter.refused()
@@ -175,14 +178,20 @@ class Worker:
         if self._reporter is not None:
             complete(report, polled, self._datasets, self.ledger)
             self._reporter.committed(report)
-        self._adapt(len(polled), time.monotonic() - started)
+        self._adapt(polled, time.monotonic() - started)
         return len(polled)
 
-    def _adapt(self, records: int, seconds: float) -> None:
+    def _adapt(self, polled: Polled, seconds: float) -> None:
         if seconds > BATCH_SECONDS:
-            self._records = max(1, int(records * BATCH_SECONDS / seconds))
-        elif records == self._records and seconds < BATCH_SECONDS / 2:
+            self._shrink(polled, BATCH_SECONDS / seconds)
+        elif seconds < BATCH_SECONDS / 4:
             self._records = min(self._most, self._records * 2)
+            self._bytes = min(BATCH_BYTES, self._bytes * 2)
+
+    def _shrink(self, polled: Polled, share: float) -> None:
+        """From what the batch really held: which of the limits made it end does not matter."""
+        self._records = max(1, int(len(polled) * share))
+        self._bytes = max(1, int(polled.size * share))
 
     @property
     def owned(self) -> frozenset[int]:

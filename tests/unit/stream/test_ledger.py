@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,3 +54,17 @@ def test_a_partition_restored_empty_takes_its_share_of_the_total_along() -> None
     ledger = Ledger().with_account(0, ACCOUNT, learned(EMPTY, 1)).with_account(1, ACCOUNT, learned(EMPTY, 2))
     assert ledger.with_sheet(0, {}).total(ACCOUNT, EMPTY) == learned(EMPTY, 2)
     assert ledger.with_sheet(0, {}).with_sheet(1, {}).total(ACCOUNT, EMPTY) == EMPTY
+
+
+@pytest.mark.parametrize(("was", "now"), [(7, None), (7, 30), (30, 7), (None, 7)])
+def test_an_idle_partition_that_was_written_under_another_memory_makes_nobody_forget(
+    was: int | None, now: int | None
+) -> None:
+    """It is written anew only when it learns again; until then it has the setting that held when it last did."""
+    probs, labels = np.array([[0.9, 0.1, 0.0]] * 4), np.zeros(4, np.intp)
+    idle = RunningStats.empty(3, keep_days=was).update(probs, labels, day="2026-03-02" if was else "")
+    busy = RunningStats.empty(3, keep_days=now).update(probs, labels, day="2026-03-08" if now else "")
+    ledger = Ledger().with_account(0, ACCOUNT, idle).with_account(1, ACCOUNT, busy)
+    total = ledger.total(ACCOUNT, EMPTY).keeping(now).total(now)
+    expected = 8 if was is not None or now is None else 4  # what has no day is older than any
+    assert total.counts[0] == expected
