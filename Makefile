@@ -63,6 +63,8 @@ RUNS ?= 20
 chaos: $(DEV) ## kill workers and brokers at random, RUNS times from SEED on, and check that nothing is lost or doubled
 	@tests/system-packages java mvn
 	$(BIN)/python -m tests.chaos --seed $(SEED) --runs $(RUNS)
+	$(BIN)/python -m tests.chaos --seed $(SEED) --runs $(RUNS) --brokers 3 --short
+	$(BIN)/python -m tests.chaos.hostile --messages 20000
 	CHAOS_RUNS=$(RUNS) CHAOS_SEED=$(SEED) $(BIN)/python -m pytest -s tests/chaos/test_sqlite_kill.py
 
 .PHONY: lint

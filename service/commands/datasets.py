@@ -26,7 +26,6 @@ from service.contracts import DatasetSettings
 from service.errors import DecodeError, InvalidInput, LabelwatchError, SettingsError
 from service.pipeline import Judge
 from service.settings import read_settings
-from service.stream.base import Output
 from service.stream.datasets import read_fields, settings_record
 from service.stream.ledger import Account
 
@@ -134,6 +133,8 @@ def set_(name: Name, assignments: Assignments = None, file: File = None) -> None
         fields = _changed(before, assignments or ()) if asked is None else _replaced(old, asked)
         fields |= {"name": name, "version": old.version + 1, "epoch": old.epoch}
         judge = _checked(fields, settings, folder, foreign=set(before) - set(DatasetSettings.model_fields))
+        if judge.settings.ranker_epoch < old.ranker_epoch:
+            raise InvalidInput(f"it is {old.ranker_epoch} and can only grow", field="ranker_epoch")
         try:
             anew = _starts_anew(stream, topics, _checked(old.model_dump(), settings, folder), judge)
         except InvalidInput:  # those before don't fit this model
@@ -153,12 +154,13 @@ def delete(name: Name, yes: Yes = False) -> None:
         known = read_datasets(stream, topics)
         if name not in known:
             _unknown(name, known)
-        epoch = DatasetSettings.model_validate_json(known[name]).epoch
+        old = DatasetSettings.model_validate_json(known[name])
         if not yes:
             typer.confirm(f"Take back all settings of {name}?", abort=True)
-        stream.append([Output(topics.datasets, name.encode(), None)])
-    back = f", and with what was learned before epoch {epoch}: reset its thresholds to start anew" if epoch else ""
-    typer.echo(f"{name} is judged with the default settings{back}")
+        # What only grows stays: an epoch that was used before would bring back what was learned in it.
+        kept = {"name": name, "version": old.version + 1, "epoch": old.epoch, "ranker_epoch": old.ranker_epoch}
+        stream.append([settings_record(topics.datasets, kept, at=datetime.now(UTC))])
+    typer.echo(f"{name} is judged with the default settings, as version {old.version + 1}")
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------
@@ -239,7 +241,7 @@ def _replaced(old: DatasetSettings, asked: Mapping[str, Any]) -> dict[str, Any]:
         )
     if asked.get("epoch", old.epoch) != old.epoch:
         raise InvalidInput(f"it is {old.epoch}: {NOT_SET['epoch']}", field="epoch")
-    return dict(asked)
+    return {"ranker_epoch": old.ranker_epoch, **asked}
 
 
 def _checked(

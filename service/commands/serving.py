@@ -167,6 +167,7 @@ def _backend(
         degraded=degraded,
         draining=supervisor.stop,
     )
+    leaving.callback(backend.writers.close)
     telemetry.know_model(classifier.folder.name, classifier.folder.fingerprint)
     telemetry.watch(lambda: conditions_of(backend), lambda: degraded_of(backend))
     telemetry.watch_queue(lambda: batcher.waiting)

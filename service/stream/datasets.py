@@ -41,7 +41,12 @@ class Datasets:
         self._prior_words = prior_words
         self._settings: dict[str, DatasetSettings] = {}
         self._judges: dict[str, Judge] = {}
+        self._learned: set[str] = set()
         self.refused: dict[str, str] = {}
+
+    def know(self, names: Iterable[str]) -> None:
+        """Datasets that have statistics: they count towards the limit, and are let in whatever it is."""
+        self._learned.update(names)
 
     def read(self, records: Iterable[Record]) -> None:
         """Takes in records of the datasets topic. One that can't be used leaves the older settings in force."""
@@ -71,7 +76,7 @@ class Datasets:
     def judge(self, name: str) -> Judge:
         found = self._judges.get(name)
         if found is None:
-            if len(self._judges) >= self._max:
+            if name not in self._learned and len({*self._judges, *self._learned}) >= self._max:
                 raise InvalidInput(
                     f"{name!r} would be dataset number {self._max + 1}: use a known dataset or raise max_datasets",
                     field="dataset",

@@ -220,6 +220,7 @@ class Worker:
     def _take_gained(self, gained: Gained) -> None:
         self._owned.add(gained.partition)
         sheet = dict(_read_statistics(gained.state))
+        self._datasets.know(account.dataset for account in sheet)
         self.ledger = self.ledger.with_sheet(gained.partition, sheet)
         if gained.lost_records:
             self.counts.lost_records += gained.lost_records
@@ -238,6 +239,7 @@ class Worker:
             if place is None or record.value is None or place[0] in self._owned:
                 continue
             partition, dataset, stats_key = place
+            self._datasets.know([dataset])
             stats = RunningStats.restore(json.loads(record.value))
             self.ledger = self.ledger.with_account(partition, Account(dataset, stats_key), stats)
 

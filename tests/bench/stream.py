@@ -84,7 +84,7 @@ def against_raw(name: str, what: str, rounds: list[dict[str, float]]) -> dict[st
     }
 
 
-def kafka_results(servers: str, values: list[bytes]) -> list[dict[str, Any]]:
+def kafka_results(servers: str, values: list[bytes], cores: list[int]) -> list[dict[str, Any]]:
     found = {}
     for kind in ("kafka", "untransacted"):
         prefixes = [f"{kind}-{number}." for number in range(ROUNDS)]
@@ -105,13 +105,12 @@ def kafka_results(servers: str, values: list[bytes]) -> list[dict[str, Any]]:
             "ratio": statistics.median(speeds["kafka"]) / statistics.median(speeds["untransacted"]),
             "detail": {"what": "throughput with transactions over the same worker without", "speeds": speeds},
         },
-        two_workers(servers, values),
+        two_workers(servers, values, cores),
     ]
 
 
-def two_workers(servers: str, values: list[bytes]) -> dict[str, Any]:
+def two_workers(servers: str, values: list[bytes], cores: list[int]) -> dict[str, Any]:
     """Wall time from the first message to the last commit, the workers having their partitions already."""
-    cores = sorted(os.sched_getaffinity(0))
     seconds: dict[int, list[float]] = {1: [], 2: []}
     for number in range(ROUNDS):
         for workers, taken in seconds.items():
@@ -184,7 +183,7 @@ def run() -> list[dict[str, Any]]:
         os.sched_setaffinity(0, BROKER_CORE)  # what is started from here keeps to this core unless it is told otherwise
         try:
             with Cluster(Path(scratch)) as cluster:
-                results = kafka_results(cluster.bootstrap_servers, values)
+                results = kafka_results(cluster.bootstrap_servers, values, sorted(everywhere))
         finally:
             os.sched_setaffinity(0, everywhere)
         results.append(sqlite_result(Path(scratch), values))

@@ -6,11 +6,11 @@ python -m tests.bench.stream_side '{"kind": "kafka", …}'    →    one line of
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import resource
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,26 +51,41 @@ def stream_of(job: dict[str, Any], topics: Topics) -> Stream:
     return kind(settings, topics, group="bench", worker_id=None)
 
 
-def worker_of(classifier: Classifier, stream: Stream, topics: Topics) -> Worker:
-    datasets = Datasets(classifier.folder, min_words=20, prior_words=200)
-    return Worker(stream, Assessor(classifier, datasets, topics), datasets, topics)
+class Measured(Worker):
+    """The whole loop, from the poll that brings the first records to the commit of the last ones."""
 
+    wanted = 0
+    done = 0
+    partitions: int | None = None
+    begun: tuple[float, float] | None = None
+    ended = (0.0, 0.0)
 
-def work_off(worker: Worker, wanted: int, told: Callable[[int], None] = lambda _: None) -> dict[str, float]:
-    """Runs until so many records are done; only steps that had records count, so that joining a group does not."""
-    gc.collect()
-    gc.freeze()  # as a worker does once it has caught up
-    done, seconds, processor = 0, 0.0, 0.0
-    while done < wanted:
-        worker.take_changes()
-        begun, used = time.perf_counter(), time.process_time()
-        records = worker.step()
+    def run_until(self, wanted: int, told: Callable[[int], None] = lambda _: None) -> dict[str, float]:
+        self.wanted, self._told, self._end = wanted, told, threading.Event()
+        self.run(self._end)
+        assert self.begun is not None
+        wall, processor = (after - before for before, after in zip(self.begun, self.ended, strict=True))
+        return {"seconds": wall, "cpu_seconds": processor, "records": self.done, "ended": self.ended[0]}
+
+    def step(self) -> int:
+        now = time.perf_counter(), time.process_time()
+        records = super().step()
+        if len(self.owned) == self.partitions:
+            print("ready", flush=True)
+            self.partitions = None
         if records:
-            done += records
-            seconds += time.perf_counter() - begun
-            processor += time.process_time() - used
-            told(done)
-    return {"seconds": seconds, "cpu_seconds": processor, "records": done}
+            self.begun = self.begun or now
+            self.ended = time.perf_counter(), time.process_time()
+            self.done += records
+            self._told(self.done)
+            if self.done >= self.wanted:
+                self._end.set()
+        return records
+
+
+def worker_of(classifier: Classifier, stream: Stream, topics: Topics) -> Measured:
+    datasets = Datasets(classifier.folder, min_words=20, prior_words=200)
+    return Measured(stream, Assessor(classifier, datasets, topics), datasets, topics)
 
 
 def best_raw(folder: ModelFolder, classifier: Classifier) -> Callable[[], None]:
@@ -91,7 +106,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     for prefix in job["prefixes"]:
         topics = Topics(prefix)
         with contextlib.closing(stream_of(job, topics)) as stream:
-            found = work_off(worker_of(classifier, stream, topics), job["records"])
+            found = worker_of(classifier, stream, topics).run_until(job["records"])
         rounds.append({**found, "raw_seconds": timed(raw) * found["records"] / len(sample_sentences())})
     return {"rounds": rounds}
 
@@ -102,12 +117,8 @@ def share(job: dict[str, Any]) -> dict[str, Any]:
     topics = Topics(job["prefixes"][0])
     with contextlib.closing(stream_of(job, topics)) as stream:
         worker = worker_of(classifier, stream, topics)
-        while len(worker.owned) != job["partitions"]:
-            worker.take_changes()
-            worker.step()
-        print("ready", flush=True)
-        done = work_off(worker, job["records"])
-        return {**done, "ended": time.perf_counter()}  # the clock that all processes share
+        worker.partitions = job["partitions"]
+        return worker.run_until(job["records"])
 
 
 def memory(job: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +134,7 @@ def memory(job: dict[str, Any]) -> dict[str, Any]:
                 seen[mark] = pages * resource.getpagesize() / 1e6
 
     with contextlib.closing(stream_of(job, topics)) as stream:
-        work_off(worker_of(classifier, stream, topics), job["records"], note)
+        worker_of(classifier, stream, topics).run_until(job["records"], note)
     return {"megabytes": seen}
 
 

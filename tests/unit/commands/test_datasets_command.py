@@ -235,22 +235,31 @@ def test_datasets_are_listed_whether_set_up_or_only_seen(desk: Desk) -> None:
 
 
 def test_deleted_settings_are_the_defaults_again(desk: Desk) -> None:
-    put(desk, "news", "control_share=0.5")
-    put(desk, "other", "control_share=0.5")
-    assert desk.run("datasets", "delete", "news", "--yes").out == "news is judged with the default settings\n"
-    assert written(desk)[-1] == (b"news", None)
-    for command in (["show", "news"], ["delete", "news", "--yes"]):
-        ran = desk.run("datasets", *command)
-        assert ran.code == 1
-        assert "'news' is not known: the datasets are other" in ran.err
-    put(desk, "news", "method=product")
-    assert shown(desk, "news") == DatasetSettings(name="news", version=1, method="product").model_dump(mode="json")
+    put(desk, "news", "control_share=0.5", "ranker_epoch=2")
+    told = desk.run("datasets", "delete", "news", "--yes").out
+    assert told == "news is judged with the default settings, as version 2\n"
+    assert shown(desk, "news") == DatasetSettings(name="news", version=2, ranker_epoch=2).model_dump(mode="json")
+    ran = desk.run("datasets", "delete", "nobody", "--yes")
+    assert ran.code == 1
+    assert "'nobody' is not known: the datasets are news" in ran.err
 
 
-def test_deleting_tells_of_older_statistics_that_count_again(desk: Desk) -> None:
+def test_deleting_brings_no_statistics_of_an_older_epoch_back(desk: Desk) -> None:
     put(desk, "news", "control_share=0.5")
     desk.run("thresholds", "reset", "news", "--yes")
-    assert "what was learned before epoch 1" in desk.run("datasets", "delete", "news", "--yes").out
+    desk.run("datasets", "delete", "news", "--yes")
+    assert shown(desk, "news")["epoch"] == 1
+    desk.run("thresholds", "reset", "news", "--yes")
+    assert shown(desk, "news")["epoch"] == 2
+
+
+def test_the_rankers_epoch_only_grows(desk: Desk, tmp_path: Path) -> None:
+    put(desk, "news", "ranker_epoch=3")
+    assert "can only grow" in desk.run("datasets", "set", "news", "ranker_epoch=2").err
+    file = tmp_path / "settings.json"
+    file.write_text('{"control_share": 0.1}')
+    desk.run("datasets", "set", "news", "--file", str(file))
+    assert shown(desk, "news")["ranker_epoch"] == 3
 
 
 def test_deleting_asks_first(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,6 +233,11 @@ def test_datasets_have_thresholds_of_their_own_and_a_limit(bench: Bench, classif
     letters = bench.records(TOPICS.dead_letters)
     assert len(letters) == 3
     assert b"max_datasets" in dict(letters[0].headers)["__connect.errors.exception.message"]
+    # After a restart the ones that were let in still are, and no other takes their place.
+    bench.send(messages(classifier.folder.labels, 1, dataset="six") + values[:12])
+    worker = bench.run()
+    assert {account.dataset for account in worker.ledger.totals} == {"one", "two", "three", "four"}
+    assert len(bench.records(TOPICS.dead_letters)) == 4
 
 
 class Refusing(SqliteStream):
