@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from starlette.requests import HTTPConnection
 
+from service.api.writers import Writers
 from service.contracts import MAX_WORDS
 from service.errors import StreamError
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from service.telemetry import Telemetry
 
 
-APPEND_SHARE = 0.5
+APPEND_SHARE = 0.5  # of the time for an answer: who asks is told that the log does not answer, not that it took long
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +136,13 @@ class Backend:
     conditions: Callable[[], Mapping[str, str]] = _none
     degraded: Callable[[], Mapping[str, str]] = _none
     draining: threading.Event = field(default_factory=threading.Event)
+    writers: Writers = field(default_factory=Writers)
 
-    @property
-    def append_timeout(self) -> float:
-        """So much of a request's time may be spent on the log: then there is some left to say that it was too slow."""
-        return APPEND_SHARE * self.settings.timeout_s
+    async def append(self, outputs: Sequence[Output]) -> None:
+        """The one way from a request to the log."""
+        await self.writers.run(
+            lambda left: self.stream.append(outputs, timeout=left), timeout=APPEND_SHARE * self.settings.timeout_s
+        )
 
 
 def request_id_of(connection: HTTPConnection) -> str:
@@ -148,5 +151,9 @@ def request_id_of(connection: HTTPConnection) -> str:
 
 
 def backend_of(connection: HTTPConnection) -> Backend:
-    """The routes' dependency."""
     return cast("Backend", connection.app.state.backend)
+
+
+async def backend_dependency(connection: HTTPConnection) -> Backend:
+    """The same for routes. Not a plain function: those are called in threads, which may all be taken."""
+    return backend_of(connection)

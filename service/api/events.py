@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import StreamingResponse
 
-from service.api.backend import Backend, backend_of
+from service.api.backend import Backend, backend_dependency
 from service.api.bodies import in_thread
 from service.api.problems import OverloadedError
 from service.contracts import DatasetName
@@ -24,7 +24,7 @@ TICK = 1.0
 HEARTBEAT = 15.0
 MOST_LISTENERS = 200
 
-At = Annotated[Backend, Depends(backend_of)]
+At = Annotated[Backend, Depends(backend_dependency)]
 Of = Annotated[DatasetName | None, Query(description="Only of this one")]
 
 

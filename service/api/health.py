@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
-from service.api.backend import Backend, backend_of
+from service.api.backend import Backend, backend_dependency
 from service.api.bodies import in_thread
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["service"])
 
-At = Annotated[Backend, Depends(backend_of)]
+At = Annotated[Backend, Depends(backend_dependency)]
 
 
 class Alive(BaseModel):

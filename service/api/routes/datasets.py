@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from pydantic import BaseModel, Field
 
-from service.api.backend import Backend, backend_of, request_id_of
-from service.api.bodies import in_thread, json_object
+from service.api.backend import Backend, backend_dependency, request_id_of
+from service.api.bodies import json_object
 from service.api.problems import ChangedError, ConflictError, NotFoundError
 from service.contracts import DatasetName, DatasetSettings, FlagPolicy, ModelName
 from service.errors import InvalidInput, LabelwatchError
@@ -23,7 +23,7 @@ LOOK_EVERY = 0.02
 ONLY_GROWS = ("epoch", "ranker_epoch")
 EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy": {"kind": "confident"}}
 
-At = Annotated[Backend, Depends(backend_of)]
+At = Annotated[Backend, Depends(backend_dependency)]
 Name = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
 PROBLEM = "Why newer settings are not in force"
 
@@ -142,7 +142,7 @@ async def put_dataset(
             at=datetime.now(UTC),
             request_id=request_id_of(request),
         )
-        await in_thread(backend.stream.append, [record], timeout=backend.append_timeout)
+        await backend.append([record])
         await _until_seen(backend, settings)
     response.headers["ETag"] = f'"{settings.version}"'
     return settings

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
 
-from service.api.backend import Backend, backend_of, request_id_of
-from service.api.bodies import in_thread, json_object, one_or_many, read
+from service.api.backend import Backend, backend_dependency, request_id_of
+from service.api.bodies import json_object, one_or_many, read
 from service.api.routes.review import item_of
 from service.contracts import Decision
 from service.errors import InvalidInput
@@ -64,7 +64,7 @@ def _schema() -> dict[str, Any]:
         }
     },
 )
-async def decide(request: Request, backend: Annotated[Backend, Depends(backend_of)]) -> Accepted:
+async def decide(request: Request, backend: Annotated[Backend, Depends(backend_dependency)]) -> Accepted:
     """One decision, or several as `{"decisions": […]}`: all are written, or none.
 
     Each is checked against the item. Without a `revision` it is about the one in the queue; without `decided_at` it is
@@ -84,5 +84,5 @@ async def decide(request: Request, backend: Annotated[Backend, Depends(backend_o
                 raise
             raise InvalidInput(error.problem, field=f"{at}.{error.field}" if error.field else at) from error
         outputs.append(decision_output(backend.topics, checked, request_id_of(request)))
-    await in_thread(backend.stream.append, outputs, timeout=backend.append_timeout)
+    await backend.append(outputs)
     return Accepted(accepted=len(outputs), request_id=request_id_of(request))

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
 
 from service import __version__
-from service.api.backend import Backend, backend_of
+from service.api.backend import Backend, backend_dependency
 
 router = APIRouter(tags=["service"])
 
@@ -50,7 +50,7 @@ class Model(BaseModel):
 
 
 @router.get("/v1/model", summary="The model")
-async def model(backend: Annotated[Backend, Depends(backend_of)]) -> Model:
+async def model(backend: Annotated[Backend, Depends(backend_dependency)]) -> Model:
     """Name, classes and fingerprint of the model that judges."""
     folder = backend.classifier.folder
     return Model(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from service.api.backend import Backend, backend_of
+from service.api.backend import Backend, backend_dependency
 from service.api.bodies import in_thread
 from service.contracts import DatasetName
 from service.review.overview import Overview
@@ -18,6 +18,6 @@ Of = Annotated[DatasetName | None, Query(description="Only of this dataset; reca
 
 
 @router.get("/v1/overview", summary="The queue in numbers", response_model=Overview)
-async def overview(backend: Annotated[Backend, Depends(backend_of)], dataset: Of = None) -> Overview:
+async def overview(backend: Annotated[Backend, Depends(backend_dependency)], dataset: Of = None) -> Overview:
     """Days, scores, confusions and annotators of the queue, reviewers' precision, and an estimate of the recall."""
     return await in_thread(backend.queue.overview, dataset)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from starlette.responses import Response
 
-from service.api.backend import Backend, backend_of, request_id_of
+from service.api.backend import Backend, backend_dependency, request_id_of
 from service.api.bodies import in_thread, json_object, read
 from service.api.problems import ConflictError, NotFoundError, NotReadyError
 from service.contracts import Claim, DatasetName, SuspectKind
@@ -22,7 +22,7 @@ router = APIRouter(tags=["review"])
 MINUTES = 10.0
 MOST_MINUTES = 24 * 60.0
 
-At = Annotated[Backend, Depends(backend_of)]
+At = Annotated[Backend, Depends(backend_dependency)]
 Dataset = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
 Id = Annotated[str, Path(min_length=1, max_length=512, description="The sentence", examples=["doc-7-3"])]
 
@@ -138,7 +138,7 @@ async def item_of(backend: Backend, dataset: str, id: str, *, at: str | None = N
 
 async def _write(backend: Backend, message: Claim, request: Request) -> None:
     output = claim_output(backend.topics, message, request_id_of(request))
-    await in_thread(backend.stream.append, [output], timeout=backend.append_timeout)
+    await backend.append([output])
 
 
 def _json(model: BaseModel) -> Response:

@@ -12,7 +12,6 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from service.api.backend import backend_of, request_id_of
-from service.api.bodies import in_thread
 from service.api.middleware import is_ndjson
 from service.api.ndjson import MEDIA_TYPE, Line, Streamed
 from service.api.problems import TooLargeError, encoded, problem_of
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from service.contracts import LabelledSentence
 
 MAX_VALUE_BYTES = MAX_INPUT_BYTES - 4096  # key and headers count too
-APPEND_SHARE = 0.5  # of the time for an answer: who asks is told that the log does not answer, not that it took long
 
 router = APIRouter(tags=["sentences"])
 
@@ -80,7 +78,7 @@ async def send(request: Request) -> Response:
     messages = []
     for place, sentence in enumerate(sentences):
         messages.append(message_of(backend, sentence, request_id, f"sentences.{place}" if asked.listed else None))
-    await _append(backend, messages)
+    await backend.append(messages)
     answer = Accepted(ids=[sentence.id or "" for sentence in sentences], request_id=request_id)
     return Response(answer.model_dump_json(), status_code=202, media_type="application/json")
 
@@ -98,12 +96,6 @@ def message_of(backend: Backend, sentence: LabelledSentence, request_id: str, pl
     return Output(backend.topics.sentences, f"{sentence.dataset}/{sentence.id}".encode(), value, headers)
 
 
-async def _append(backend: Backend, messages: Sequence[Output]) -> None:
-    """In a thread, since it waits for a disk or a broker."""
-    if messages:
-        await in_thread(backend.stream.append, messages, timeout=APPEND_SHARE * backend.settings.timeout_s)
-
-
 async def _append_lines(backend: Backend, lines: Sequence[Line], request_id: str) -> list[bytes]:
     max_words, max_bytes = backend.max_words, backend.settings.max_line_bytes
     answers, messages = [], []
@@ -115,5 +107,6 @@ async def _append_lines(backend: Backend, lines: Sequence[Line], request_id: str
             answers.append(encoded(problem_of(error, request_id=request_id, line=line.number)) + b"\n")
         else:
             answers.append(to_json({"line": line.number, "id": sentence.id}) + b"\n")
-    await _append(backend, messages)
+    if messages:
+        await backend.append(messages)
     return answers

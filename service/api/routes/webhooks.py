@@ -20,7 +20,7 @@ from starlette.responses import Response
 from service.api.backend import backend_of, request_id_of
 from service.api.bodies import in_thread, json_object
 from service.api.problems import UnauthorizedError
-from service.api.routes.sentences import APPEND_SHARE, message_of
+from service.api.routes.sentences import message_of
 from service.contracts import DatasetName
 from service.errors import InvalidInput, StreamError
 from service.formats import Options, argilla, label_studio
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from service.api.backend import Backend
     from service.formats.platforms import Delivery
+    from service.stream.base import Output
 
 log = logging.getLogger(__name__)
 
@@ -134,40 +135,39 @@ async def _take(request: Request, convert: Converter, platform: str, dataset: st
     event = await json_object(request)
     raw = await request.body()
 
-    def work() -> Delivery:
-        try:
-            scheme = backend.mirror.judge(dataset).scheme
-            chosen = Options(
-                word=options.word,
-                label=options.label,
-                base_url=options.base_url,
-                max_words=backend.max_words,
-                scheme=scheme,
-            )
-            now = datetime.now(UTC)
-            found = convert(event, received_at=now, dataset=dataset, options=chosen)
-            if found.tasks:
-                gone = [one for task in found.tasks for one in backend.queue.of_task(dataset, platform, task)]
-                ignored = None if gone else "none of their annotations is in review"
-                sentences = label_studio.deletions(gone, received_at=now, dataset=dataset)
-                found = replace(found, sentences=sentences, ignored=ignored)
-            messages = [message_of(backend, sentence, request_id) for sentence in found.sentences]
-        except InvalidInput as error:
-            _keep(backend, platform, raw, error)
-            raise
-        if messages:
-            backend.stream.append(messages, timeout=APPEND_SHARE * backend.settings.timeout_s)
-        return found
+    def work() -> tuple[Delivery, list[Output]]:
+        scheme = backend.mirror.judge(dataset).scheme
+        chosen = Options(
+            word=options.word,
+            label=options.label,
+            base_url=options.base_url,
+            max_words=backend.max_words,
+            scheme=scheme,
+        )
+        now = datetime.now(UTC)
+        found = convert(event, received_at=now, dataset=dataset, options=chosen)
+        if found.tasks:
+            gone = [one for task in found.tasks for one in backend.queue.of_task(dataset, platform, task)]
+            ignored = None if gone else "none of their annotations is in review"
+            sentences = label_studio.deletions(gone, received_at=now, dataset=dataset)
+            found = replace(found, sentences=sentences, ignored=ignored)
+        return found, [message_of(backend, sentence, request_id) for sentence in found.sentences]
 
-    found = await in_thread(work)
+    try:
+        found, messages = await in_thread(work)
+    except InvalidInput as error:
+        await _keep(backend, platform, raw, error)
+        raise
+    if messages:
+        await backend.append(messages)
     ids = [sentence.id or "" for sentence in found.sentences]
     answer = Taken(event=found.event[:100], ids=ids, ignored=found.ignored, request_id=request_id)
     return Response(answer.model_dump_json(), status_code=202, media_type="application/json")
 
 
-def _keep(backend: Backend, platform: str, raw: bytes, error: InvalidInput) -> None:
+async def _keep(backend: Backend, platform: str, raw: bytes, error: InvalidInput) -> None:
     """As a dead letter, whose origin is the webhook."""
     log.warning("an event of %s is refused: %s", platform, error)
     letter = dead_letter(backend.topics.dead_letters, Record(f"webhook:{platform}", 0, 0, None, raw), error)
     with suppress(StreamError):  # the answer says it as well
-        backend.stream.append([letter], timeout=APPEND_SHARE * backend.settings.timeout_s)
+        await backend.append([letter])
