@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from service.contracts import DatasetSettings
+from pydantic import TypeAdapter, ValidationError
+
+from service.contracts import DatasetName, DatasetSettings
 from service.errors import StateError, StreamError
 from service.state.running import RunningStats
 from service.stream.arrivals import Arrivals, Arrived
@@ -39,7 +41,10 @@ RETRY_PAUSE = 1.0
 CHECK_EVERY = 5.0
 MOVED = 1e-3  # a threshold that moves by less is not worth a point of its history
 HISTORY = 200
+LAST_MS = 253_402_300_799_000  # the end of the year 9999
 PASSING = 256  # datasets that are only asked for, never set up nor learned: so many judges are kept for them
+
+_name: TypeAdapter[str] = TypeAdapter(DatasetName)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,35 +138,38 @@ class Mirror:
         for record in records:
             name = (record.key or b"").decode(errors="replace")
             self._passing.pop(name, None)
-            self._note(name, record.timestamp_ms)
+            if _is_name(name):  # anybody who may write to the topic can write any key
+                self._note(name, _at(record))
 
     def _take_statistics(self, records: Iterable[Record]) -> None:
         moved: dict[str, int] = {}
         for record in records:
             try:
-                place = read_state_key(record.key or b"")
+                place = _place(record)
                 if place is None:
                     continue
-                partition, dataset, stats_key = place
-                account = Account(dataset, stats_key)
+                partition, account = place
                 if record.value is None:
                     self._sheets[account].pop(partition, None)
                 else:
                     stats = RunningStats.restore(json.loads(record.value))
                     self._sheets[account][partition] = stats
-                    self._arrivals.note(account, partition, stats.histogram.total, record.timestamp_ms)
+                    self._arrivals.note(account, partition, stats.histogram.total, _at(record))
             except (StateError, ValueError) as error:
                 self._refuse(record, error)
                 continue
             self._unreadable.pop(repr(record.key), None)
             self._totals.pop(account, None)
-            moved[dataset] = record.timestamp_ms
+            moved[account.dataset] = _at(record)
         for dataset, at in moved.items():
             self._note(dataset, at)
 
     def _refuse(self, record: Record, error: Exception) -> None:
         """A worker must stop at statistics it can't read; who only reads goes on with the ones before."""
         key = repr(record.key)
+        if record.value is None:  # what is gone troubles nobody
+            self._unreadable.pop(key, None)
+            return
         if key not in self._unreadable:
             log.error("statistics in %s can't be read, the ones before them stay: %s", self._topics.state, error)
         self._unreadable[key] = str(error)
@@ -196,7 +204,7 @@ class Mirror:
         """Datasets that were set up, or that sentences came of."""
         with self._lock:
             learned = {account.dataset for account, sheets in self._sheets.items() if sheets}
-            return tuple(sorted({*self._datasets.names, *self._datasets.refused, *learned}))
+            return tuple(sorted({*self._datasets.names, *filter(_is_name, self._datasets.refused), *learned}))
 
     def judge(self, dataset: str) -> Judge:
         """The judge of a dataset; one that nobody has set up has the default settings, and is not remembered."""
@@ -261,6 +269,30 @@ class Mirror:
         """How many sentences came on each day, oldest first."""
         with self._lock:
             return self._arrivals.days(dataset)
+
+
+def _place(record: Record) -> tuple[int, Account] | None:
+    """The partition and the account that statistics are of; none for another kind of record."""
+    found = read_state_key(record.key or b"")
+    if found is None:
+        return None
+    partition, dataset, stats_key = found
+    if not _is_name(dataset):
+        raise StateError(f"{dataset[:80]!r} is not the name of a dataset")
+    return partition, Account(dataset, stats_key)
+
+
+def _at(record: Record) -> int:
+    """Its time, which whoever wrote it has chosen: held within what a calendar knows."""
+    return min(max(record.timestamp_ms, 0), LAST_MS)
+
+
+def _is_name(text: str) -> bool:
+    try:
+        _name.validate_python(text)
+    except ValidationError:
+        return False
+    return True
 
 
 def _moved(before: Mapping[str, float | None], now: Mapping[str, float | None]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -219,6 +220,48 @@ def test_statistics_that_cannot_be_read_leave_the_ones_before(log: SqliteStream,
     assert mirror.yardstick("default") is before
     log.append([Output(TOPICS.state, record.key, record.value)])
     assert caught_up(mirror).state_trouble is None
+
+
+@pytest.mark.parametrize("key", [b"No Name", b"", b"\xff\xfe", b"x" * 65, None])
+@pytest.mark.parametrize("value", [None, b'{"name": 7}', b"no JSON"])
+def test_settings_under_a_key_that_is_no_name_end_nothing(
+    log: SqliteStream, classifier: Classifier, key: bytes | None, value: bytes | None
+) -> None:
+    settle(log, name="news", version=1, method="product")
+    log.append([Output(TOPICS.datasets, key, value)])
+    settle(log, name="late", version=1, method="product")
+    mirror = caught_up(Mirror(log, TOPICS, datasets(classifier)))
+    assert mirror.names() == ("late", "news")
+    assert mirror.history("news")
+    assert mirror.settings("late").method == "product"
+
+
+def test_statistics_of_what_is_no_name_end_nothing(log: SqliteStream, classifier: Classifier) -> None:
+    one = worker(log, classifier)
+    send(log, 40)
+    work(one, log)
+    (record,) = [found for found in log.read(TOPICS.state, 0, 100) if read_state_key(found.key or b"") is not None]
+    bad = state_key(0, "No Name", "abc")
+    log.append([Output(TOPICS.state, bad, record.value)])
+    mirror = caught_up(Mirror(log, TOPICS, datasets(classifier)))
+    assert "No Name" in (mirror.state_trouble or "")
+    assert mirror.names() == ("default",)
+    assert same(mirror, one, "default")
+    log.append([Output(TOPICS.state, bad, None)])
+    assert caught_up(mirror).state_trouble is None
+    assert mirror.names() == ("default",)
+
+
+@pytest.mark.parametrize("at_ms", [-1, -(2**63), 2**63 - 1])
+def test_a_time_that_no_calendar_knows_ends_nothing(log: SqliteStream, classifier: Classifier, at_ms: int) -> None:
+    send(log, 40)
+    work(worker(log, classifier), log)
+    settle(log, name="news", version=1)
+    mirror = Mirror(log, TOPICS, datasets(classifier))
+    mirror._take_settings([replace(one, timestamp_ms=at_ms) for one in log.read(TOPICS.datasets, 0, 9)])
+    mirror._take_statistics([replace(one, timestamp_ms=at_ms) for one in log.read(TOPICS.state, 0, 100)])
+    assert len(mirror.history("default")) == len(mirror.history("news")) == 1
+    assert mirror.stats("default").histogram.total == 40
 
 
 class Moody(SqliteStream):
