@@ -63,7 +63,8 @@ class Batcher:
         self._jobs: deque[Job] = deque()  # with sentences that are not in the window yet
         self._waiting = self._words = 0  # sentences and words of queue and window
         self._room: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-        self._window: list[Item] = []  # the model's thread alone touches it
+        self._window: list[Item] = []  # the model's thread alone touches it, and the next
+        self._chosen: list[Item] = []  # those in the graph: neither in the window nor answered
         self._closed = "the model's thread has not started"
         self._busy_since: float | None = None
         self._rate = Rate()
@@ -182,7 +183,7 @@ class Batcher:
         begun = self._busy_since = time.monotonic()
         self._encode(fresh)
         encoded = time.monotonic()
-        chosen = self._choose() if self._window else []
+        chosen = self._chosen = self._choose() if self._window else []
         answers = self._classifier.run(
             [item.encoded for item in chosen if item.encoded is not None],
             pooling=chosen[0].job.pooling if chosen else None,
@@ -196,6 +197,7 @@ class Batcher:
         for item, answer in zip(chosen, answers, strict=True):
             item.job.answers[item.index] = answer
         self._settle(chosen, ended - begun)
+        self._chosen = []
 
     def _fill(self) -> list[Item]:
         """Takes one sentence of each job in turn; gives those that are new in the window."""
@@ -269,11 +271,11 @@ class Batcher:
         """Nobody is left waiting for a thread that has ended."""
         with self._changed:
             self._closed = why
-            left = {*self._jobs, *(item.job for item in self._window)}
+            left = {*self._jobs, *(item.job for item in (*self._chosen, *self._window))}
             for job in left:
                 job.taken = len(job.sentences)
             self._jobs.clear()
-            self._window = []
+            self._window, self._chosen = [], []
             self._free(self._waiting, self._words)
         error = DrainingError(f"{why}: try again later", retry_after=5)
         tell([(job.loop, partial(job.fail, error)) for job in left])

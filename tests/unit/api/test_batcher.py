@@ -368,6 +368,19 @@ def test_a_dead_thread_is_noticed_and_leaves_nobody_waiting(classifier: Classifi
         answered(ask(batcher))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_sentence_in_the_graph_when_it_breaks_is_answered(classifier: Classifier) -> None:
+    model = Gated(classifier, opened=True, broken=ModelError("the session is gone"))
+
+    async def work(batcher: Batcher) -> None:
+        with pytest.raises(DrainingError, match="does not answer"):
+            await batcher.infer([["alone"]])
+        assert batcher.waiting == 0
+
+    with running(model) as batcher:
+        answered(work(batcher))
+
+
 def test_words_that_the_tokenizer_fails_on_cost_their_own_sentence(classifier: Classifier) -> None:
     model = Gated(classifier, opened=True)
     sentences = [["the"], ["of", "untokenisable"], ["Paris"], ["untokenisable"]]
