@@ -123,7 +123,7 @@ class MemoryLog:
 
     def append(self, outputs: Iterable[Output], *, timeout: float = 30.0) -> None:
         for output in outputs:
-            partition = sum(output.key or b"") % self.partitions
+            partition = sum(output.key or b"") % self.partitions if output.partition is None else output.partition
             offset = len(self.records)
             self.records.append(Record(output.topic, partition, offset, output.key, output.value, output.headers))
 

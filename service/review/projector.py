@@ -4,12 +4,17 @@ Begun anew it reads the topics from their beginning into an empty file. After ea
 the newest messages of its key; the ranker and the places of the control sentences follow from all items and decisions
 together, and are brought up to date whenever the topics have been read to their end. So the order in which replicas
 happen to read partitions leaves no trace.
+
+An older revision that was written after a newer one would be all that compaction leaves of the two. Who meets one
+writes the newer record once more, so that the topic ends with it; that several replicas do so does no harm. It can't
+go on for ever: only what is held is written, what is held never gets older, and the same revision is not older.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
 
 PAUSE = 0.1
 PAUSE_AFTER_ERROR = 1.0
+APPEND_TIMEOUT = 5.0
+PAUSE_AFTER_REFUSAL = 60.0
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +50,7 @@ class Projector:
     def __init__(self, stream: Stream, topics: Topics, queue: Queue) -> None:
         self._stream = stream
         self._queue = queue
+        self._review = topics.review
         self._readers: tuple[tuple[str, Callable[[sqlite3.Connection, Record], None]], ...] = (
             (topics.datasets, self._settings),
             (topics.review, self._assessment),
@@ -54,6 +62,8 @@ class Projector:
         self._touched: set[tuple[str, str]] = set()
         self._to_fit: set[str] = set()
         self._to_place: set[str] = set()
+        self._overwritten: set[tuple[str, str]] = set()  # whose topic ends with an older revision than we hold
+        self._refused_at: float | None = None
         self._caught_up = False
         self.trouble: str | None = None
         self.unreadable = 0
@@ -94,6 +104,8 @@ class Projector:
             with self._queue.writing() as db:
                 self._order(db)
         self._caught_up = self._caught_up or not behind
+        if not total and not behind:
+            total = self._write_again()
         return total
 
     def close(self) -> None:
@@ -116,7 +128,7 @@ class Projector:
                     follower.close()
                 raise
             self._queue.clear()
-            for kept in (self._taught, self._rankers, self._touched, self._to_fit, self._to_place):
+            for kept in (self._taught, self._rankers, self._touched, self._to_fit, self._to_place, self._overwritten):
                 kept.clear()
             self._followers = made
         return self._followers
@@ -150,13 +162,18 @@ class Projector:
         if record.value is None:
             dataset, _, identity = (record.key or b"").decode(errors="replace").partition("/")
             store.drop_item(db, dataset, identity)
+            self._overwritten.discard((dataset, identity))
             self._changed(dataset, identity)
             return
         said = Assessment.model_validate_json(record.value)
         if said.id is None or said.reason == "scored":
             return
-        if store.put_item(db, said, record.value, self._rankers.get(said.dataset, Ranker())):
-            self._changed(said.dataset, said.id)
+        key = (said.dataset, said.id)
+        if store.put_item(db, said, record, self._rankers.get(said.dataset, Ranker())):
+            self._overwritten.discard(key)
+            self._changed(*key)
+        elif store.takes_the_place(db, key, record):
+            self._overwritten.add(key)
 
     def _changed(self, dataset: str, identity: str) -> None:
         self._touched.add((dataset, identity))
@@ -195,6 +212,29 @@ class Projector:
             taught[identity] = lessons
         else:
             del taught[identity]
+
+    def _write_again(self) -> int:
+        """Called when there is nothing left to read: what was read last of a key is the last of it."""
+        waits = self._refused_at is not None and time.monotonic() - self._refused_at < PAUSE_AFTER_REFUSAL
+        if not self._overwritten or waits:
+            return 0
+        with self._queue.writing() as db:  # which has its connection, even to a file that was deleted
+            found = [store.written_again(db, self._review, key) for key in sorted(self._overwritten)]
+        outputs = [output for output in found if output is not None]
+        try:
+            self._stream.append(outputs, timeout=APPEND_TIMEOUT)
+        except StreamError as error:  # the queue is right without it, and goes on
+            _log.warning(
+                "%s ends with an older revision of %d sentences, and the newer can't be written again: %s",
+                self._review,
+                len(outputs),
+                error,
+            )
+            self._refused_at = time.monotonic()
+            return 0
+        self._refused_at = None
+        self._overwritten.clear()
+        return len(outputs)
 
     # -- all of them together --------------------------------------------------------------------------------------
 

@@ -18,12 +18,14 @@ from service.labels import entity_type
 from service.review.filters import facets_of, task_facet
 from service.review.items import doubtful_of, shown_of, suspects_of, verdict_of, weighted_scores, wrong_words
 from service.review.ranker import reviewed
+from service.stream.base import Output
 
 if TYPE_CHECKING:
     import sqlite3
 
     from service.contracts import Claim, DatasetSettings, Shown
     from service.review.ranker import Ranker, Reviewed
+    from service.stream.base import Record
 
     Key = tuple[str, str]
 
@@ -35,7 +37,10 @@ CREATE TABLE items (
 );
 CREATE INDEX items_in_order ON items (state, rank, tie, dataset, id);
 CREATE INDEX items_of_dataset ON items (dataset, state, rank, tie, id);
-CREATE TABLE bodies (item INTEGER PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE bodies (
+    item INTEGER PRIMARY KEY, value BLOB NOT NULL, key BLOB, headers TEXT NOT NULL, partition INTEGER NOT NULL,
+    offset INTEGER NOT NULL
+);
 CREATE TABLE facets (facet TEXT NOT NULL, item INTEGER NOT NULL, PRIMARY KEY (facet, item)) WITHOUT ROWID;
 CREATE INDEX facets_of_item ON facets (item);
 CREATE TABLE decisions (
@@ -116,7 +121,7 @@ def ranker_settings(db: sqlite3.Connection, dataset: str) -> tuple[str, int, flo
 # -- items -------------------------------------------------------------------------------------------------------------
 
 
-def put_item(db: sqlite3.Connection, assessment: Assessment, value: bytes, ranker: Ranker) -> bool:
+def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ranker: Ranker) -> bool:
     """Whether it is the item now: an older revision that comes late is not."""
     key = (assessment.dataset, str(assessment.id))
     known = db.execute("SELECT revision FROM items WHERE dataset = ? AND id = ?", key).fetchone()
@@ -144,13 +149,43 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, value: bytes, ranke
             json.dumps(lows),
         ),
     ).lastrowid
-    db.execute("INSERT INTO bodies VALUES (?, ?)", (number, value))
+    headers = json.dumps([(name, text.decode("latin-1")) for name, text in record.headers])
+    db.execute(
+        "INSERT INTO bodies VALUES (?, ?, ?, ?, ?, ?)",
+        (number, record.value, record.key, headers, record.partition, record.offset),
+    )
     found = facets_of(doubtful_of(assessment), suspects_of(assessment), assessment.annotator)
     platform, task = ((assessment.meta or {}).get(name) for name in ("format", "task"))
     if isinstance(platform, str) and isinstance(task, str):
         found.add(task_facet(platform, task))
     db.executemany("INSERT INTO facets VALUES (?, ?)", [(facet, number) for facet in sorted(found)])
     return True
+
+
+def takes_the_place(db: sqlite3.Connection, key: Key, record: Record) -> bool:
+    """Whether a record that came late will outlive the item's own: compaction keeps the last of a key."""
+    row = db.execute(
+        "SELECT b.key, b.partition, b.offset FROM items AS i JOIN bodies AS b ON b.item = i.no"
+        " WHERE i.dataset = ? AND i.id = ?",
+        key,
+    ).fetchone()
+    if row is None or record.key is None:
+        return False
+    held, partition, offset = row
+    return bool(held == record.key and partition == record.partition and offset < record.offset)
+
+
+def written_again(db: sqlite3.Connection, topic: str, key: Key) -> Output | None:
+    """The item's record as it was, to be the last of its key once more."""
+    row = db.execute(
+        "SELECT b.key, b.value, b.headers FROM items AS i JOIN bodies AS b ON b.item = i.no"
+        " WHERE i.dataset = ? AND i.id = ?",
+        key,
+    ).fetchone()
+    if row is None:
+        return None
+    name, value, headers = row
+    return Output(topic, name, value, tuple((one, text.encode("latin-1")) for one, text in json.loads(headers)))
 
 
 def drop_item(db: sqlite3.Connection, dataset: str, id: str) -> None:  # noqa: A002 - as the messages call it

@@ -92,6 +92,105 @@ def test_over_the_embedded_log(tmp_path: Path, expected: dict[str, object]) -> N
     stream.close()
 
 
+# -- revisions that come late -------------------------------------------------------------------------------------------
+
+
+LATE = (("flagged", 1), ("update", 3), ("flagged", 2))
+
+
+def revision(number: int, reason: str, name: str = "late", **fields: Any) -> Output:
+    made = review(assessment(name, reason=reason, revision=number, update=reason == "update", **fields))
+    return Output(made.topic, made.key, made.value, (("ce_type", b"labelwatch.assessment.v1"), ("x", b"\xff")))
+
+
+def revisions(records: Sequence[Record]) -> list[int]:
+    return [json.loads(record.value or b"")["revision"] for record in records if record.topic == TOPICS.review]
+
+
+def test_a_late_older_revision_does_not_outlive_the_newer_in_the_embedded_log(tmp_path: Path) -> None:
+    stream = SqliteStream(tmp_path / "log.sqlite", TOPICS, worker=False)
+    live = Desk(stream, Queue(tmp_path / "live.sqlite"))
+    for reason, number in LATE:
+        live.write(revision(number, reason))
+    assert (live.item("late").state, live.item("late").revision) == ("closed", 3)
+    (kept,) = stream.read(TOPICS.review, 0, 10)
+    written = revision(3, "update")
+    assert (kept.key, kept.value, kept.headers) == (written.key, written.value, written.headers)
+    assert kept.offset == 3
+    assert read_all(stream, TOPICS, tmp_path / "rebuilt.sqlite") == shown(live.queue)
+    live.read()
+    assert len(stream.read(TOPICS.review, 0, 10)) == 1
+    live.close()
+    stream.close()
+
+
+def test_several_replicas_write_the_newer_again_and_then_rest() -> None:
+    log = MemoryLog()
+    replicas = [Desk(log, Queue(":memory:")) for _ in range(3)]
+    for replica in replicas:
+        replica.read()
+    log.append([revision(number, reason) for reason, number in LATE])
+    for _ in range(3):
+        for replica in replicas:
+            replica.read()
+    found = revisions(log.records)
+    assert found[:3] == [1, 3, 2]
+    assert set(found[3:]) == {3}
+    assert len(found) <= 3 + len(replicas)
+    expected = read_all(log.reader(compacted=True), TOPICS)
+    assert all(shown(replica.queue) == expected for replica in replicas)
+    assert len(revisions(log.records)) == len(found)
+    for replica in replicas:
+        replica.close()
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["a", "b"])), max_size=12), st.integers(1, 4))
+@hypothesis_settings(deadline=None, max_examples=25)
+def test_however_late_the_compacted_log_ends_with_the_newest(came: list[tuple[int, str]], most: int) -> None:
+    log = MemoryLog(most=most)
+    desk = Desk(log, Queue(":memory:"))
+    for number, name in came:
+        log.append([revision(number, ("flagged", "update")[number % 2], name)])
+        desk.projector.step()
+    desk.read()
+    assert read_all(log.reader(compacted=True), TOPICS) == shown(desk.queue)
+    settled = len(log.records)
+    assert read_all(log.reader(most=most), TOPICS) == shown(desk.queue)
+    assert len(log.records) == settled
+    desk.close()
+
+
+def test_an_older_revision_in_another_partition_takes_nothing_away() -> None:
+    log = MemoryLog()
+    newer, older = revision(3, "update"), revision(2, "flagged")
+    log.append([Output(newer.topic, newer.key, newer.value, newer.headers, 0)])
+    log.append([Output(older.topic, older.key, older.value, older.headers, 1)])
+    for seed in range(6):
+        read_all(log.reader(seed=seed), TOPICS)
+    assert revisions(log.records) == [3, 2]
+
+
+class ReadOnly(MemoryLog):
+    refused = 0
+
+    def append(self, outputs: Any, *, timeout: float = 30.0) -> None:
+        self.refused += 1
+        raise StreamError("not allowed to write")
+
+
+def test_who_may_not_write_goes_on_reading() -> None:
+    written = MemoryLog()
+    written.append([revision(number, reason) for reason, number in LATE])
+    log = ReadOnly(records=written.records)
+    desk = Desk(log, Queue(":memory:"))
+    desk.read()
+    assert (desk.item("late").state, log.refused) == ("closed", 1)
+    written.append([item("a", "PER", 0.1)])
+    desk.read()
+    assert (desk.ids(), log.refused, desk.projector.trouble) == (["a"], 1, None)
+    desk.close()
+
+
 # -- the ranker in the queue -------------------------------------------------------------------------------------------
 
 
