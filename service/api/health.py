@@ -31,24 +31,34 @@ class Readiness(BaseModel):
     degraded: dict[str, str] = Field(description="What does not work at the moment, and why; the rest does")
 
 
+def joined(*told: Mapping[str, str | None]) -> dict[str, str]:
+    """By name all that is told of it: one who sees no trouble does not silence another who does."""
+    found: dict[str, list[str]] = {}
+    for part in told:
+        for name, why in part.items():
+            reasons = found.setdefault(name, [])
+            if why and why not in reasons:
+                reasons.append(why)
+    return {name: "; ".join(reasons) for name, reasons in found.items()}
+
+
 def conditions_of(backend: Backend) -> dict[str, str]:
     """Of the API's role: datasets and state read once, nothing about to stop, and what the process itself watches."""
-    return {
+    own = {
         "datasets": "" if backend.mirror.caught_up else "dataset settings and statistics are still being read",
         "draining": "the service is about to stop" if backend.draining.is_set() else "",
-        **backend.conditions(),
     }
+    return joined(own, backend.conditions())
 
 
 def degraded_of(backend: Backend) -> dict[str, str]:
     """Without the broker sentences are scored with the last thresholds; that must not take the API out of service."""
-    found: Mapping[str, str | None] = {
+    own = {
         "broker": backend.mirror.broker_trouble,
         "state": backend.mirror.state_trouble,
         "review": None if backend.projector.caught_up else "the review queue is still being built",
-        **backend.degraded(),
     }
-    return {name: why for name, why in found.items() if why}
+    return {name: why for name, why in joined(own, backend.degraded()).items() if why}
 
 
 def readiness_of(backend: Backend) -> Readiness:

@@ -26,7 +26,7 @@ import uvicorn
 from service.api.app import create_app
 from service.api.backend import Backend, GuardedLog
 from service.api.batcher import Batcher
-from service.api.health import conditions_of, degraded_of, readiness_of
+from service.api.health import conditions_of, degraded_of, joined, readiness_of
 from service.commands.feed import Feed
 from service.commands.streams import (
     claimed,
@@ -145,10 +145,10 @@ def _backend(
     part = None if running is None else WorkerPart(running)
 
     def conditions() -> dict[str, str]:
-        return {"model": batcher.trouble, **supervisor.conditions, **(part.conditions() if part else {})}
+        return joined({"model": batcher.trouble}, supervisor.conditions, part.conditions() if part else {})
 
     def degraded() -> dict[str, str]:
-        return {"review": projector.trouble or "", **(part.degraded() if part else {})}
+        return joined({"review": projector.trouble}, part.degraded() if part else {})
 
     mirror = Mirror(mirrored, topics, new_datasets(settings, classifier.folder))
     backend = Backend(
