@@ -19,14 +19,15 @@ from starlette.responses import Response
 
 from service.api.backend import backend_of, request_id_of
 from service.api.bodies import in_thread, json_object
-from service.api.problems import UnauthorizedError
+from service.api.problems import TooLargeError, UnauthorizedError
 from service.api.routes.sentences import message_of
 from service.contracts import DatasetName
-from service.errors import InvalidInput, StreamError
+from service.errors import DecodeError, InvalidInput, StreamError
 from service.formats import Options, argilla, label_studio
 from service.formats.standard_webhooks import read_secret, verify
 from service.stream.base import Record
 from service.stream.codec import dead_letter
+from service.stream.topics import MAX_OUTPUT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from service.stream.base import Output
 
 log = logging.getLogger(__name__)
+
+MAX_KEPT_BYTES = MAX_OUTPUT_BYTES - (1 << 16)  # headers count too
 
 router = APIRouter(tags=["webhooks"])
 
@@ -132,8 +135,12 @@ async def argilla_event(
 
 async def _take(request: Request, convert: Converter, platform: str, dataset: str, options: Options) -> Response:
     backend, request_id = backend_of(request), request_id_of(request)
-    event = await json_object(request)
     raw = await request.body()
+    try:
+        event = await json_object(request)
+    except DecodeError as error:
+        await _keep(backend, platform, raw, error)
+        raise
 
     def work() -> tuple[Delivery, list[Output]]:
         scheme = backend.mirror.judge(dataset).scheme
@@ -158,6 +165,9 @@ async def _take(request: Request, convert: Converter, platform: str, dataset: st
     except InvalidInput as error:
         await _keep(backend, platform, raw, error)
         raise
+    except TooLargeError as error:
+        await _keep(backend, platform, raw, InvalidInput(str(error), field=error.field))
+        raise
     if messages:
         await backend.append(messages)
     ids = [sentence.id or "" for sentence in found.sentences]
@@ -166,8 +176,10 @@ async def _take(request: Request, convert: Converter, platform: str, dataset: st
 
 
 async def _keep(backend: Backend, platform: str, raw: bytes, error: InvalidInput) -> None:
-    """As a dead letter, whose origin is the webhook."""
+    """As a dead letter, whose origin is the webhook. Of an event larger than the topic takes its beginning is kept."""
     log.warning("an event of %s is refused: %s", platform, error)
-    letter = dead_letter(backend.topics.dead_letters, Record(f"webhook:{platform}", 0, 0, None, raw), error)
+    letter = dead_letter(
+        backend.topics.dead_letters, Record(f"webhook:{platform}", 0, 0, None, raw[:MAX_KEPT_BYTES]), error
+    )
     with suppress(StreamError):  # the answer says it as well
         await backend.append([letter])

@@ -179,9 +179,31 @@ def test_a_key_is_needed_where_keys_are_set(desk: ApiDesk) -> None:
 
 @pytest.mark.parametrize(("body", "status"), [(b"{", 400), (b"[]", 400), (b'{"action": 3}', 422), (b"{}", 422)])
 @pytest.mark.parametrize("path", [LABEL_STUDIO, ARGILLA])
-def test_bodies_that_are_no_events(desk: ApiDesk, path: str, body: bytes, status: int) -> None:
+def test_bodies_that_are_no_events_are_refused_and_kept(desk: ApiDesk, path: str, body: bytes, status: int) -> None:
     answer = desk.client.post(path, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status
+    (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
+    assert letter.value == body
+
+
+def test_a_message_larger_than_the_topic_takes_is_refused_and_kept(desk: ApiDesk) -> None:
+    body = bodies.event(annotation=bodies.annotation(), task=bodies.task(data={"text": "a" * (1 << 20)}))
+    answer = desk.client.post(LABEL_STUDIO, json=body)
+    assert answer.status_code == 413
+    (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
+    assert json.loads(letter.value or b"") == body
+    assert header(letter.headers, "__connect.errors.stage") == "validate"
+    assert "at most" in str(header(letter.headers, "__connect.errors.exception.message"))
+
+
+def test_of_an_event_larger_than_a_dead_letter_the_beginning_is_kept(desk: ApiDesk) -> None:
+    raw = b'{"action": "' + b"a" * (9 << 20)
+    answer = desk.client.post(LABEL_STUDIO, content=raw, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
+    assert letter.value is not None
+    assert 7 << 20 < len(letter.value) < 8 << 20
+    assert raw.startswith(letter.value)
 
 
 # -- Argilla -----------------------------------------------------------------------------------------------------------
