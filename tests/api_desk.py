@@ -70,6 +70,24 @@ class ApiDesk:
         while self.projector.step():
             pass
 
+    @contextmanager
+    def projecting(self) -> Iterator[None]:
+        """The queue keeps up by itself, as in the service; `project` is not for this time."""
+        stop = threading.Event()
+
+        def run() -> None:
+            while not stop.is_set():
+                self.projector.step()
+                stop.wait(0.005)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
     def messages(self, topic: str) -> list[dict[str, Any]]:
         return [json.loads(record.value or b"null") for record in self.log.read(topic, 0, 10_000)]
 

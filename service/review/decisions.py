@@ -2,11 +2,14 @@
 
 Keys are `dataset/id/reviewer` and `dataset/id/reviewer/claim`; a slash (or %) inside an id or a name is written as
 %2F (%25), so that no two of them share a key.
+
+All claims go to one partition, whatever their key: who was first must be the same to all who read.
 """
 
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 DECISION = "labelwatch.decision.v1"
 CLAIM = "labelwatch.claim.v1"
 CLAIM_PART = "claim"
+CLAIM_PARTITION = 0
 
 
 def check_decision(item: ReviewItem, decision: Decision, *, now: datetime | None = None) -> Decision:
@@ -91,7 +95,8 @@ def decision_output(topics: Topics, decision: Decision, request_id: str | None =
 
 
 def claim_output(topics: Topics, claim: Claim, request_id: str | None = None) -> Output:
-    return _output(topics, claim_key(claim.dataset, claim.id, claim.reviewer), claim, request_id)
+    made = _output(topics, claim_key(claim.dataset, claim.id, claim.reviewer), claim, request_id)
+    return replace(made, partition=CLAIM_PARTITION)
 
 
 def _output(topics: Topics, key: bytes, message: Decision | Claim, request_id: str | None) -> Output:

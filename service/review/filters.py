@@ -145,10 +145,10 @@ def page_query(
         values.append(facet)
     if wanted.reviewer is not None:
         where.append(
-            "NOT EXISTS (SELECT 1 FROM claims WHERE claims.dataset = items.dataset AND claims.id = items.id"
-            " AND claims.until > ? AND claims.reviewer <> ?)"
+            "coalesce((SELECT claims.reviewer FROM claims WHERE claims.dataset = items.dataset AND claims.id = items.id"
+            " AND claims.until > ? ORDER BY claims.partition, claims.offset LIMIT 1), ?) = ?"
         )
-        values += [now, wanted.reviewer]
+        values += [now, wanted.reviewer, wanted.reviewer]
     condition = f" WHERE {' AND '.join(where)}" if where else ""
     values.append(limit + 1)
     order = "items.rank, items.tie, items.dataset, items.id"

@@ -184,7 +184,7 @@ class Projector:
             self._erased(db, record)
             return
         if _is_claim(record):
-            store.put_claim(db, Claim.model_validate_json(record.value))
+            store.put_claim(db, Claim.model_validate_json(record.value), record)
             return
         decision = Decision.model_validate_json(record.value)
         store.put_decision(db, decision, record.value)
@@ -196,7 +196,7 @@ class Projector:
             return
         dataset, identity, reviewer, claim = place
         if claim:
-            store.put_claim(db, Claim(dataset=dataset, id=identity, reviewer=reviewer))
+            store.put_claim(db, Claim(dataset=dataset, id=identity, reviewer=reviewer), record)
             return
         key = (dataset, identity, reviewer)
         db.execute("DELETE FROM decisions WHERE dataset = ? AND id = ? AND reviewer = ?", key)

@@ -43,7 +43,7 @@ class Page(Message):
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """Who has the item open, by the clock of the reader; of two, the one whose time is up first."""
+    """Who has the item open, by the clock of the reader; of two, the one who was first in the topic."""
 
     by: str | None = None
     until: datetime | None = None
@@ -276,7 +276,7 @@ def _item(db: sqlite3.Connection, number: int, now: datetime) -> ReviewItem:
 
 def _claim(db: sqlite3.Connection, key: tuple[str, str], now: datetime) -> _Claims:
     row = db.execute(
-        "SELECT reviewer, until FROM claims WHERE dataset = ? AND id = ? AND until > ? ORDER BY until, reviewer LIMIT 1",
+        "SELECT reviewer, until FROM claims WHERE dataset = ? AND id = ? AND until > ? ORDER BY partition, offset LIMIT 1",
         (*key, now.timestamp()),
     ).fetchone()
     return _Claims() if row is None else _Claims(row[0], datetime.fromtimestamp(row[1], UTC))

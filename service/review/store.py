@@ -48,9 +48,10 @@ CREATE TABLE decisions (
     value BLOB NOT NULL, PRIMARY KEY (dataset, id, reviewer)
 );
 CREATE TABLE claims (
-    dataset TEXT NOT NULL, id TEXT NOT NULL, reviewer TEXT NOT NULL, until REAL NOT NULL,
-    PRIMARY KEY (dataset, id, reviewer)
+    dataset TEXT NOT NULL, id TEXT NOT NULL, reviewer TEXT NOT NULL, until REAL NOT NULL, partition INTEGER NOT NULL,
+    offset INTEGER NOT NULL, PRIMARY KEY (dataset, id, reviewer)
 ) WITHOUT ROWID;
+CREATE INDEX claims_in_order ON claims (dataset, id, partition, offset, until);
 CREATE TABLE outcomes (
     dataset TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, verdict TEXT NOT NULL, reason TEXT NOT NULL,
     inclusion REAL, annotator TEXT, day TEXT, PRIMARY KEY (dataset, id, revision)
@@ -236,12 +237,14 @@ def put_decision(db: sqlite3.Connection, decision: Decision, value: bytes) -> No
     )
 
 
-def put_claim(db: sqlite3.Connection, claim: Claim) -> None:
+def put_claim(db: sqlite3.Connection, claim: Claim, record: Record) -> None:
+    """One that is prolonged before its time is up keeps its place before those that came meanwhile."""
     key = (claim.dataset, claim.id, claim.reviewer)
-    if claim.until is None:
-        db.execute("DELETE FROM claims WHERE dataset = ? AND id = ? AND reviewer = ?", key)
-        return
-    db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", (*key, _seconds(claim.until)))
+    query = "SELECT partition, offset FROM claims WHERE dataset = ? AND id = ? AND reviewer = ? AND until > ?"
+    place = db.execute(query, (*key, record.timestamp_ms / 1000)).fetchone() or (record.partition, record.offset)
+    db.execute("DELETE FROM claims WHERE dataset = ? AND id = ? AND reviewer = ?", key)
+    if claim.until is not None:
+        db.execute("INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?)", (*key, _seconds(claim.until), *place))
 
 
 def decisions_about(db: sqlite3.Connection, key: Key) -> list[Decision]:

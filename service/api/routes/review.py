@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
@@ -13,6 +16,7 @@ from service.api.backend import Backend, backend_dependency, request_id_of
 from service.api.bodies import in_thread, json_object, read
 from service.api.problems import ConflictError, NotFoundError, NotReadyError
 from service.contracts import Claim, DatasetName, SuspectKind
+from service.errors import StreamError
 from service.review.decisions import claim_output
 from service.review.filters import MAX_LIMIT, QueueFilter
 from service.review.items import ReviewItem
@@ -21,6 +25,8 @@ router = APIRouter(tags=["review"])
 
 MINUTES = 10.0
 MOST_MINUTES = 24 * 60.0
+CLAIM_WAIT = 3.0
+CLAIM_PAUSE = 0.02
 
 At = Annotated[Backend, Depends(backend_dependency)]
 Dataset = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
@@ -96,16 +102,53 @@ async def item(dataset: Dataset, id: Id, backend: At) -> Response:  # noqa: A002
     },
 )
 async def claim(dataset: Dataset, id: Id, request: Request, backend: At) -> Claim:  # noqa: A002 - as above
-    """Tells others that somebody looks at it. Claim it again to have it longer; 409 where another has it open."""
+    """Tells others that somebody looks at it. Claim it again to have it longer; 409 where another has it open.
+
+    Of several who claim it at once, the first in the log has it: the answer comes when the queue shows who that is.
+    """
     asked = read(ClaimRequest, await json_object(request))
     found = await item_of(backend, dataset, id)
-    now = datetime.now(UTC)
-    until = found.claimed_until
-    if found.claimed_by not in (None, asked.reviewer) and (until is None or until > now):
-        raise ConflictError(f"{found.claimed_by!r} has it open until {until}: take another one", field="reviewer")
-    made = Claim(dataset=dataset, id=id, reviewer=asked.reviewer, until=now + timedelta(minutes=asked.minutes))
+    if found.claimed_by not in (None, asked.reviewer):
+        raise _taken(found)
+    until = datetime.now(UTC) + timedelta(minutes=asked.minutes)
+    made = Claim(dataset=dataset, id=id, reviewer=asked.reviewer, until=until)
     await _write(backend, made, request)
+    first = await _claimed(backend, made)
+    if first.claimed_by != asked.reviewer:
+        with suppress(
+            StreamError
+        ):  # it would have the item after the other; if it can't be taken back, it ends by itself
+            await _write(backend, made.model_copy(update={"until": None}), request)
+        raise _taken(first)
     return made
+
+
+async def _claimed(backend: Backend, made: Claim) -> ReviewItem:
+    """The item when it shows who was first: claims are read in the log's order, so whoever is seen there was."""
+    seen: int | None = None
+    ends = time.monotonic() + CLAIM_WAIT
+    while time.monotonic() < ends:
+        version = backend.queue.version
+        if version != seen:
+            seen = version
+            item = await in_thread(backend.queue.item, made.dataset, made.id)
+            if item is not None and item.claimed_by is not None and not _from_before(item, made):
+                return item
+        await asyncio.sleep(CLAIM_PAUSE)
+    raise NotReadyError("the review queue does not show the claim yet: ask again in a moment")
+
+
+def _from_before(item: ReviewItem, made: Claim) -> bool:
+    """Whether what is shown is the reviewer's own claim, but not yet as it was prolonged; to a millisecond."""
+    if item.claimed_by != made.reviewer or item.claimed_until is None or made.until is None:
+        return False
+    return item.claimed_until < made.until - timedelta(milliseconds=1)
+
+
+def _taken(item: ReviewItem) -> ConflictError:
+    return ConflictError(
+        f"{item.claimed_by!r} has it open until {item.claimed_until}: take another one", field="reviewer"
+    )
 
 
 @router.delete("/v1/review/{dataset}/{id:path}/claim", summary="Let an item go", status_code=202)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
+from starlette.testclient import TestClient
 
 from service.api.events import Counters, changes
-from service.contracts import BelowPolicy, DatasetSettings
+from service.contracts import BelowPolicy, Claim, DatasetSettings
 from service.errors import StreamError
+from service.review.decisions import claim_output
 from service.stream.codec import header
 from tests.api_desk import TOPICS
 from tests.stream_desk import sentences
@@ -84,7 +88,8 @@ def test_one_item_whatever_its_name(desk: ApiDesk) -> None:
         for path in (quote(name, safe=""), quote(name)):
             answer = desk.client.get(f"/v1/review/default/{path}")
             assert (answer.status_code, answer.json().get("id")) == (200, name)
-    claimed = desk.client.post("/v1/review/default/a%2Fb/claim", json={"reviewer": "anna"})
+    with desk.projecting():
+        claimed = desk.client.post("/v1/review/default/a%2Fb/claim", json={"reviewer": "anna"})
     assert (claimed.status_code, claimed.json()["id"]) == (202, "a/b")
     assert desk.client.get("/v1/review/default/none").status_code == 404
 
@@ -92,11 +97,11 @@ def test_one_item_whatever_its_name(desk: ApiDesk) -> None:
 def test_a_claim_keeps_others_away(full: ApiDesk) -> None:
     item = first(full, dataset="blogs")
     path = f"/v1/review/blogs/{item['id']}/claim"
-    made = full.client.post(path, json={"reviewer": "anna", "minutes": 5}, headers={"X-Request-ID": "r-7"})
+    with full.projecting():
+        made = full.client.post(path, json={"reviewer": "anna", "minutes": 5}, headers={"X-Request-ID": "r-7"})
     assert made.status_code == 202
     until = datetime.fromisoformat(made.json()["until"])
     assert timedelta(minutes=4) < until - datetime.now(UTC) <= timedelta(minutes=5)
-    full.project()
     (record,) = full.log.read(TOPICS.decisions, 0, 10)
     assert header(record.headers, "x-request-id") == "r-7"
     assert first(full, dataset="blogs")["claimed_by"] == "anna"
@@ -105,10 +110,69 @@ def test_a_claim_keeps_others_away(full: ApiDesk) -> None:
     refused = full.client.post(path, json={"reviewer": "ben"})
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:labelwatch:problem:conflict")
     assert "anna" in refused.json()["detail"]
-    assert full.client.post(path, json={"reviewer": "anna"}).status_code == 202
+    with full.projecting():
+        assert full.client.post(path, json={"reviewer": "anna"}).status_code == 202
     assert full.client.delete(path, params={"reviewer": "anna"}).json()["until"] is None
     full.project()
-    assert full.client.post(path, json={"reviewer": "ben"}).status_code == 202
+    with full.projecting():
+        assert full.client.post(path, json={"reviewer": "ben"}).status_code == 202
+
+
+def test_who_claims_first_has_it_however_short(full: ApiDesk) -> None:
+    """The second does not know of the first when it asks: its replica has not read that far."""
+    item = first(full, dataset="blogs")
+    path = f"/v1/review/blogs/{item['id']}/claim"
+    until = datetime.now(UTC) + timedelta(minutes=30)
+    theirs = Claim(dataset="blogs", id=item["id"], reviewer="anna", until=until)
+    full.log.append([claim_output(TOPICS, theirs)])  # by another replica
+    assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] is None
+    step = full.projector.step
+    answers: list[int] = []
+
+    class Late:
+        """Reads on only when the claim has been written."""
+
+        def append(self, outputs: Any, *, timeout: float = 30.0) -> None:
+            full.log.append(outputs, timeout=timeout)
+            answers.append(step())
+
+    refused = full.use(stream=Late()).post(path, json={"reviewer": "ben", "minutes": 1})
+    assert (refused.status_code, refused.json()["field"]) == (409, "reviewer")
+    assert "'anna' has it open until" in refused.json()["detail"]
+    assert answers == [2, 1]  # the one that lost was taken back
+    claims = {record.key: json.loads(record.value or b"") for record in full.log.read(TOPICS.decisions, 0, 10)}
+    assert [one["reviewer"] for one in claims.values() if one.get("until")] == ["anna"]
+    found = full.client.get(f"/v1/review/blogs/{item['id']}").json()
+    assert (found["claimed_by"], datetime.fromisoformat(found["claimed_until"])) == ("anna", until)
+
+
+def test_of_many_who_claim_at_once_one_has_it(full: ApiDesk) -> None:
+    item = first(full, dataset="blogs")
+    path = f"/v1/review/blogs/{item['id']}/claim"
+    names = [f"r{n}" for n in range(6)]
+    together = threading.Barrier(len(names))
+
+    def ask(name: str) -> tuple[int, str]:
+        client = TestClient(full.app)
+        together.wait()
+        answer = client.post(path, json={"reviewer": name, "minutes": 60 - int(name[1])})
+        return answer.status_code, answer.json().get("detail", "")
+
+    with full.projecting(), ThreadPoolExecutor(len(names)) as threads:
+        answers = dict(zip(names, threads.map(ask, names), strict=True))
+    (winner,) = [name for name, (status, _) in answers.items() if status == 202]
+    assert all(
+        (status, repr(winner) in text) == (409, True) for name, (status, text) in answers.items() if name != winner
+    )
+    full.project()
+    assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] == winner
+
+
+def test_a_claim_that_nobody_can_see_yet_is_not_promised(full: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.routes.review.CLAIM_WAIT", 0.05)
+    item = first(full, dataset="blogs")
+    answer = full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna"})
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
 
 
 @pytest.mark.parametrize(

@@ -165,8 +165,13 @@ def test_a_claim_can_be_let_go_and_prolonged(desk: Desk) -> None:
 
 
 def test_of_two_who_claim_at_once_all_replicas_name_the_same(desk: Desk) -> None:
-    desk.write(scored("a", 0.1), claim("a", "bob", 10), claim("a", "ann", 11))
+    desk.write(scored("a", 0.1), claim("a", "bob", 11), claim("a", "ann", 10))
     assert desk.item("a").claimed_by == "bob"
+    assert (desk.ids(reviewer="bob"), desk.ids(reviewer="ann"), desk.ids(reviewer="eve")) == (["a"], [], [])
+    desk.write(claim("a", "bob", 20))  # prolonged: still the first
+    assert desk.item("a").claimed_by == "bob"
+    desk.write(claim("a", "bob", None))
+    assert desk.item("a").claimed_by == "ann"
 
 
 # -- control sentences -------------------------------------------------------------------------------------------------
