@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -17,7 +15,7 @@ from service import __version__
 from service.api import docs, events, health
 from service.api.backend import request_id_of
 from service.api.middleware import REQUEST_ID, Envelope, Gate
-from service.api.problems import problem_response
+from service.api.problems import answer_to
 from service.api.routes import console, datasets, decisions, model, overview, review, score, sentences, webhooks
 from service.errors import LabelwatchError
 
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from service.api.backend import Backend
-
-log = logging.getLogger(__name__)
 
 ROUTES = (
     score,
@@ -85,10 +81,7 @@ def _operation(route: APIRoute) -> str:
 
 
 async def _tell(request: Request, error: Exception) -> Response:
-    answer = problem_response(error, request_id=request_id_of(request))
-    if answer.status_code == HTTPStatus.INTERNAL_SERVER_ERROR:  # it says that more is in the log
-        log.error("a request failed", exc_info=error)
-    return answer
+    return answer_to(error, request_id=request_id_of(request))
 
 
 def _describe_once(app: FastAPI) -> None:

@@ -143,6 +143,7 @@ class Gate:
     def _check(self, scope: Scope) -> None:
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
         if self._backend.draining.is_set() and path.startswith(API):
+            self._backend.telemetry.overloaded("draining")
             raise DrainingError("try again in a moment, here or at another instance")
         signed = bool(self._backend.settings.webhook_secrets)
         wanted = needed(method, path, open_metrics=self._backend.open_metrics, signed=signed)

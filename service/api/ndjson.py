@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from service.api.problems import TooLargeError, encoded, problem_of
+from service.api.problems import TooLargeError, encoded, note, problem_of
 from service.errors import LabelwatchError
 
 if TYPE_CHECKING:
@@ -230,6 +230,7 @@ class Streamed(Response):
             try:
                 await self._go_on(upload, send)
             except LabelwatchError as error:
+                note(error)
                 problem = problem_of(error, request_id=self._request_id, line=upload.unanswered)
                 await send(_part([encoded(problem), b"\n"]))
             await send(_part([], more=False))

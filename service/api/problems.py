@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError, StreamError
+from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError, StateError, StreamError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+log = logging.getLogger(__name__)
+
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = 5
+QUEUE_AWAY = "the review queue can't be read at this moment: try again; the reason is in the service's log"
 
 
 class RequestError(LabelwatchError):
@@ -152,6 +156,18 @@ def problem_response(error: Exception, *, request_id: str | None = None) -> Resp
     return Response(encoded(problem), problem.status, headers=dict(_headers(error, problem)), media_type=MEDIA_TYPE)
 
 
+def answer_to(error: Exception, *, request_id: str | None = None) -> Response:
+    """The problem of an error that nobody has told of yet: where it says that more is in the log, it is."""
+    note(error)
+    return problem_response(error, request_id=request_id)
+
+
+def note(error: Exception) -> None:
+    """Writes to the log what its problem does not tell."""
+    if _kind(error)[0] == HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, StateError):
+        log.error("a request failed", exc_info=error)
+
+
 def encoded(problem: Problem) -> bytes:
     """What is quoted from a request may be anything, even half of a surrogate pair."""
     return json.dumps(problem.model_dump(exclude_none=True), ensure_ascii=True, separators=(",", ":")).encode()
@@ -164,6 +180,8 @@ def _kind(error: Exception) -> tuple[int, str, str]:
             return status, slug, str(error)
     if isinstance(error, RequestValidationError):
         return _validation(error)
+    if isinstance(error, StateError):  # the queue's file was deleted, or is closed: it is built anew
+        return HTTPStatus.SERVICE_UNAVAILABLE, "not-ready", QUEUE_AWAY
     if isinstance(error, HTTPException):
         return error.status_code, "", str(error.detail)
     if isinstance(error, TimeoutError):

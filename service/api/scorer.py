@@ -104,6 +104,8 @@ class Scorer:
         answers: list[bytes | InvalidInput | InferenceError | None] = []
         for sentence in sentences:
             if sentence.dataset not in standards:
+                if standards:  # each may have to be made, and others must have their turn
+                    await asyncio.sleep(0)
                 standards[sentence.dataset] = self.standard(sentence.dataset, choice)
             try:
                 _check(sentence, standards[sentence.dataset].judge)

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from service.api.backend import backend_of, request_id_of
 from service.api.middleware import is_ndjson
 from service.api.ndjson import MEDIA_TYPE, Line, Streamed
-from service.api.problems import OverloadedError, encoded, problem_of, problem_response
+from service.api.problems import OverloadedError, answer_to, encoded, problem_of
 from service.api.scorer import Choice, Scorer
 from service.api.sentences import at, body_schema, read_body, read_line
 from service.contracts import Assessment, DatasetSettings
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from service.api.scorer import Scored
+    from service.contracts import LabelledSentence
 
+MOST_DATASETS = 20  # of a list: the answer tells settings and thresholds of each
 WATCH_FROM = 64  # sentences: who waits behind fewer is answered before a look whether it is still there pays
 
 PATH = "/v1/score"
@@ -91,6 +93,7 @@ async def score(request: Request) -> Response:
     asked = await read_body(
         await request.body(), max_words=backend.max_words, most=limits.max_sentences, options=Choice._fields
     )
+    _check_datasets(asked.sentences)
     if asked.options:
         choice = choice._replace(**asked.options)
     work = scorer.score(asked.sentences, choice, request_id=request_id)
@@ -127,8 +130,20 @@ class Shortcut:
         try:
             response = await score(request)
         except LabelwatchError as error:
-            response = problem_response(error, request_id=request_id_of(request))
+            response = answer_to(error, request_id=request_id_of(request))
         await (self._app if isinstance(response, Streamed) else response)(scope, receive, send)
+
+
+def _check_datasets(sentences: Sequence[LabelledSentence]) -> None:
+    seen: set[str] = set()
+    for place, sentence in enumerate(sentences):
+        seen.add(sentence.dataset)
+        if len(seen) > MOST_DATASETS:
+            raise InvalidInput(
+                f"{sentence.dataset!r} is dataset number {len(seen)} of the list, at most {MOST_DATASETS} are taken "
+                "at once: send several requests",
+                field=f"sentences.{place}.dataset",
+            )
 
 
 def _chosen(request: Request) -> Choice:

@@ -111,6 +111,8 @@ def test_draining_sends_callers_elsewhere(desk: ApiDesk) -> None:
         assert answer.headers["Retry-After"]
         assert answer.headers["Connection"] == "close"
     assert desk.client.get("/healthz").status_code == 200
+    turned_away = desk.backend.telemetry.registry.get_sample_value("labelwatch_overload_total", {"reason": "draining"})
+    assert turned_away == 3
 
 
 def test_no_origin_is_let_in_unless_it_is_named(desk: ApiDesk) -> None:

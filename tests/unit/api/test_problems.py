@@ -66,7 +66,7 @@ KINDS: list[tuple[Exception, int]] = [
     (TimedOutError("x"), 504),
     (TimeoutError("x"), 504),
     (ModelError("secret"), 500),
-    (StateError("secret"), 500),
+    (StateError("secret"), 503),
     (ZeroDivisionError("secret"), 500),
 ]
 RETRIED = {429, 503, 504}
@@ -121,13 +121,37 @@ def test_how_long_to_wait_is_told(failing: Fail) -> None:
     assert failing(OverloadedError("x", retry_after=7)).headers["Retry-After"] == "7"
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError("secret"), ModelError("secret")])
+@pytest.mark.parametrize("error", [ZeroDivisionError("secret"), ModelError("secret"), StateError("secret")])
 def test_the_log_has_what_the_answer_leaves_out(
     failing: Fail, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     with caplog.at_level(logging.ERROR):
-        assert failing(error).status_code == 500
+        answer = failing(error)
+    assert "service's log" in answer.json()["detail"]
     assert "secret" in caplog.text
+
+
+def test_the_log_has_it_past_the_routing_too(
+    quiet: ApiDesk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: str) -> None:
+        raise ModelError("secret")
+
+    monkeypatch.setattr(quiet.backend.mirror, "judge", broken)
+    with caplog.at_level(logging.ERROR):
+        answer = quiet.client.post("/v1/score", json={"tokens": ["a"], "labels": ["O"]})
+    assert (answer.status_code, "secret" in answer.text) == (500, False)
+    assert "secret" in caplog.text
+
+
+def test_a_queue_whose_file_is_gone_is_not_ready(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise StateError("the review queue at secret failed: disk I/O error")
+
+    monkeypatch.setattr(desk.backend.queue, "page", gone)
+    answer = desk.client.get("/v1/review")
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
+    assert "secret" not in answer.text
 
 
 def test_an_answer_that_breaks_off_does_not_look_whole(quiet: ApiDesk) -> None:

@@ -7,8 +7,10 @@ import json
 import threading
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
+from service.api.scorer import Choice, Scorer, Standard
 from service.contracts import Assessment, DatasetSettings, LabelledSentence
 from service.errors import InferenceError
 from service.inference.classifier import Classifier
@@ -23,8 +25,6 @@ from tests.tiny_models import POISON, make_model
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-    import httpx
 
     from service.inference.classifier import Answer
     from service.inference.encode import Encoded
@@ -317,3 +317,62 @@ def test_where_the_time_went_is_counted(shared: ScoreDesk) -> None:
     before = shared.metric("labelwatch_stage_seconds_count", **labels)
     shared.post("/v1/score", ONE)
     assert shared.metric("labelwatch_stage_seconds_count", **labels) == before + 1
+
+
+def test_the_short_way_is_counted_and_told_like_any_other(shared: ScoreDesk) -> None:
+    labels = {"route": "/v1/score", "method": "POST", "status": "2xx"}
+    before = shared.metric("labelwatch_http_requests_total", **labels)
+    assert shared.post("/v1/score", ONE).status_code == 200
+    assert shared.metric("labelwatch_http_requests_total", **labels) == before + 1
+    assert shared.post("/v1/score/", ONE).status_code == 404
+    assert shared.run(lambda client: client.put("/v1/score", json=ONE)).status_code == 405
+
+
+def test_the_long_way_gives_the_same_answer(shared: ScoreDesk) -> None:
+    async def long_way(client: httpx.AsyncClient) -> httpx.Response:
+        transport = httpx.ASGITransport(shared.app, root_path="/under", raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://labelwatch") as other:
+            return await other.post("/under/v1/score", json=ONE)
+
+    found, expected = shared.run(long_way), shared.post("/v1/score", ONE)
+    assert found.status_code == 200, found.text
+    assert found.json()["assessments"][0]["score"] == expected.json()["assessments"][0]["score"]
+
+
+def of_datasets(count: int) -> list[dict[str, Any]]:
+    return [{**ONE, "dataset": f"made-up-{number}"} for number in range(count)]
+
+
+def test_a_list_is_of_so_many_datasets_at_most(shared: ScoreDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.routes.score.MOST_DATASETS", 3)
+    taken = shared.post("/v1/score", {"sentences": [*of_datasets(3), *of_datasets(3)]})
+    assert taken.status_code == 200
+    assert len(taken.json()["settings"]) == 3
+    refused = shared.post("/v1/score", {"sentences": [*of_datasets(3), ONE, ONE]})
+    assert "at most 3" in problem(refused, 422, "sentences.3.dataset")
+    lines = shared.lines("/v1/score", *of_datasets(5))  # one at a time, whose answers do not tell settings
+    assert [json.loads(line)["dataset"] for line in lines.text.splitlines()] == [
+        f"made-up-{number}" for number in range(5)
+    ]
+
+
+def test_others_have_their_turn_between_datasets(shared: ScoreDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[int] = []
+    passed = 0
+    real = Scorer.standard
+
+    def counted(self: Scorer, dataset: str, choice: Choice) -> Standard:
+        turns.append(passed)
+        return real(self, dataset, choice)
+
+    async def work(_: httpx.AsyncClient) -> None:
+        nonlocal passed
+        sentences = [LabelledSentence.model_validate(each) for each in of_datasets(10)]
+        scoring = asyncio.create_task(Scorer(shared.backend).score(sentences, Choice(), request_id="x"))
+        while not scoring.done():
+            passed += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(Scorer, "standard", counted)
+    shared.run(work)
+    assert len(set(turns)) == 10
