@@ -235,16 +235,27 @@ def run() -> list[dict[str, Any]]:
             f"p50 {each['ms_1']['p50']:.2f} p99 {each['ms_1']['p99']:.2f} ms, raw p50 {each['raw_ms_1']['p50']:.2f} ms",
             file=sys.stderr,
         )
-    shared = {"rounds": rounds, "clients_core": CLIENT_CORE, "service_core": SERVICE_CORE}
+    shared = {"rounds": len(rounds), "clients_core": CLIENT_CORE, "service_core": SERVICE_CORE}
+    many = ("ratio_32", "requests", "requests_per_s", "raw_sentences_per_s", "ms_32", "client_share")
+    cost = ("service_cpu_ms", "raw_cpu_ms")
+    one = ("ratio_1", "ms_1", "raw_ms_1")
     return [
         {
             "name": "rest_32_clients_vs_raw_ort",
             "ratio": statistics.median(each["ratio_32"] for each in rounds),
-            "detail": {"what": "single sentences of 32 clients, one model thread, over the graph alone", **shared},
+            "detail": {
+                "what": "single sentences of 32 clients, one model thread, over the graph alone",
+                **shared,
+                **{name: [each[name] for each in rounds] for name in (*many, *cost)},
+            },
         },
         {
             "name": "rest_1_client_p50_vs_raw_ort",
             "ratio": statistics.median(each["ratio_1"] for each in rounds),
-            "detail": {"what": "time of a sentence over REST to that in the graph alone (lower is better), median"},
+            "detail": {
+                "what": "time of a sentence over REST to that in the graph alone (lower is better), median",
+                **shared,
+                **{name: [each[name] for each in rounds] for name in one},
+            },
         },
     ]
