@@ -2,7 +2,8 @@
 
 Begun anew it reads the topics from their beginning into an empty file. After each batch an item's state follows from
 the newest messages of its key; the ranker and the places of the control sentences follow from all items and decisions
-together, and are brought up to date whenever the topics have been read to their end. So the order in which replicas
+together, and are brought up to date when the topics have been read to their end: the ranker at once, the places as soon
+as nothing more comes, or now and then while it does. So the order in which replicas
 happen to read partitions leaves no trace.
 
 An older revision that was written after a newer one would be all that compaction leaves of the two. Who meets one
@@ -40,6 +41,7 @@ PAUSE = 0.1
 PAUSE_AFTER_ERROR = 1.0
 APPEND_TIMEOUT = 5.0
 PAUSE_AFTER_REFUSAL = 60.0
+PLACE_EVERY = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +66,7 @@ class Projector:
         self._to_place: set[str] = set()
         self._overwritten: set[tuple[str, str]] = set()  # whose topic ends with an older revision than we hold
         self._refused_at: float | None = None
+        self._placed_at = 0.0
         self._caught_up = False
         self.trouble: str | None = None
         self.unreadable = 0
@@ -100,9 +103,8 @@ class Projector:
                 self._take_in(records, take)
                 total += len(records)
         behind = not all(follower.caught_up for follower in followers)
-        if not behind and (self._to_fit or self._to_place):
-            with self._queue.writing() as db:
-                self._order(db)
+        if not behind:
+            self._order(at_once=not total or not self._caught_up)
         self._caught_up = self._caught_up or not behind
         if not total and not behind:
             total = self._write_again()
@@ -161,9 +163,9 @@ class Projector:
     def _assessment(self, db: sqlite3.Connection, record: Record) -> None:
         if record.value is None:
             dataset, _, identity = (record.key or b"").decode(errors="replace").partition("/")
+            self._changed(db, dataset, identity)
             store.drop_item(db, dataset, identity)
             self._overwritten.discard((dataset, identity))
-            self._changed(dataset, identity)
             return
         said = Assessment.model_validate_json(record.value)
         if said.id is None or said.reason == "scored":
@@ -171,13 +173,14 @@ class Projector:
         key = (said.dataset, said.id)
         if store.put_item(db, said, record, self._rankers.get(said.dataset, Ranker())):
             self._overwritten.discard(key)
-            self._changed(*key)
+            self._changed(db, *key)
         elif store.takes_the_place(db, key, record):
             self._overwritten.add(key)
 
-    def _changed(self, dataset: str, identity: str) -> None:
+    def _changed(self, db: sqlite3.Connection, dataset: str, identity: str) -> None:
         self._touched.add((dataset, identity))
-        self._to_place.add(dataset)
+        if dataset not in self._to_place and store.has_controls(db, dataset):
+            self._to_place.add(dataset)
 
     def _decision(self, db: sqlite3.Connection, record: Record) -> None:
         if record.value is None:
@@ -238,7 +241,20 @@ class Projector:
 
     # -- all of them together --------------------------------------------------------------------------------------
 
-    def _order(self, db: sqlite3.Connection) -> None:
+    def _order(self, *, at_once: bool) -> None:
+        """To place the controls, the ranks of all items are read: that must not be done for every few that come."""
+        due = at_once or time.monotonic() - self._placed_at >= PLACE_EVERY
+        if not self._to_fit and not (self._to_place and due):
+            return
+        with self._queue.writing() as db:
+            self._fit(db)
+            if due:
+                for dataset in sorted(self._to_place):
+                    _place_controls(db, dataset)
+                self._to_place.clear()
+                self._placed_at = time.monotonic()
+
+    def _fit(self, db: sqlite3.Connection) -> None:
         for dataset in sorted(self._to_fit):
             setting, epoch, _ = store.ranker_settings(db, dataset)
             lessons = sorted(
@@ -254,10 +270,7 @@ class Projector:
                 _rank_all(db, dataset, ranker)
                 self._to_place.add(dataset)
                 self._queue.show_offsets(dataset, dict(ranker.offsets) if ranker.on else None)
-        for dataset in sorted(self._to_place):
-            _place_controls(db, dataset)
         self._to_fit.clear()
-        self._to_place.clear()
 
 
 def _is_claim(record: Record) -> bool:

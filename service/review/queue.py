@@ -5,16 +5,17 @@ The file may be deleted at any time; the projector begins a new one when it star
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import os
 import sqlite3
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from service.contracts import Assessment, Message
 from service.errors import InvalidInput, SettingsError, StateError
@@ -25,13 +26,15 @@ from service.review.items import ReviewItem, agreement_of, doubtful_of, shown_of
 from service.review.recall import RecallEstimate, recall_estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from service.review.overview import Overview, PairPrecision
 
 __all__ = ["Page", "Queue", "QueueFilter"]
 
 MEMORY = ":memory:"
+
+T = TypeVar("T")
 
 
 class Page(Message):
@@ -60,6 +63,8 @@ class Queue:
         self._mutex = threading.Lock()
         self._idle: list[sqlite3.Connection] | None = []  # none: closed
         self._offsets: dict[str, dict[str, float]] = {}
+        self._sums: dict[tuple[str | None, ...], object] = {}
+        self._sums_of = 0
         self.version = 0  # grows with every change, for those who wait for one
         try:
             self._writer, self._file = self._made()
@@ -107,24 +112,35 @@ class Queue:
             return sums.counts(db, dataset)
 
     def counts_by_dataset(self) -> dict[str, dict[str, int]]:
-        with self.reading() as db:
-            return sums.counts_by_dataset(db)
+        return self._summed(("counts",), sums.counts_by_dataset)
 
     def verdicts_by_dataset(self) -> dict[str, dict[str, int]]:
-        with self.reading() as db:
-            return sums.verdicts_by_dataset(db)
+        return self._summed(("verdicts",), sums.verdicts_by_dataset)
 
     def overview(self, dataset: str | None = None) -> Overview:
         with self.reading() as db:
             return sums.overview(db, dataset, None if dataset is None else self._offsets.get(dataset))
 
     def precision(self, dataset: str | None = None) -> list[PairPrecision]:
-        with self.reading() as db:
-            return sums.precision(db, dataset)
+        return self._summed(("precision", dataset), lambda db: sums.precision(db, dataset))
 
     def recall_estimate(self, dataset: str) -> RecallEstimate:
-        with self.reading() as db:
-            return recall_estimate(db, dataset)
+        return self._summed(("recall", dataset), lambda db: recall_estimate(db, dataset))
+
+    def _summed(self, name: tuple[str | None, ...], add_up: Callable[[sqlite3.Connection], T]) -> T:
+        """Numbers that every scrape asks for: added up once, until something changes."""
+        version = self.version  # before reading: what is newer than its number is only added up once more
+        with self._mutex:
+            if self._sums_of != version:
+                self._sums, self._sums_of = {}, version
+            kept = self._sums.get(name)
+        if kept is None:
+            with self.reading() as db:
+                kept = add_up(db)
+            with self._mutex:
+                if self._sums_of == version:
+                    self._sums[name] = kept
+        return cast("T", copy.deepcopy(kept))  # who asked may change it
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -134,7 +150,7 @@ class Queue:
                 if self._idle is None:
                     raise StateError("the review queue is closed")
                 pool = self._idle
-                db = pool.pop() if pool else self._connect()
+                db = pool.pop() if pool else self._connect(self.path)
             try:
                 db.execute("BEGIN")
                 try:
@@ -205,15 +221,19 @@ class Queue:
     def _made(self) -> tuple[sqlite3.Connection, int]:
         """A new file with its tables. What an earlier process left is not trusted: the topics may be others now."""
         with _told(self.path):
-            for suffix in ("", "-wal", "-shm"):
-                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-            self.path.touch(0o600)
-            db = self._connect()
-            db.executescript(store.SCHEMA)
-            return db, self.path.stat().st_ino
+            made = self.path.with_name(self.path.name + ".new")  # whoever opens the file finds its tables in it
+            for path in (made, self.path):
+                for suffix in ("", "-wal", "-shm"):
+                    path.with_name(path.name + suffix).unlink(missing_ok=True)
+            made.touch(0o600)
+            with closing(self._connect(made)) as db:
+                db.executescript(store.SCHEMA)
+            file = made.stat().st_ino
+            made.replace(self.path)
+            return self._connect(self.path), file
 
-    def _connect(self) -> sqlite3.Connection:
-        address = f"{self.path.resolve().as_uri()}?mode=rw"  # never makes an empty one where ours is gone
+    def _connect(self, path: Path) -> sqlite3.Connection:
+        address = f"{path.resolve().as_uri()}?mode=rw"  # never makes an empty one where ours is gone
         db = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = OFF")  # it can be built again

@@ -37,6 +37,7 @@ CREATE TABLE items (
 );
 CREATE INDEX items_in_order ON items (state, rank, tie, dataset, id);
 CREATE INDEX items_of_dataset ON items (dataset, state, rank, tie, id);
+CREATE INDEX items_by_reason ON items (dataset, reason, rank);
 CREATE TABLE bodies (
     item INTEGER PRIMARY KEY, value BLOB NOT NULL, key BLOB, headers TEXT NOT NULL, partition INTEGER NOT NULL,
     offset INTEGER NOT NULL
@@ -161,6 +162,11 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
         found.add(task_facet(platform, task))
     db.executemany("INSERT INTO facets VALUES (?, ?)", [(facet, number) for facet in sorted(found)])
     return True
+
+
+def has_controls(db: sqlite3.Connection, dataset: str) -> bool:
+    query = "SELECT 1 FROM items WHERE dataset = ? AND reason = 'control' LIMIT 1"
+    return db.execute(query, (dataset,)).fetchone() is not None
 
 
 def takes_the_place(db: sqlite3.Connection, key: Key, record: Record) -> bool:

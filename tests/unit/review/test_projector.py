@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from service.contracts import Claim
 from service.errors import StreamError
 from service.review.decisions import claim_output
 from service.review.projector import Projector
+from service.review.projector import _place_controls as place_controls
 from service.review.queue import Queue, QueueFilter
 from service.stream.base import Output
 from service.stream.sqlite import SqliteStream
@@ -35,6 +37,7 @@ from tests.review_desk import (
 )
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -272,6 +275,41 @@ def test_decisions_teach_after_their_item_was_corrected(desk: Desk) -> None:
     reviewed_queue(desk, 25)
     desk.write(*(review(assessment(f"loc0-{n}", reason="update", revision=1, update=True)) for n in range(12)))
     assert desk.ids() == ["loc", "per"]
+
+
+# -- the places of controls -------------------------------------------------------------------------------------------
+
+
+def test_controls_are_placed_when_nothing_more_comes_not_after_each_batch(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed: list[str] = []
+
+    def place(db: sqlite3.Connection, dataset: str) -> None:
+        placed.append(dataset)
+        place_controls(db, dataset)
+
+    monkeypatch.setattr("service.review.projector._place_controls", place)
+    monkeypatch.setattr("service.review.projector.PLACE_EVERY", 3600.0)
+    desk.read()
+    desk.projector._placed_at = time.monotonic()
+    desk.write(item("a", "PER", 0.1), item("b", "PER", 0.2))
+    assert placed == []  # there are no controls
+    desk.write(item("c", "PER", 0.9, reason="control"))
+    assert placed == ["default"]
+    before = desk.item("c").rank
+    for number in range(5):
+        desk.stream.append([item(f"more{number}", "PER", 0.5)])
+        assert desk.projector.step() == 1
+    assert (len(placed), desk.item("c").rank) == (1, before)
+    desk.read()
+    assert (len(placed), desk.item("c").rank != before) == (2, True)
+    desk.write(item("elsewhere", "PER", 0.5, dataset="news"), decision("a", "ok"))
+    assert len(placed) == 2
+    monkeypatch.setattr("service.review.projector.PLACE_EVERY", 0.0)  # its time has come
+    desk.stream.append([item("last", "PER", 0.5)])
+    desk.projector.step()
+    assert len(placed) == 3
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

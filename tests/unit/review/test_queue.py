@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +12,7 @@ from service.errors import InvalidInput, SettingsError, StateError
 from service.review.decisions import claim_output
 from service.review.filters import Place, page_query
 from service.review.queue import Queue, QueueFilter
+from service.review.recall import RecallEstimate, recall_estimate
 from service.stream.base import Output
 from tests.review_desk import (
     NOW,
@@ -172,6 +175,60 @@ def test_of_two_who_claim_at_once_all_replicas_name_the_same(desk: Desk) -> None
     assert desk.item("a").claimed_by == "bob"
     desk.write(claim("a", "bob", None))
     assert desk.item("a").claimed_by == "ann"
+
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_added_up_once_until_something_changes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    estimate = recall_estimate
+
+    def count(db: sqlite3.Connection, dataset: str) -> RecallEstimate:
+        asked.append(dataset)
+        return estimate(db, dataset)
+
+    monkeypatch.setattr("service.review.queue.recall_estimate", count)
+    desk.write(scored("a", 0.1), scored("b", 0.2))
+    assert [desk.queue.recall_estimate("default").flagged for _ in range(3)] == [2, 2, 2]
+    assert desk.queue.recall_estimate("other").flagged == 0
+    assert asked == ["default", "other"]
+    desk.queue.counts_by_dataset()["default"]["open"] = 99  # what somebody does with them is theirs
+    assert desk.queue.counts_by_dataset()["default"]["open"] == 2
+    desk.write(scored("c", 0.3))
+    assert desk.queue.recall_estimate("default").flagged == 3
+    assert desk.queue.counts_by_dataset()["default"]["open"] == 3
+
+
+def test_the_ranks_that_controls_are_put_between_come_from_an_index(desk: Desk) -> None:
+    query = "EXPLAIN QUERY PLAN SELECT rank FROM items WHERE dataset = ? AND reason = 'flagged' ORDER BY rank"
+    with desk.queue.reading() as db:
+        steps = " ".join(row[3] for row in db.execute(query, ("default",)))
+    assert "COVERING INDEX items_by_reason" in steps
+    assert "TEMP B-TREE" not in steps
+
+
+def test_who_opens_a_new_file_finds_its_tables(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At no moment of its making does the file stand there without them."""
+    desk.write(scored("a", 0.1))
+    seen: list[object] = []
+    connect = Queue._connect
+
+    def look(queue: Queue, path: Path) -> sqlite3.Connection:
+        made = connect(queue, path)
+        if queue.path.exists():
+            with closing(sqlite3.connect(queue.path)) as other:
+                seen.append(other.execute("SELECT count(*) FROM items").fetchone()[0])
+        else:
+            seen.append("none")
+        return made
+
+    monkeypatch.setattr(Queue, "_connect", look)
+    desk.queue.path.unlink()
+    desk.read()
+    assert seen == ["none", 0]
+    assert desk.ids() == ["a"]
+    assert sorted(path.name for path in desk.queue.path.parent.glob("*.new*")) == []
 
 
 # -- control sentences -------------------------------------------------------------------------------------------------
