@@ -52,6 +52,7 @@ API = "/v1/"
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 LASTING = frozenset({"/v1/events"})  # open for as long as somebody looks
 NO_ROUTE = ""
+OVER = "too_large"  # in the state of a request for lines whose body is over the limit: the error
 
 
 def media_type(headers: Headers) -> str:
@@ -208,18 +209,23 @@ class Passage:
         message = await self._receive()
         self._read += len(message.get("body", b""))
         if self._read > self._most:
-            # To the app it looks as if the client had gone; the client is told why.
+            # To the app it looks as if the client had gone; the client is told why. Who answers line by line may
+            # have taken some of them already, and tells it himself.
             self._too_large = True
+            if self._lines:
+                self._scope["state"][OVER] = self._over()
             return {"type": "http.disconnect"}
         if self._lines and self._deadline is not None and not self._answering:
             self._deadline.reschedule(asyncio.get_running_loop().time() + self._timeout)  # something has come
         return message
 
     async def _sending(self, message: Message) -> None:
-        if self._too_large and not self._answering:
+        if self._too_large and not self._answering and not self._lines:
             return
         if message["type"] == "http.response.start":
             self._answering = True
+            if self._too_large:  # what is left of the body is not read
+                MutableHeaders(scope=message)["Connection"] = "close"
             if self._deadline is not None:
                 self._deadline.reschedule(None)  # it is under way, for as long as somebody reads
         await self._send(message)

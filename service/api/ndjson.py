@@ -14,11 +14,12 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from service.api.middleware import OVER
 from service.api.problems import TooLargeError, encoded, note, problem_of
 from service.errors import LabelwatchError
 
@@ -118,8 +119,12 @@ class Upload:
     context then raises `ClientDisconnect`.
     """
 
-    def __init__(self, receive: Receive, *, max_line_bytes: int) -> None:
+    def __init__(
+        self, receive: Receive, *, max_line_bytes: int, cut_off: Callable[[], Exception | None] = lambda: None
+    ) -> None:
+        """`cut_off`: why no more is read though the client has not gone."""
         self._receive = receive
+        self._cut_off = cut_off
         self._splitter = Splitter(max_line_bytes)
         self._spool = Spool()
         self._data, self._room = asyncio.Event(), asyncio.Event()
@@ -150,21 +155,31 @@ class Upload:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
+                cut_off = self._cut_off()
+                if cut_off is not None:
+                    self._fail(cut_off)
+                    return
                 self._gone = True
                 if self._user is not None:
                     self._user.cancel()
                 return
+            if self._failed is not None:
+                continue  # only to see whether the client goes
             try:
                 self._spool.write(message.get("body", b""))
             except OSError:
-                self._failed = TooLargeError(
-                    "there is no room to keep it all: read answers while you send, or send less"
-                )
+                self._fail(TooLargeError("there is no room to keep it all: read answers while you send, or send less"))
+                continue
             self._complete = not message.get("more_body", False)
             self._data.set()
             while len(self._spool) >= AHEAD_BYTES and not self._client_waits:
                 self._room.clear()
                 await self._room.wait()
+
+    def _fail(self, error: Exception) -> None:
+        """Told once what was read before is answered."""
+        self._failed = error
+        self._data.set()
 
     @contextmanager
     def sending(self) -> Iterator[None]:
@@ -175,6 +190,10 @@ class Upload:
             yield
         finally:
             self._client_waits = False
+
+    def answered(self, lines: Sequence[Line]) -> None:
+        if lines:
+            self.unanswered = lines[-1].number + 1
 
     async def portion(self, *, wait: bool = True) -> list[Line]:
         """The next lines: those that are there, some at a time. None at the end of the body, or without `wait`."""
@@ -191,8 +210,10 @@ class Upload:
                     return found
                 self._data.clear()
                 await self._data.wait()
-            if self._failed is not None:
-                raise self._failed
+            if self._failed is not None and not len(self._spool):
+                if wait:
+                    raise self._failed
+                return found
             data = self._spool.read(READ_BYTES)
             self._room.set()
             if not data:
@@ -220,42 +241,52 @@ class Streamed(Response):
         self._request_id = request_id
         self._ahead = ahead
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
-        async with Upload(receive, max_line_bytes=self._max_line_bytes) as upload:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        def cut_off() -> Exception | None:
+            return cast("Exception | None", scope.get("state", {}).get(OVER))
+
+        async with Upload(receive, max_line_bytes=self._max_line_bytes, cut_off=cut_off) as upload:
             lines = await upload.portion()
             answers = await self._handler(lines, True) if lines else []
             with upload.sending():
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 await send(_part(answers))
+            upload.answered(lines)
             try:
                 await self._go_on(upload, send)
             except LabelwatchError as error:
                 note(error)
-                problem = problem_of(error, request_id=self._request_id, line=upload.unanswered)
+                told = _with_taken(error, upload.unanswered - 1) if isinstance(error, TooLargeError) else error
+                problem = problem_of(told, request_id=self._request_id, line=upload.unanswered)
                 await send(_part([encoded(problem), b"\n"]))
             await send(_part([], more=False))
 
     async def _go_on(self, upload: Upload, send: Send) -> None:
-        tasks: deque[tuple[int, asyncio.Task[list[bytes]]]] = deque()
+        tasks: deque[tuple[list[Line], asyncio.Task[list[bytes]]]] = deque()
         try:
             while True:
                 lines = await upload.portion(wait=not tasks)
                 if lines:
-                    tasks.append((lines[0].number, asyncio.ensure_future(self._handler(lines, False))))
+                    tasks.append((lines, asyncio.ensure_future(self._handler(lines, False))))
                 elif not tasks:
                     return
                 if lines and self._ahead and len(tasks) < PORTIONS_AT_ONCE:
                     continue
-                upload.unanswered, task = tasks[0]
+                of, task = tasks[0]
                 answers = await task
                 tasks.popleft()
                 with upload.sending():
                     await send(_part(answers))
+                upload.answered(of)
         finally:
             for _, task in tasks:
                 task.cancel()
             if tasks:
                 await asyncio.wait([task for _, task in tasks])
+
+
+def _with_taken(error: TooLargeError, lines: int) -> TooLargeError:
+    return TooLargeError(f"{error}; {lines:,} lines were taken and answered, go on with line {lines + 1}")
 
 
 def _part(lines: Sequence[bytes], *, more: bool = True) -> Message:

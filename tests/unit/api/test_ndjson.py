@@ -270,3 +270,31 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
                 await talk.task
 
     done(talk())
+
+
+def test_a_disk_that_fills_up_later_leaves_no_line_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, left = Spool.write, [2]
+
+    def nearly_full(self: Spool, data: bytes) -> None:
+        left[0] -= 1
+        if left[0] == -1:
+            raise OSError(28, "No space left on device")
+        real(self, data)  # there is room again: but the lines would have a gap
+
+    monkeypatch.setattr(Spool, "write", nearly_full)
+
+    async def talk() -> None:
+        async with conversation(App()) as talk:
+            talk.say(b"a")
+            await talk.hear()
+            answers = talk.answers()
+            assert (await anext(answers))["line"] == 1
+            for word in (b"bb", b"ccc", b"dddd"):
+                talk.say(word)
+            talk.say(last=True)
+            *found, problem = [each async for each in answers]
+            assert [(each["line"], each["size"]) for each in found] == [(2, 2)]
+            assert (problem["status"], problem["line"]) == (413, 3)
+            assert "2 lines were taken" in problem["detail"]
+
+    done(talk())

@@ -175,3 +175,42 @@ def test_a_log_that_fails_later_ends_the_answers_at_the_first_line_that_is_not_i
 
         desk.run(talk)
     assert len(broken.threads) == 2
+
+
+@pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
+def test_lines_past_the_limit_of_the_body_are_told(tmp_path: Path, classifier: Classifier, path: str) -> None:
+    with score_desk(tmp_path, classifier, max_stream_bytes=3_000) as api:
+
+        async def talk(_: httpx.AsyncClient) -> list[dict[str, Any]]:
+            async with Conversation(api.app, path) as talk:
+                talk.say(ONE, b"", ONE)
+                assert (await talk.hear())["status"] in (200, 202)
+                answers = talk.answers()
+                found = [await anext(answers), await anext(answers)]
+                talk.say(*[ONE] * 30)
+                talk.say(*[ONE] * 30)  # the limit is passed here, and none of these is read
+                found += [each async for each in answers]
+                await talk.task
+                return found
+
+        *answers, problem = api.run(talk)
+        assert len(answers) == 32
+        assert all("status" not in each for each in answers)
+        assert (problem["status"], problem["line"]) == (413, 34)
+        assert "33 lines were taken" in problem["detail"]
+        assert "MAX_STREAM_BYTES" in problem["detail"]
+        written = api.stream.read(api.topics.sentences, 0, 100)
+        assert len(written) == (32 if path == "/v1/sentences" else 0)
+
+
+def test_one_line_past_the_limit_of_the_body_is_a_status(tmp_path: Path, classifier: Classifier) -> None:
+    with score_desk(tmp_path, classifier, max_stream_bytes=1_000) as api:
+
+        async def talk(_: httpx.AsyncClient) -> dict[str, Any]:
+            async with Conversation(api.app, "/v1/sentences") as talk:
+                talk.say(b"x" * 1_000)
+                return await talk.hear()
+
+        begun = api.run(talk)
+        assert begun["status"] == 413
+        assert (b"connection", b"close") in begun["headers"]
