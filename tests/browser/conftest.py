@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.desk import WAIT, Desk, Service, chromium, running
+from tests.folder_scope import FolderScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,21 +15,26 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-@pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(tmp_path_factory.mktemp("service")) as made:
-        yield made
+scope = FolderScope(__file__)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    scope.leave(nextitem)
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
+    return scope.enter_context(running(tmp_path_factory.mktemp("service")))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Browser:
     expect.set_options(timeout=1000 * WAIT)
     # Root may not use the browser's sandbox; what it loads here is our own page only.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with sync_playwright() as tool:
-        made = tool.chromium.launch(executable_path=chromium(), args=arguments)
-        yield made
-        made.close()
+    tool = scope.enter_context(sync_playwright())
+    return scope.enter_context(tool.chromium.launch(executable_path=chromium(), args=arguments))
 
 
 @pytest.fixture

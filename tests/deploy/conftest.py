@@ -1,17 +1,19 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.deploy import monitored as setup
+from tests.folder_scope import FolderScope
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+scope = FolderScope(__file__)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    scope.leave(nextitem)
 
 
 @pytest.fixture(scope="session")
-def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[setup.Monitored]:
+def monitored(tmp_path_factory: pytest.TempPathFactory) -> setup.Monitored:
     """The service with a sample stream, and a Prometheus that scrapes it."""
-    with setup.monitored(tmp_path_factory.mktemp("monitored")) as made:
-        yield made
+    return scope.enter_context(setup.monitored(tmp_path_factory.mktemp("monitored")))
