@@ -20,7 +20,7 @@ from service.settings import read_settings
 from service.stream.codec import header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from service.stream.base import Record, Stream
     from service.stream.topics import Topics
@@ -95,7 +95,8 @@ def corrected(about: list[Decision], words: int) -> tuple[str, tuple[str, ...] |
         return ("differ" if counted(about) else "open"), None
     if verdict == "ok":
         return "ok", None
-    labels = {one.labels for one in counted(about) if one.labels is not None and len(one.labels) == words}
+    wrong = [one.labels for one in counted(about) if one.verdict == "error"]  # others may repeat the given ones
+    labels = {one for one in wrong if one is not None and len(one) == words}
     if len(labels) == 1:
         return "corrected", labels.pop()
     return ("differ" if labels else "uncorrected"), None
@@ -107,8 +108,8 @@ def sentences_of(stream: Stream, topics: Topics, dataset: str) -> list[LabelledS
     for sentence in _received(stream, topics):
         if sentence.dataset == dataset and sentence.revision >= _revision(found, sentence):
             found[sentence.id or ""] = sentence
-    for sentence in _reviewed(stream, topics):  # of one revision that came twice, the input holds the newer
-        if sentence.dataset == dataset and sentence.revision > _revision(found, sentence):
+    for sentence in _reviewed(stream, topics, dataset):  # of one revision that came twice, the input holds the newer
+        if sentence.revision > _revision(found, sentence):
             found[sentence.id or ""] = sentence
     return [sentence for sentence in found.values() if not sentence.deleted]
 
@@ -130,14 +131,26 @@ def _received(stream: Stream, topics: Topics) -> Iterator[LabelledSentence]:
         yield sentence
 
 
-def _reviewed(stream: Stream, topics: Topics) -> Iterator[LabelledSentence]:
-    """What the input topic has let go of may still be in review."""
-    for record in newest(stream, topics.review).values():
+def _reviewed(stream: Stream, topics: Topics, dataset: str) -> Iterable[LabelledSentence]:
+    """What the input topic has let go of may still be in review; an older revision may stand after a newer one."""
+    found: dict[str, LabelledSentence] = {}
+    records = sorted(read_topic(stream, topics.review), key=lambda record: (record.partition, record.offset))
+    for record in records:
+        if record.value is None:
+            of, _, identity = (record.key or b"").decode(errors="replace").partition("/")
+            if of == dataset:
+                found.pop(identity, None)
+            continue
         try:
-            said = Assessment.model_validate_json(record.value or b"")
+            said = Assessment.model_validate_json(record.value)
         except ValidationError:
             continue
-        yield LabelledSentence.model_validate({name: getattr(said, name) for name in LabelledSentence.model_fields})
+        sentence = LabelledSentence.model_validate(
+            {name: getattr(said, name) for name in LabelledSentence.model_fields}
+        )
+        if sentence.dataset == dataset and sentence.revision >= _revision(found, sentence):
+            found[sentence.id or ""] = sentence
+    return found.values()
 
 
 def decisions_of(stream: Stream, topics: Topics, dataset: str) -> dict[str, list[Decision]]:

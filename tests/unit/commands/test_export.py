@@ -52,8 +52,10 @@ def test_corrected_labels_take_the_place_of_the_given_ones(desk: Desk) -> None:
 
 
 def test_where_reviewers_differ_the_labels_stay_unless_one_is_named(desk: Desk) -> None:
-    desk.append(sent("a"), sent("b"), sent("c"))
+    desk.append(sent("a"), sent("b"), sent("c"), sent("d"))
     desk.append(
+        *(decision("d", "error", labels=["O", "B-LOC"], reviewer=name) for name in ("ann", "bob")),
+        decision("d", "ok", labels=["O", "B-PER"], reviewer="eve"),  # who only repeats the given ones
         decision("a", "error", labels=["O", "B-LOC"]),
         decision("a", "error", labels=["O", "B-ORG"], reviewer="bob"),
         decision("b", "error", labels=["O", "O"]),
@@ -62,7 +64,7 @@ def test_where_reviewers_differ_the_labels_stay_unless_one_is_named(desk: Desk) 
         decision("c", "ok", reviewer="bob"),
     )
     found = exported(desk, "--decisions")
-    assert found == {"a": ["O", "B-PER"], "b": ["O", "O"], "c": ["O", "B-PER"]}
+    assert found == {"a": ["O", "B-PER"], "b": ["O", "O"], "c": ["O", "B-PER"], "d": ["O", "B-LOC"]}
     assert exported(desk, "--decisions", "--reviewer", "bob")["a"] == ["O", "B-ORG"]
 
 
