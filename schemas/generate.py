@@ -22,6 +22,7 @@ import yaml
 from schemas import configuration, events, messages
 from service import __version__
 from service.api.app import create_app
+from service.errors import SettingsError
 from service.settings import ApiSettings
 from service.telemetry import Telemetry
 
@@ -62,7 +63,10 @@ def release(version: str) -> Path:
     """Freezes the schemas and examples of a version: messages like these must be readable from then on."""
     folder = RELEASED / version
     if folder.exists():
-        shutil.rmtree(folder)
+        raise SettingsError(
+            f"{version} is frozen already, in schemas/released/{version}: raise the version in service/__init__.py,"
+            " or delete that folder if it was never released"
+        )
     shutil.copytree(EXAMPLES, folder / "examples")
     for path in HERE.glob("*.schema.json"):
         shutil.copy(path, folder / path.name)
@@ -78,7 +82,10 @@ def main() -> None:
             path.write_text(text)
             sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
     if chosen.release:
-        sys.stdout.write(f"froze {release(__version__).relative_to(ROOT)}\n")
+        try:
+            sys.stdout.write(f"froze {release(__version__).relative_to(ROOT)}\n")
+        except SettingsError as error:
+            sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from schemas import generate, messages
 from service.contracts import LabelledSentence, Message, read_sentence
-from service.errors import InvalidInput, LabelwatchError
+from service.errors import InvalidInput, LabelwatchError, SettingsError
 from service.state.running import RunningStats
 from service.stream.base import Record
 from service.stream.codec import dead_letter, event_headers, position_value, read_position
@@ -184,3 +184,16 @@ def test_headers_as_they_are_written_fit_their_schema() -> None:
     assert messages.stages() == ["decode", "inference", "labels", "too_long", "validate"]
     written = event_headers("labelwatch.assessment.v1", identity="1", at=datetime.now(UTC))
     jsonschema_rs.validate(SCHEMAS["event-headers.v1"], {name: value.decode() for name, value in written})
+
+
+def test_a_release_is_frozen_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "RELEASED", tmp_path)
+    folder = generate.release("9.9.9")
+    assert sorted(path.name for path in folder.glob("*.schema.json")) == sorted(
+        f"{name}.schema.json" for name in SCHEMAS
+    )
+    example = next((folder / "examples").iterdir())
+    example.write_text("as it was released")
+    with pytest.raises(SettingsError, match=r"9\.9\.9 is frozen already.*raise the version"):
+        generate.release("9.9.9")
+    assert example.read_text() == "as it was released"
