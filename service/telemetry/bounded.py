@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
 OTHER = "other"
+OTHER_DATASETS = "(other)"  # not a name that a dataset can have
 NOBODY = "unknown"
 MOST_ANNOTATORS = 20
 

@@ -21,7 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 
 from service import __version__
 from service.labels import OUTSIDE, entity_type, merged_classes
-from service.telemetry.bounded import NOBODY, OTHER, Annotators, Bounded
+from service.telemetry.bounded import NOBODY, OTHER, OTHER_DATASETS, Annotators, Bounded
 from service.telemetry.table import (
     DEAD_LETTER_STAGES,
     DEGRADED,
@@ -116,14 +116,14 @@ class Telemetry:
             for other in suggested
             if (given, other) != (OUTSIDE, OUTSIDE)  # within a type words may be confused by their prefix
         ]
-        if label == OTHER or len(pairs) > self._confusions.room // 2:
+        if label == OTHER_DATASETS or len(pairs) > self._confusions.room // 2:
             return
         for pair in pairs:
             if pair in self._confusions:
                 self.table.confusions.labels(*pair)
 
     def _dataset(self, name: str) -> str:
-        label = name if name in self._datasets else OTHER
+        label = name if name in self._datasets else OTHER_DATASETS
         if label not in self._prepared:
             self._prepared.add(label)
             table = self.table
@@ -199,7 +199,7 @@ class Telemetry:
     def standard(self, dataset: str, standard: Standard) -> None:
         """A dataset's thresholds, and the words behind them."""
         label = self._dataset(dataset)
-        if label == OTHER:
+        if label == OTHER_DATASETS:
             return
         for name, threshold in standard.thresholds.items():
             if threshold is not None:
@@ -242,7 +242,7 @@ class Telemetry:
     def review(self, dataset: str, *, states: Mapping[str, int], verdicts: Mapping[str, int]) -> None:
         """The queue of a dataset as it stands."""
         label = self._dataset(dataset)
-        if label == OTHER:
+        if label == OTHER_DATASETS:
             return
         for state in REVIEW_STATES:
             self.table.review_items.labels(label, state).set(states.get(state, 0))
@@ -266,7 +266,7 @@ class Telemetry:
 
     def recall(self, dataset: str, *, estimate: float, low: float, high: float) -> None:
         label = self._dataset(dataset)
-        if label != OTHER:
+        if label != OTHER_DATASETS:
             for bound, value in zip(RECALL_BOUNDS, (estimate, low, high), strict=True):
                 self.table.recall.labels(label, bound).set(value)
 

@@ -161,6 +161,17 @@ def test_runs_of_the_model_tell_what_padding_costs() -> None:
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
+def test_a_dataset_named_other_is_one_like_any() -> None:
+    telemetry = Telemetry(most_datasets=2)
+    telemetry.know_dataset("other", CLASSES)
+    telemetry.standard("other", Standard({"O": 0.5}, {"O": 1}))
+    telemetry.review("other", states={"open": 1}, verdicts={})
+    telemetry.recall("other", estimate=0.5, low=0.4, high=0.6)
+    found = read(telemetry)
+    for name in ("confusions_total", "class_threshold", "review_items", "recall_estimate"):
+        assert {dict(labels)["dataset"] for labels in found[f"labelwatch_{name}"]} == {"other"}
+
+
 def test_more_datasets_than_there_is_room_for_are_others() -> None:
     telemetry = Telemetry(most_datasets=2)
     report = BatchReport(judged=[judged(f"d{n}") for n in range(10)], doubted=[doubted(f"d{n}") for n in range(10)])
@@ -173,10 +184,10 @@ def test_more_datasets_than_there_is_room_for_are_others() -> None:
     assert found["labelwatch_assessed_sentences_total"] == {
         (("dataset", "d0"),): 1.0,
         (("dataset", "d1"),): 1.0,
-        (("dataset", "other"),): 8.0,
+        (("dataset", "(other)"),): 8.0,
     }
     datasets = {dict(labels).get("dataset") for series in found.values() for labels in series}
-    assert datasets == {None, "d0", "d1", "other"}
+    assert datasets == {None, "d0", "d1", "(other)"}
     # what is a level and not a count can't be added up over datasets
     for name in ("class_threshold", "review_items"):
         assert {dict(labels)["dataset"] for labels in found[f"labelwatch_{name}"]} == {"d0", "d1"}
