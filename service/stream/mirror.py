@@ -23,7 +23,7 @@ from service.errors import StateError, StreamError
 from service.state.running import RunningStats
 from service.stream.arrivals import Arrivals, Arrived
 from service.stream.base import Checked
-from service.stream.codec import read_state_key
+from service.stream.codec import header, read_state_key
 from service.stream.ledger import Account
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ RETRY_PAUSE = 1.0
 CHECK_EVERY = 5.0
 MOVED = 1e-3  # a threshold that moves by less is not worth a point of its history
 HISTORY = 200
+READ = 1_000  # ids of settings that are remembered for who waits for his own
 LAST_MS = 253_402_300_799_000  # the end of the year 9999
 PASSING = 256  # datasets that are only asked for, never set up nor learned: so many judges are kept for them
 
@@ -70,6 +71,7 @@ class Mirror:
         self._passing: OrderedDict[str, Judge] = OrderedDict()
         self._history: dict[str, deque[Moment]] = {}
         self._arrivals = Arrivals()
+        self._read: deque[str] = deque(maxlen=READ)
         self._unreadable: dict[str, str] = {}
         self._caught_up = False
         self._answered_at = time.monotonic()
@@ -138,6 +140,7 @@ class Mirror:
         for record in records:
             name = (record.key or b"").decode(errors="replace")
             self._passing.pop(name, None)
+            self._read.append(header(record.headers, "ce_id") or "")
             if _is_name(name):  # anybody who may write to the topic can write any key
                 self._note(name, _at(record))
 
@@ -222,6 +225,11 @@ class Mirror:
     def try_out(self, settings: DatasetSettings) -> Judge:
         """A judge with these settings, which it does not keep; InvalidInput where they don't fit the model."""
         return self._datasets.made(settings)
+
+    def settings_if_read(self, dataset: str, event: str) -> DatasetSettings | None:
+        """The settings in force, once the record with this `ce_id` has been read; none before."""
+        with self._lock:
+            return self.settings(dataset) if event in self._read else None
 
     def settings(self, dataset: str) -> DatasetSettings:
         return self.judge(dataset).settings

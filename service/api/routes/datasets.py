@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -14,6 +16,7 @@ from service.api.bodies import json_object
 from service.api.problems import ChangedError, ConflictError, NotFoundError
 from service.contracts import DatasetName, DatasetSettings, FlagPolicy, ModelName
 from service.errors import InvalidInput, LabelwatchError
+from service.stream.codec import DATASET, event_headers
 from service.stream.datasets import read_fields, settings_record
 
 router = APIRouter(tags=["datasets"])
@@ -136,14 +139,12 @@ async def put_dataset(
     async with lock:
         before = backend.mirror.settings(name)
         settings = _checked(backend, before, body, if_match)
-        record = settings_record(
-            backend.topics.datasets,
-            settings.model_dump(mode="json"),
-            at=datetime.now(UTC),
-            request_id=request_id_of(request),
-        )
-        await backend.append([record])
-        await _until_seen(backend, settings)
+        now, event = datetime.now(UTC), str(uuid.uuid4())
+        record = settings_record(backend.topics.datasets, settings.model_dump(mode="json"), at=now)
+        # Another instance may write the same version at the same time: only its own id tells the record apart.
+        headers = event_headers(DATASET, identity=event, at=now, request_id=request_id_of(request))
+        await backend.append([replace(record, headers=headers)])
+        await _until_seen(backend, settings, event)
     response.headers["ETag"] = f'"{settings.version}"'
     return settings
 
@@ -177,16 +178,21 @@ def _checked(backend: Backend, before: DatasetSettings, body: dict[str, Any], if
     return settings
 
 
-async def _until_seen(backend: Backend, settings: DatasetSettings) -> None:
-    """Who has changed settings finds them changed; where the log is slow, a little later."""
+async def _until_seen(backend: Backend, settings: DatasetSettings, event: str) -> None:
+    """Who has changed settings finds them changed; where the log is slow, a little later.
+
+    Of several who change them at once the last in the log wins. Which that is shows only when one's own is read.
+    """
     until = asyncio.get_running_loop().time() + SEEN_WITHIN
-    while asyncio.get_running_loop().time() < until:
+    now = None
+    while now is None and asyncio.get_running_loop().time() < until:
+        now = backend.mirror.settings_if_read(settings.name, event)
+        if now is None:
+            await asyncio.sleep(LOOK_EVERY)
+    if now is None:  # not there yet, or gone already: a compacted topic keeps the last only
         now = backend.mirror.settings(settings.name)
-        if now == settings:
-            return
-        if now.version >= settings.version:
-            raise ConflictError("somebody else has changed the settings in the same moment: read them again")
-        await asyncio.sleep(LOOK_EVERY)
+    if now != settings and now.version >= settings.version:
+        raise ConflictError("somebody else has changed the settings in the same moment: read them again")
 
 
 @router.get("/v1/datasets/{name}/thresholds", summary="What was learned")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -93,18 +94,55 @@ def test_settings_that_do_not_fit_name_the_field(desk: ApiDesk, body: dict[str, 
     assert len(desk.log.read(TOPICS.datasets, 0, 10)) == 1
 
 
-def test_who_was_quicker_wins(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("told_apart", [True, False])
+def test_who_was_quicker_wins(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch, told_apart: bool) -> None:
     """Another instance writes the same version at the same moment: whose came last counts, and the other hears of it."""
     real = desk.log.append
 
     def append(outputs: Any, **more: Any) -> None:
         theirs = {**json.loads(outputs[0].value), "method": "good-fraction"}
-        other = type(outputs[0])(outputs[0].topic, outputs[0].key, json.dumps(theirs).encode(), outputs[0].headers)
-        real([*outputs, other], **more)
+        headers = () if told_apart else outputs[0].headers
+        other = type(outputs[0])(outputs[0].topic, outputs[0].key, json.dumps(theirs).encode(), headers)
+        real([*outputs, other], **more)  # which leaves only the last of them
+        wait_for(lambda: desk.backend.mirror.settings("x").method == "good-fraction")
 
+    monkeypatch.setattr("service.api.routes.datasets.SEEN_WITHIN", 0.1)
     monkeypatch.setattr(desk.log, "append", append)
     answer = desk.client.put("/v1/datasets/x", json={"method": "product"})
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:labelwatch:problem:conflict")
+
+
+def test_another_ones_settings_before_ones_own_decide_nothing(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, mirror = desk.log.append, desk.backend.mirror
+    looked = threading.Event()
+    late: list[threading.Thread] = []
+
+    def append(outputs: Any, **more: Any) -> None:
+        theirs = {**json.loads(outputs[0].value), "method": "good-fraction"}
+        real([Output(TOPICS.datasets, b"x", json.dumps(theirs).encode())], **more)
+        wait_for(lambda: mirror.settings("x").method == "good-fraction")
+
+        def ours() -> None:
+            looked.wait(30)
+            real(outputs)
+
+        late.append(threading.Thread(target=ours))
+        late[0].start()
+
+    asked = mirror.settings_if_read
+
+    def looking(dataset: str, event: str) -> DatasetSettings | None:
+        found = asked(dataset, event)
+        looked.set()
+        return found
+
+    monkeypatch.setattr(desk.log, "append", append)
+    monkeypatch.setattr(mirror, "settings_if_read", looking)
+    answer = desk.client.put("/v1/datasets/x", json={"method": "product"})
+    late[0].join()
+    assert (answer.status_code, answer.json()["method"]) == (200, "product")
+    assert mirror.settings("x").method == "product"
+    assert mirror.settings("x").version == 1
 
 
 def test_a_log_that_does_not_answer_is_told(desk: ApiDesk) -> None:
