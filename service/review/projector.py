@@ -5,10 +5,6 @@ the newest messages of its key; the ranker and the places of the control sentenc
 together, and are brought up to date when the topics have been read to their end: the ranker at once, the places as soon
 as nothing more comes, or now and then while it does. So the order in which replicas
 happen to read partitions leaves no trace.
-
-An older revision that was written after a newer one would be all that compaction leaves of the two. Who meets one
-writes the newer record once more, so that the topic ends with it; that several replicas do so does no harm. It can't
-go on for ever: only what is held is written, what is held never gets older, and the same revision is not older.
 """
 
 from __future__ import annotations
@@ -24,6 +20,7 @@ from service.contracts import Assessment, Claim, DatasetSettings, Decision
 from service.errors import StreamError
 from service.review import store
 from service.review.decisions import CLAIM, read_key
+from service.review.late import Overwritten
 from service.review.ranker import Ranker
 from service.stream.codec import header
 
@@ -39,8 +36,6 @@ if TYPE_CHECKING:
 
 PAUSE = 0.1
 PAUSE_AFTER_ERROR = 1.0
-APPEND_TIMEOUT = 5.0
-PAUSE_AFTER_REFUSAL = 60.0
 PLACE_EVERY = 5.0
 
 _log = logging.getLogger(__name__)
@@ -52,7 +47,6 @@ class Projector:
     def __init__(self, stream: Stream, topics: Topics, queue: Queue) -> None:
         self._stream = stream
         self._queue = queue
-        self._review = topics.review
         self._readers: tuple[tuple[str, Callable[[sqlite3.Connection, Record], None]], ...] = (
             (topics.datasets, self._settings),
             (topics.review, self._assessment),
@@ -64,8 +58,7 @@ class Projector:
         self._touched: set[tuple[str, str]] = set()
         self._to_fit: set[str] = set()
         self._to_place: set[str] = set()
-        self._overwritten: set[tuple[str, str]] = set()  # whose topic ends with an older revision than we hold
-        self._refused_at: float | None = None
+        self._overwritten = Overwritten(stream, topics.review, queue)
         self._placed_at = 0.0
         self._caught_up = False
         self.trouble: str | None = None
@@ -107,7 +100,7 @@ class Projector:
             self._order(at_once=not total or not self._caught_up)
         self._caught_up = self._caught_up or not behind
         if not total and not behind:
-            total = self._write_again()
+            total = self._overwritten.write_again()
         return total
 
     def close(self) -> None:
@@ -130,8 +123,9 @@ class Projector:
                     follower.close()
                 raise
             self._queue.clear()
-            for kept in (self._taught, self._rankers, self._touched, self._to_fit, self._to_place, self._overwritten):
+            for kept in (self._taught, self._rankers, self._touched, self._to_fit, self._to_place):
                 kept.clear()
+            self._overwritten.clear()
             self._followers = made
         return self._followers
 
@@ -165,17 +159,17 @@ class Projector:
             dataset, _, identity = (record.key or b"").decode(errors="replace").partition("/")
             self._changed(db, dataset, identity)
             store.drop_item(db, dataset, identity)
-            self._overwritten.discard((dataset, identity))
+            self._overwritten.replaced((dataset, identity))
             return
         said = Assessment.model_validate_json(record.value)
         if said.id is None or said.reason == "scored":
             return
         key = (said.dataset, said.id)
         if store.put_item(db, said, record, self._rankers.get(said.dataset, Ranker())):
-            self._overwritten.discard(key)
+            self._overwritten.replaced(key)
             self._changed(db, *key)
-        elif store.takes_the_place(db, key, record):
-            self._overwritten.add(key)
+        else:
+            self._overwritten.came_late(db, key, record)
 
     def _changed(self, db: sqlite3.Connection, dataset: str, identity: str) -> None:
         self._touched.add((dataset, identity))
@@ -215,29 +209,6 @@ class Projector:
             taught[identity] = lessons
         else:
             del taught[identity]
-
-    def _write_again(self) -> int:
-        """Called when there is nothing left to read: what was read last of a key is the last of it."""
-        waits = self._refused_at is not None and time.monotonic() - self._refused_at < PAUSE_AFTER_REFUSAL
-        if not self._overwritten or waits:
-            return 0
-        with self._queue.writing() as db:  # which has its connection, even to a file that was deleted
-            found = [store.written_again(db, self._review, key) for key in sorted(self._overwritten)]
-        outputs = [output for output in found if output is not None]
-        try:
-            self._stream.append(outputs, timeout=APPEND_TIMEOUT)
-        except StreamError as error:  # the queue is right without it, and goes on
-            _log.warning(
-                "%s ends with an older revision of %d sentences, and the newer can't be written again: %s",
-                self._review,
-                len(outputs),
-                error,
-            )
-            self._refused_at = time.monotonic()
-            return 0
-        self._refused_at = None
-        self._overwritten.clear()
-        return len(outputs)
 
     # -- all of them together --------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from service.labels import entity_type
 from service.review.filters import facets_of, task_facet
 from service.review.items import doubtful_of, shown_of, suspects_of, verdict_of, weighted_scores, wrong_words
 from service.review.ranker import reviewed
-from service.stream.base import Output
 
 if TYPE_CHECKING:
     import sqlite3
@@ -167,32 +166,6 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
 def has_controls(db: sqlite3.Connection, dataset: str) -> bool:
     query = "SELECT 1 FROM items WHERE dataset = ? AND reason = 'control' LIMIT 1"
     return db.execute(query, (dataset,)).fetchone() is not None
-
-
-def takes_the_place(db: sqlite3.Connection, key: Key, record: Record) -> bool:
-    """Whether a record that came late will outlive the item's own: compaction keeps the last of a key."""
-    row = db.execute(
-        "SELECT b.key, b.partition, b.offset FROM items AS i JOIN bodies AS b ON b.item = i.no"
-        " WHERE i.dataset = ? AND i.id = ?",
-        key,
-    ).fetchone()
-    if row is None or record.key is None:
-        return False
-    held, partition, offset = row
-    return bool(held == record.key and partition == record.partition and offset < record.offset)
-
-
-def written_again(db: sqlite3.Connection, topic: str, key: Key) -> Output | None:
-    """The item's record as it was, to be the last of its key once more."""
-    row = db.execute(
-        "SELECT b.key, b.value, b.headers FROM items AS i JOIN bodies AS b ON b.item = i.no"
-        " WHERE i.dataset = ? AND i.id = ?",
-        key,
-    ).fetchone()
-    if row is None:
-        return None
-    name, value, headers = row
-    return Output(topic, name, value, tuple((one, text.encode("latin-1")) for one, text in json.loads(headers)))
 
 
 def drop_item(db: sqlite3.Connection, dataset: str, id: str) -> None:  # noqa: A002 - as the messages call it

@@ -1,6 +1,6 @@
 """Every metric there is, in one table. `counting` fills them; nothing else touches them.
 
-Cardinality: datasets are the first few, the rest are `other`; confusions are merged types and bounded; annotators
+Cardinality: datasets are the first few, the rest are `(other)`; confusions are merged types and bounded; annotators
 stand behind a list of names; routes are patterns. Nothing is labelled by a sentence, a word or free text.
 """
 
