@@ -107,8 +107,14 @@ def send(
     source = Source(reading.files, reading.format, options, id_prefix)
     change = Change.of(dataset=dataset, annotator=annotator, update=update)
     total = _checked(source, change) if on_error == "stop" and source.readable_twice else None
+    log = None if settings.kafka is not None else settings.log.path.absolute()
+    new = log is not None and not log.exists()
     with ExitStack() as stack:
         stream = stack.enter_context(closing(open_stream(settings, topics=topics)))
+        if new:
+            say(
+                f"labelwatch: {log} is a new log: only who starts in this folder or has this LABELWATCH_LOG_PATH reads it"
+            )
         hidden = not (sys.stderr.isatty() if progress is None else progress)
         bar = stack.enter_context(tqdm(total=total, unit=" sentences", file=sys.stderr, disable=hidden))
         sending = Sending(stream, topics.sentences, bar)
@@ -131,7 +137,8 @@ def send(
         except StreamError as error:
             raise StreamError(f"{error}; {sending.so_far()}") from error
     left_out = f", {skipped:,} skipped" if skipped else ""
-    typer.echo(f"{plural(sending.sent, 'sentence')} sent to {topics.sentences}{left_out}")
+    where = f" in {log}" if log is not None else ""
+    typer.echo(f"{plural(sending.sent, 'sentence')} sent to {topics.sentences}{where}{left_out}")
 
 
 @dataclass(frozen=True, slots=True)

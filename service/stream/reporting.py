@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import re
 import time
 from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings
 from service.labels import entity_type
+from service.stream.codec import ERRORS, header
 from service.stream.ledger import Account, Ledger
 from service.telemetry.reports import Standard
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from service.pipeline import Judge
-    from service.stream.base import Polled
+    from service.stream.base import Output, Polled
     from service.stream.datasets import Datasets
     from service.telemetry.reports import BatchReport, Reporter
+
+log = logging.getLogger(__name__)
+
+UNKNOWN = "(unknown)"
+_NAME = re.compile(r"[a-z0-9._-]{1,64}")
+TOLD = 500  # characters of a reason: the rest is in the dead letter
+KINDS = 5  # told of one batch: datasets are the producers' to invent
+
+
+def tell_dead_letters(letters: Iterable[Output]) -> None:
+    """Each kind of a batch's dead letters once, with the first reason: who sent them was told that all is well."""
+    kinds: dict[tuple[str, str], tuple[int, str]] = {}
+    for letter in letters:
+        ours = letter.headers[::-1]  # a producer may have sent such headers himself
+        kind = header(ours, f"{ERRORS}.stage") or UNKNOWN, _dataset(letter.value)
+        number, first = kinds.get(kind, (0, header(ours, f"{ERRORS}.exception.message") or ""))
+        kinds[kind] = number + 1, first
+    for (stage, dataset), (number, first) in list(kinds.items())[:KINDS]:
+        shown = "".join(each if each.isprintable() else "\ufffd" for each in first[:TOLD])
+        log.warning("dead letters: %d of stage %s, dataset %s; the first: %s", number, stage, dataset, shown)
+    if len(kinds) > KINDS:
+        log.warning("dead letters: %d more kinds, see `labelwatch dead-letters list`", len(kinds) - KINDS)
+
+
+def _dataset(value: bytes | None) -> str:
+    try:
+        found = json.loads(value or b"")
+    except (ValueError, RecursionError):
+        return UNKNOWN
+    name = found.get("dataset", DatasetSettings().name) if isinstance(found, dict) else UNKNOWN
+    return name if isinstance(name, str) and _NAME.fullmatch(name) else UNKNOWN
 
 
 def introduce(reporter: Reporter, datasets: Datasets, ledger: Ledger) -> None:

@@ -18,7 +18,7 @@ from service.state.running import RunningStats
 from service.stream.base import BATCH_BYTES, CommitRefused, Gained, Record
 from service.stream.codec import read_state_key
 from service.stream.ledger import Account, Ledger
-from service.stream.reporting import complete, introduce
+from service.stream.reporting import complete, introduce, tell_dead_letters
 from service.telemetry.reports import BatchReport
 
 if TYPE_CHECKING:
@@ -175,6 +175,7 @@ class Worker:
             return 0
         self.ledger = ledger
         self.counts.add(work)
+        tell_dead_letters(output for output in work.outputs if output.topic == self._topics.dead_letters)
         if self._reporter is not None:
             complete(report, polled, self._datasets, self.ledger)
             self._reporter.committed(report)

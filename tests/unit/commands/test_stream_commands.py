@@ -38,12 +38,19 @@ def sent(desk: Desk) -> list[LabelledSentence]:
 
 def test_sent_sentences_have_their_key_and_event_headers(desk: Desk) -> None:
     ran = desk.run("send", desk.file(sentences(3, dataset="news")))
-    assert (ran.code, ran.out) == (0, "3 sentences sent to labelwatch.sentences\n")
+    assert (ran.code, ran.out) == (0, f"3 sentences sent to labelwatch.sentences in {desk.log}\n")
+    assert f"{desk.log} is a new log" in ran.err
     records = desk.records(TOPICS.sentences)
     assert [record.key for record in records] == [b"news/0-0", b"news/0-1", b"news/0-2"]
     assert {header(record.headers, "ce_type") for record in records} == {"labelwatch.sentence.v1"}
     assert len({header(record.headers, "ce_id") for record in records}) == 3
     assert [sentence.id for sentence in sent(desk)] == ["0-0", "0-1", "0-2"]
+
+
+def test_only_the_first_sending_tells_of_a_new_log(desk: Desk) -> None:
+    desk.run("send", desk.file(sentences(1)))
+    again = desk.run("send", desk.file(sentences(1)))
+    assert (again.code, again.err) == (0, "")
 
 
 def test_the_command_line_counts_before_the_file(desk: Desk) -> None:
@@ -84,7 +91,7 @@ def test_a_bad_sentence_stops_before_anything_is_sent(desk: Desk) -> None:
 
 def test_bad_sentences_can_be_skipped_and_are_counted_and_told(desk: Desk) -> None:
     ran = desk.run("send", desk.file([*sentences(2), BROKEN, *sentences(1, seed=1)]), "--on-error", "skip")
-    assert (ran.code, ran.out) == (0, "3 sentences sent to labelwatch.sentences, 1 skipped\n")
+    assert (ran.code, ran.out) == (0, f"3 sentences sent to labelwatch.sentences in {desk.log}, 1 skipped\n")
     assert "data.jsonl:3" in ran.err
     assert len(sent(desk)) == 3
 

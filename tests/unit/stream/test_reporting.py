@@ -16,6 +16,7 @@ from service.stream import worker as loop
 from service.stream.assess import Assessor
 from service.stream.base import CommitRefused, Output, Work
 from service.stream.datasets import Datasets
+from service.stream.reporting import KINDS, tell_dead_letters
 from service.stream.sqlite import SqliteStream
 from service.stream.topics import Topics
 from service.stream.worker import Worker
@@ -87,6 +88,28 @@ def run(stream: SqliteStream, classifier: Classifier, **limits: int) -> Listener
     worker.step = step  # type: ignore[method-assign]
     worker.run(stop)
     return listener
+
+
+def test_each_kind_of_dead_letter_is_told_once_a_batch_with_its_first_reason(
+    tmp_path: Path, classifier: Classifier, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "log.sqlite"
+    ghosts = [{"tokens": ["a"], "labels": [f"B-GHOST{n}\x1b"], "dataset": "news"} for n in range(3)]
+    send(path, [*sentences(2), *ghosts, 7, {"tokens": ["a"], "labels": [], "dataset": "\x1b[2J"}])
+    run(SqliteStream(path, TOPICS), classifier)
+    told = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    kinds = sorted(line.removeprefix("dead letters: ").partition(";")[0] for line in told)
+    assert kinds == ["2 of stage validate, dataset (unknown)", "3 of stage labels, dataset news"]
+    (labels,) = [line for line in told if "labels, dataset news" in line]
+    assert "GHOST0" in labels
+    assert labels.isprintable()
+
+
+def test_a_flood_of_kinds_is_told_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    reason = (("__connect.errors.stage", b"labels"), ("__connect.errors.exception.message", b"no class"))
+    tell_dead_letters(Output("dead", None, json.dumps({"dataset": f"d{n}"}).encode(), reason) for n in range(40))
+    assert len(caplog.records) == KINDS + 1
+    assert "35 more kinds" in caplog.text
 
 
 def test_each_committed_batch_is_told_in_numbers(tmp_path: Path, classifier: Classifier) -> None:
