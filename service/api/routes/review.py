@@ -25,8 +25,9 @@ router = APIRouter(tags=["review"])
 
 MINUTES = 10.0
 MOST_MINUTES = 24 * 60.0
-CLAIM_WAIT = 3.0
+CLAIM_WAIT = 2.0
 CLAIM_PAUSE = 0.02
+NOT_SHOWN = "the review queue does not show the claim yet, so it was taken back: ask again in a moment"
 
 At = Annotated[Backend, Depends(backend_dependency)]
 Dataset = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
@@ -114,17 +115,20 @@ async def claim(dataset: Dataset, id: Id, request: Request, backend: At) -> Clai
     made = Claim(dataset=dataset, id=id, reviewer=asked.reviewer, until=until)
     await _write(backend, made, request)
     first = await _claimed(backend, made)
-    if first.claimed_by != asked.reviewer:
-        with suppress(
-            StreamError
-        ):  # it would have the item after the other; if it can't be taken back, it ends by itself
+    if first is None and found.claimed_by == asked.reviewer:
+        return made  # who had it keeps its place in the log, however late the queue shows for how long
+    if first is None or first.claimed_by != asked.reviewer:
+        with suppress(StreamError):  # one that can't be taken back ends by itself
             await _write(backend, made.model_copy(update={"until": None}), request)
-        raise _taken(first)
+        raise NotReadyError(NOT_SHOWN) if first is None else _taken(first)
     return made
 
 
-async def _claimed(backend: Backend, made: Claim) -> ReviewItem:
-    """The item when it shows who was first: claims are read in the log's order, so whoever is seen there was."""
+async def _claimed(backend: Backend, made: Claim) -> ReviewItem | None:
+    """The item when it shows who was first: claims are read in the log's order, so whoever is seen there was.
+
+    None where nobody is shown in time: the queue is behind, or the reviewer has let it go meanwhile.
+    """
     seen: int | None = None
     ends = time.monotonic() + CLAIM_WAIT
     while time.monotonic() < ends:
@@ -135,7 +139,7 @@ async def _claimed(backend: Backend, made: Claim) -> ReviewItem:
             if item is not None and item.claimed_by is not None and not _from_before(item, made):
                 return item
         await asyncio.sleep(CLAIM_PAUSE)
-    raise NotReadyError("the review queue does not show the claim yet: ask again in a moment")
+    return None
 
 
 def _from_before(item: ReviewItem, made: Claim) -> bool:

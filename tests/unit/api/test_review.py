@@ -173,6 +173,15 @@ def test_a_claim_that_nobody_can_see_yet_is_not_promised(full: ApiDesk, monkeypa
     item = first(full, dataset="blogs")
     answer = full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna"})
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
+    full.project()
+    assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] is None
+    assert json.loads(full.log.read(TOPICS.decisions, 0, 10)[-1].value or b"").get("until") is None  # taken back
+    with full.projecting():
+        monkeypatch.setattr("service.api.routes.review.CLAIM_WAIT", 60.0)
+        assert full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna"}).status_code == 202
+    monkeypatch.setattr("service.api.routes.review.CLAIM_WAIT", 0.05)
+    longer = full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna", "minutes": 60})
+    assert longer.status_code == 202  # who has it is not sent away because the queue is slow
 
 
 @pytest.mark.parametrize(
