@@ -208,7 +208,8 @@ def read_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
+        found = error.errors(include_url=False, include_context=False)
+        first = min(found, key=lambda one: one["type"] != "extra_forbidden")  # misspelt, it may be the missing one
         variable = PREFIX + "_".join(str(part) for part in first["loc"]).upper()
         problem = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":

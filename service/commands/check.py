@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
 from service.commands.streams import known_datasets, model_folder, read_state, reading, topics_of
 from service.commands.terminal import safe
-from service.errors import LabelwatchError
+from service.errors import LabelwatchError, SettingsError
 from service.evaluation.page_text import plural
 from service.inference.classifier import Classifier
-from service.settings import read_settings, unknown_variables
+from service.settings import PREFIX, read_settings, unknown_variables
 from service.stream.sqlite_admin import describe
 
 if TYPE_CHECKING:
@@ -44,10 +45,9 @@ def check() -> None:
 def _lines() -> Iterator[Line]:
     for variable in unknown_variables(os.environ):
         yield Line(False, "settings", f"{variable} is not a setting: correct its name or remove it")
-    try:
-        settings = read_settings()
-    except LabelwatchError as error:
-        yield Line(False, "settings", str(error))
+    settings, problems = _usable_settings()
+    yield from (Line(False, "settings", problem) for problem in problems)
+    if settings is None:
         return
     yield Line(True, "settings", f"topics {topics_of(settings).prefix}*, group {settings.worker.group}")
     folder: ModelFolder | None = None
@@ -63,6 +63,29 @@ def _lines() -> Iterator[Line]:
         yield from _content(settings, folder, topics)
 
 
+def _usable_settings() -> tuple[Settings | None, list[str]]:
+    """The settings without the variables that can't be used, and what is wrong with those: the rest is worth a look."""
+    before = dict(os.environ)
+    problems: list[str] = []
+    try:
+        while True:
+            try:
+                return read_settings(), problems
+            except SettingsError as error:
+                problems.append(str(error))
+                variable = str(error).partition(":")[0]
+                group = "_".join(variable.split("_")[:2]) + "_"
+                names = [name for name in os.environ if name.upper() == variable]
+                # Where one is missing, those that need it are of no use.
+                names = names or [name for name in os.environ if name.upper().startswith(group)]
+                if not variable.startswith(PREFIX) or not names:
+                    return None, problems
+                for name in names:
+                    del os.environ[name]
+    finally:
+        os.environ.update(before)
+
+
 def _model(folder: ModelFolder, settings: Settings) -> str:
     classifier = Classifier(folder, threads=settings.model.threads)
     single = "" if classifier.batching == "planned" else ", each sentence alone since batch mates change its answers"
@@ -74,10 +97,16 @@ def _file(path: Path, topics: Topics) -> Iterator[Line]:
     """The embedded log, looked at without making it."""
     if not path.exists():
         parent = next(parent for parent in path.resolve().parents if parent.exists())
-        if parent.is_dir() and os.access(parent, os.W_OK):
-            yield Line(True, "log", f"embedded, {path} will be made; set LABELWATCH_KAFKA_BOOTSTRAP_SERVERS for Kafka")
-        else:
-            yield Line(False, "log", f"LABELWATCH_LOG_PATH: {path} can't be made, {parent} can't be written to")
+        try:
+            with tempfile.TemporaryFile(
+                dir=parent
+            ):  # what the permissions say is not all: it may be no place for files
+                pass
+        except OSError as error:
+            why = error.strerror or error
+            yield Line(False, "log", f"LABELWATCH_LOG_PATH: {path} can't be made, {parent} can't be written to: {why}")
+            return
+        yield Line(True, "log", f"embedded, {path} will be made; set LABELWATCH_KAFKA_BOOTSTRAP_SERVERS for Kafka")
         return
     if not os.access(path, os.R_OK | os.W_OK):
         yield Line(False, "log", f"LABELWATCH_LOG_PATH: {path} can't be read and written")

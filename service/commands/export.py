@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
-from service.commands.streams import newest, read_topic, reading, topics_of
+from service.commands.streams import newest, read_datasets, read_state, read_topic, reading, topics_of
 from service.commands.terminal import STDOUT, open_output, say
 from service.contracts import Assessment, Decision, LabelledSentence, read_sentence
 from service.errors import InvalidInput, SettingsError
@@ -60,6 +60,8 @@ def export(
     told: Counter[str] = Counter()
     with reading(settings, topics) as stream:
         found = sentences_of(stream, topics, dataset)
+        if not found:
+            _check_known(stream, topics, dataset)
         decided = decisions_of(stream, topics, dataset) if decisions else {}
     with open_output(output) as file:
         write = sentence_writer(file, form)
@@ -75,6 +77,15 @@ def export(
             told[outcome] += 1
             write(sentence if labels is None else sentence.model_copy(update={"labels": labels}))
     say(f"{plural(told.total(), 'sentence')} of {dataset}{_summary(told) if decisions else ''}")
+
+
+def _check_known(stream: Stream, topics: Topics, dataset: str) -> None:
+    """An empty file for a misspelt name would look like an answer."""
+    learned = {account.dataset for account in read_state(stream, topics).ledger.totals}
+    names = {*read_datasets(stream, topics), *learned, *(sentence.dataset for sentence in _received(stream, topics))}
+    if dataset not in names:
+        known = ", ".join(sorted(names)) or "none yet"
+        raise InvalidInput(f"{dataset!r} is not known: the datasets are {known} (option --dataset)", field="dataset")
 
 
 def _summary(told: Counter[str]) -> str:

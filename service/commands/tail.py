@@ -20,6 +20,7 @@ from service.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from service.stream.base import Follower, Record
     from service.stream.topics import Topics
@@ -46,6 +47,8 @@ def tail(topic: Topic, *, follow: Follow = False, last: Last = LAST, as_json: As
     settings = read_settings()
     topics = topics_of(settings)
     shown = _shown(topic, as_json)
+    if follow and settings.kafka is None and not _waited(settings.log.path.absolute()):
+        return
     with reading(settings, topics) as stream, closing(stream.follow(_name(topic, topics))) as follower:
         found = _newest(follower, last)
         _show(found, shown)
@@ -59,6 +62,19 @@ def tail(topic: Topic, *, follow: Follow = False, last: Last = LAST, as_json: As
                     time.sleep(PAUSE)
         except KeyboardInterrupt:
             return
+
+
+def _waited(log: Path) -> bool:
+    """For a log that is not there yet; False where somebody has had enough of it."""
+    if log.exists():
+        return True
+    say(f"there is no log at {log} yet: waiting for it")
+    try:
+        while not log.exists():
+            time.sleep(PAUSE)
+    except KeyboardInterrupt:
+        return False
+    return True
 
 
 def _hint(topic: Which, published: bool) -> str:

@@ -115,3 +115,20 @@ def test_options_that_need_decisions_say_so(desk: Desk) -> None:
 
 def test_without_a_log_it_says_so(desk: Desk) -> None:
     assert "there is no log" in desk.run("export").err
+
+
+def test_a_dataset_that_nobody_knows_is_told_and_no_file_is_made(desk: Desk) -> None:
+    desk.append(sent("a", dataset="news"), sent("b", dataset="wiki"), sent(None, dataset="wiki"))
+    target = desk.folder / "out.jsonl"
+    for arguments, name in ((("--dataset", "nope"), "nope"), ((), "default")):
+        ran = desk.run("export", *arguments, "-o", target)
+        assert ran.code == 1
+        assert f"{name!r} is not known: the datasets are news, wiki" in ran.err
+    assert not target.exists()
+
+
+def test_a_dataset_without_sentences_is_empty_where_it_is_known(desk: Desk) -> None:
+    gone = b'{"dataset": "news", "id": "a", "deleted": true}'
+    desk.append(sent("a", dataset="news"), Output("labelwatch.sentences", None, gone))
+    ran = desk.run("export", "--dataset", "news")
+    assert (ran.code, ran.out) == (0, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sqlite3
 from contextlib import closing
@@ -312,6 +313,37 @@ def test_check_says_what_to_change(desk: Desk) -> None:
     (desk.folder / "file").write_text("this is not a log" * 100)
     assert "can't be read as a log" in wrong(desk, LABELWATCH_LOG_PATH=str(desk.folder / "file"))[0]
     assert "can't be made" in wrong(desk, LABELWATCH_LOG_PATH=str(desk.folder / "file" / "log"))[0]
+
+
+def test_check_goes_on_behind_a_variable_that_cannot_be_used(desk: Desk) -> None:
+    ran = desk.run(
+        "check",
+        LABELWATCH_WORKER_GRUP="g",
+        LABELWATCH_API_PORT="none",
+        LABELWATCH_KAFKA_BOOTSTRAP_SERVER="here:9092",
+        LABELWATCH_MODEL_FOLDER="nowhere",
+    )
+    assert ran.code == 1
+    for told in (
+        "WRONG settings: LABELWATCH_WORKER_GRUP: there is no such setting",
+        "WRONG settings: LABELWATCH_API_PORT: ",
+        "WRONG settings: LABELWATCH_KAFKA_BOOTSTRAP_SERVER: there is no such setting",
+        "WRONG model: nowhere is not a folder",
+        "ok    log: embedded",
+    ):
+        assert told in ran.out
+    again = desk.run("check", LABELWATCH_KAFKA_SASL_USERNAME="anna")
+    assert "WRONG settings: LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: it is needed" in again.out
+    assert "ok    model: " in again.out
+
+
+def test_check_tries_the_folder_of_a_log_that_is_to_be_made(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(**_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("service.commands.check.tempfile.TemporaryFile", refused)
+    (line,) = wrong(desk)
+    assert line.endswith(f"{desk.folder} can't be written to: Read-only file system")
 
 
 def test_check_reads_what_the_log_holds(desk: Desk) -> None:

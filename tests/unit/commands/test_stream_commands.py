@@ -233,6 +233,34 @@ def test_tail_follows_what_comes(desk: Desk, monkeypatch: pytest.MonkeyPatch) ->
     assert [line.split()[-1] for line in ran.out.splitlines()] == ["default/first", "default/second"]
 
 
+def test_tail_waits_for_a_log_that_is_not_there_yet_and_says_so_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            desk.append(Output(TOPICS.review, b"default/first", None))
+        if len(naps) > 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("service.commands.tail.time.sleep", nap)
+    ran = desk.run("tail", "review", "--follow")
+    assert (ran.code, ran.err) == (0, f"there is no log at {desk.log} yet: waiting for it\n")
+    assert "default/first" in ran.out
+
+
+def test_who_waits_for_a_log_can_give_up(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def enough(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("service.commands.tail.time.sleep", enough)
+    ran = desk.run("tail", "review", "--follow")
+    assert (ran.code, ran.out) == (0, "")
+    assert not desk.log.exists()
+
+
 # -- dead letters ------------------------------------------------------------------------------------------------------
 
 RAW: list[tuple[bytes | None, bytes | None]] = [
