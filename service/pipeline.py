@@ -28,17 +28,17 @@ from service.contracts import (
     WordScore,
 )
 from service.errors import InvalidInput
-from service.labels import OUTSIDE, UNSCORED, LabelMap, Scheme, Span
+from service.labels import OUTSIDE, UNSCORED, LabelMap, Scheme, Span, entity_type
 from service.scoring.confident import NEVER, judge_sentence, weighted_word_scores
 from service.scoring.flat import Flat, merge_classes
 from service.scoring.sentence import DEFAULT_METHOD, METHODS
 from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES
 from service.state.priors import MIN_WORDS, PRIOR_WORDS, HeldOut, flag_thresholds, priority_weights, warming_up
 from service.state.running import UNDATED, RunningStats, day_of
-from service.suspects import find_suspects
+from service.suspects import decode_valid, find_suspects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     import numpy.typing as npt
@@ -132,6 +132,7 @@ class Judge:
             unmapped=settings.unmapped,
         )
         self.classes = self.labels.classes
+        self.own = self.labels.own()
         self._held_out = self._prior(folder) if held_out else None
         self._model = ModelName(name=folder.name, fingerprint=folder.fingerprint)
         self.stats_key = f"{folder.stats_key(settings.pooling or folder.pooling, self.classes)}/{settings.epoch}"
@@ -197,6 +198,8 @@ class Judge:
     def assessment(self, seen: Observation, verdict: Verdict, by: Yardstick) -> Assessment:
         """The verdict in words. What goes in was validated on its way here, so it is not validated again."""
         doubted = bool(verdict.flags.any())
+        path = None if self.own.simple(seen.sentence.labels) else self._path(seen)
+        rows = np.flatnonzero(verdict.flags).tolist() if doubted else ()
         return Assessment.model_construct(
             **seen.sentence.__dict__,
             reason=verdict.reason,
@@ -205,8 +208,8 @@ class Judge:
             token_score=self.settings.token_score,
             priority=verdict.priority,
             words=self._words(seen, verdict.qualities),
-            flags=tuple(self._flag(seen, row, by) for row in np.flatnonzero(verdict.flags).tolist()) if doubted else (),
-            worst=self._flag(seen, int(verdict.weighted.argmin()), by) if len(seen.given) else None,
+            flags=tuple(self._flag(seen, row, by, path) for row in rows),
+            worst=self._flag(seen, int(verdict.weighted.argmin()), by, path) if len(seen.given) else None,
             suspects=self._suspects(seen, verdict.flags) if doubted else (),
             weights=self._weights(seen, by),
             inclusion_probability=None,
@@ -285,48 +288,77 @@ class Judge:
         words |= {place: WordScore(unscored=why) for place, why in seen.unscored.items()}
         return tuple(words[place] for place in range(len(words)))
 
-    def _flag(self, seen: Observation, row: int, by: Yardstick) -> Flag:
-        """The doubt about one word: the likeliest class, or the likeliest other one where that is the given."""
+    def _flag(self, seen: Observation, row: int, by: Yardstick, path: list[int] | None) -> Flag:
+        """The doubt about one word, in the dataset's own labels; the threshold is that of the model's class."""
         probs, given, place = seen.probs[row], int(seen.given[row]), int(seen.index[row])
-        best = int(probs.argmax())
-        if best == given:
-            others = probs.copy()
-            others[given] = -1.0
-            best = int(others.argmax())
+        best = likeliest_other(probs, given)
         return Flag(
             index=place,
             token=seen.sentence.tokens[place],
             given=seen.sentence.labels[place],
-            suggested=self.classes[best],
+            suggested=self._suggested(seen, place, best, path),
             p_given=float(probs[given]),
             p_suggested=float(probs[best]),
             threshold=by.named[self.classes[best]],
         )
+
+    def _suggested(self, seen: Observation, place: int, best: int, path: list[int] | None) -> str:
+        """How the dataset writes a class in this place; `path` is the valid reading of the sentence around it."""
+        labels = seen.sentence.labels
+        if path is None:
+            return self.own.label(best, labels)
+        names = [self.classes[k] for k in path]
+        if entity_type(names[place], self.labels.scheme) != entity_type(self.classes[best], self.labels.scheme):
+            names[place] = self.classes[best]  # the path reads another type here, but this one is the likeliest
+        return self.own.rewritten(names, labels)[place]
 
     def _weights(self, seen: Observation, by: Yardstick) -> dict[str, float]:
         """By given label, so that the word scores behind `priority` can be had again from those in `words`."""
         classes = dict(zip(seen.sentence.labels, seen.classes.tolist(), strict=True))
         return {label: float(by.weights[k]) for label, k in classes.items() if k != UNSCORED}
 
-    def _suspects(self, seen: Observation, flags: npt.NDArray[np.bool_]) -> tuple[SuspectSpan, ...]:
-        """Spans of the whole sentence: a word without probabilities counts as what it was given, and parts nothing."""
+    def _whole(self, seen: Observation) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
+        """Classes and probabilities of every word: one without counts as what it was given, and parts nothing."""
         outside = self.classes.index(OUTSIDE) if OUTSIDE in self.classes else 0
         given = np.where(seen.classes == UNSCORED, outside, seen.classes)
         probs = np.eye(len(self.classes))[given]
         probs[seen.index] = seen.probs
+        return given, probs
+
+    def _path(self, seen: Observation) -> list[int]:
+        return decode_valid(self._whole(seen)[1], self.classes, self.labels.scheme)
+
+    def _suspects(self, seen: Observation, flags: npt.NDArray[np.bool_]) -> tuple[SuspectSpan, ...]:
+        """Spans of the whole sentence, their types in the dataset's own names."""
+        given, probs = self._whole(seen)
         flagged = np.zeros(len(given), np.bool_)
         flagged[seen.index] = flags
         names = [self.classes[k] for k in given]
+        labels = seen.sentence.labels
         return tuple(
             SuspectSpan(
                 kind=suspect.kind,
-                given_span=_entity(suspect.given_span),
-                suggested_span=_entity(suspect.suggested_span),
+                given_span=self._entity(suspect.given_span, labels, given=True),
+                suggested_span=self._entity(suspect.suggested_span, labels, given=False),
                 confidence=suspect.confidence,
             )
             for suspect in find_suspects(names, probs, self.classes, self.labels.scheme, flagged.tolist())
         )
 
+    def _entity(self, span: Span | None, labels: Sequence[str], *, given: bool) -> EntitySpan | None:
+        if span is None:
+            return None
+        name = span.type
+        if not self.own.same:
+            name = self.own.source(labels[span.start]) if given else self.own.type_at(span, labels)
+        return EntitySpan(start=span.start, end=span.end, type=name)
 
-def _entity(span: Span | None) -> EntitySpan | None:
-    return None if span is None else EntitySpan(start=span.start, end=span.end, type=span.type)
+
+def likeliest_other(probs: npt.NDArray[np.float64], given: int) -> int:
+    """The class that is suggested for a word: the likeliest, or the likeliest other one where that is the given."""
+    best = int(probs.argmax())
+    if best == given:
+        others = probs.copy()
+        others[given] = -1.0
+        best = int(others.argmax())
+    return best

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from service.pipeline import likeliest_other
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -83,7 +85,6 @@ class Summary:
         self.warming_up: tuple[str, ...] = ()
         self.noise = np.zeros((len(self.classes), len(self.classes)), np.int64)
         """Words by given class and by what they should be: the suggestion where flagged, else as given."""
-        self._index = {name: k for k, name in enumerate(self.classes)}
         self._most = worst
         self._worst: list[tuple[float, int, Assessment]] = []
 
@@ -95,11 +96,12 @@ class Summary:
         self.unscored.update(seen.unscored.values())
         self.thresholds, self.warming_up = assessment.thresholds, assessment.warming_up
         np.add.at(self.noise, (seen.given, seen.given), 1)
-        given_at = dict(zip(seen.index.tolist(), seen.given.tolist(), strict=True)) if flagged else {}
+        row_at = {place: row for row, place in enumerate(seen.index.tolist())} if flagged else {}
         for flag in assessment.flags:
-            given = given_at[flag.index]
+            row = row_at[flag.index]
+            given = int(seen.given[row])
             self.noise[given, given] -= 1
-            self.noise[given, self._index[flag.suggested]] += 1
+            self.noise[given, likeliest_other(seen.probs[row], given)] += 1  # a flag tells the dataset's own label
         if assessment.score is not None:
             self.scores.add(assessment.score, flagged=flagged)
         if assessment.priority is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from service.labels.detect import class_scheme, detect_scheme, merged_classes
 from service.labels.mapping import UNSCORED, LabelIds, LabelMap, Unmapped
+from service.labels.own import OwnLabels
 from service.labels.schemes import (
     OUTSIDE,
     Scheme,
@@ -23,6 +24,7 @@ __all__ = [
     "UNSCORED",
     "LabelIds",
     "LabelMap",
+    "OwnLabels",
     "Scheme",
     "Span",
     "Unmapped",

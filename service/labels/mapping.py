@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from service.errors import InvalidInput, UnknownLabelError
 from service.labels.detect import NO_MAPPING, merged_classes
+from service.labels.own import OwnLabels
 from service.labels.readings import (
     BY_OPTIONS,
     IN_GENERAL,
@@ -119,6 +120,22 @@ class LabelMap:
             known = ((label, by_tag.get(_tag(reading, scheme))) for label, reading in readings.items())
             ids = {label: k for label, k in known if k is not None}
         return cls(classes, scheme, merge, dataset_scheme, unmapped, tuple(model_classes), types, readings, by_tag, ids)
+
+    def own(self) -> OwnLabels:
+        """The way back: what is judged, as the dataset writes it."""
+        return OwnLabels.build(
+            self.classes,
+            self._readings,
+            judged=self.scheme,
+            scheme=self.dataset_scheme,
+            label_by_label=self._ids is not None,
+        )
+
+    def accepts(self, label: str) -> bool:
+        """Whether a sentence of the dataset may have the label."""
+        if label in self._readings:
+            return True
+        return self.unmapped == "unscored" and not is_outside_lookalike(label)
 
     def map(self, labels: Sequence[str], *, sentence: int | str | None = None) -> LabelIds:
         """The judged classes of a sentence's labels; `sentence` is only named in errors."""

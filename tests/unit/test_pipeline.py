@@ -11,6 +11,7 @@ from service.contracts import DatasetSettings, LabelledSentence
 from service.errors import InvalidInput, UnknownLabelError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.folder import HeldOutSums, ModelFolder
+from service.labels import is_valid
 from service.pipeline import Judge, Lesson, Observation
 from service.scoring.confident import NEVER, class_sums, flag_words, thresholds
 from service.scoring.sentence import METHODS
@@ -256,3 +257,115 @@ def test_a_word_without_a_class_parts_spans_and_one_without_a_subword_does_not(f
     assert person
     assert given_spans(("B-PER", "B-DATE", "I-PER"), whole) == [(0, 1), (2, 3)]
     assert given_spans(("B-PER", "I-PER", "I-PER"), np.array([True, False, True])) == [(0, 3)]
+
+
+def told(
+    folder: ModelFolder, read: str, given: str, **settings: object
+) -> tuple[list[str], list[tuple[str, str]], Judge]:
+    """The labels with what is suggested in place of the doubtful ones, and the types of the suspects' spans.
+
+    The model reads `read` and is quite sure of it.
+    """
+    judge = Judge(folder, DatasetSettings.model_validate(settings), min_words=0, held_out=False)
+    labels = tuple(given.split())
+    probs = np.full((len(labels), len(folder.labels)), 0.001)
+    for row, name in enumerate(read.split()):
+        probs[row, folder.labels.index(name)] = 1 - 0.001 * (len(folder.labels) - 1)
+    words = WordProbs(probs, np.ones(len(labels), np.bool_), 1, {})
+    seen = judge.observe(LabelledSentence(tokens=tuple("abcdefgh"[: len(labels)]), labels=labels), words)
+    yardstick = replace(judge.yardstick(judge.empty()), thresholds=np.full(len(judge.classes), 0.5))
+    yardstick = replace(yardstick, named={name: k / 100 for k, name in enumerate(judge.classes)})
+    said = judge.judge(seen, yardstick)
+    corrected = list(labels)
+    for flag in said.flags:
+        corrected[flag.index] = flag.suggested
+        assert flag.given == labels[flag.index]
+        best = int(seen.probs[flag.index].argmax())
+        assert flag.threshold == yardstick.named[judge.classes[best]]
+    if said.flags:
+        assert said.worst in said.flags
+    types = [
+        (s.given_span.type if s.given_span else "", s.suggested_span.type if s.suggested_span else "")
+        for s in said.suspects
+    ]
+    return corrected, types, judge
+
+
+NAMES = {"PERSON": "PER", "PLACE": "LOC"}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "label_map", "read", "given", "wanted", "types"),
+    [
+        (None, {}, "B-LOC O B-PER I-PER", "B-PER O B-PER I-PER", "B-LOC O B-PER I-PER", [("PER", "LOC")]),
+        (None, NAMES, "B-LOC O B-PER I-PER", "B-PERSON O O I-ORG", "B-PLACE O B-PERSON I-PERSON",
+         [("PERSON", "PLACE"), ("ORG", "PERSON")]),
+        (None, NAMES, "B-ORG O", "B-PERSON O", "B-ORG O", [("PERSON", "ORG")]),
+        ("biluo", {}, "B-LOC O B-PER I-PER I-PER", "U-PER O O O O", "U-LOC O B-PER I-PER L-PER",
+         [("PER", "LOC"), ("", "PER")]),
+        ("biluo", NAMES, "B-LOC I-LOC O", "B-PERSON L-PERSON U-PLACE", "B-PLACE L-PLACE O",
+         [("PERSON", "PLACE"), ("PLACE", "")]),
+        ("biluo", {}, "B-LOC O B-PER I-PER", "S-PER O O O", "S-LOC O B-PER E-PER", [("PER", "LOC"), ("", "PER")]),
+        ("iob1", {}, "B-LOC O B-PER B-PER", "I-PER O I-PER O", "I-LOC O I-PER B-PER", [("PER", "LOC"), ("", "PER")]),
+        ("iob1", NAMES, "B-LOC I-LOC", "I-PERSON O", "I-PLACE I-PLACE", [("PERSON", "PLACE")]),
+        ("io", {}, "B-LOC I-LOC O", "PER O PER", "LOC LOC O", [("PER", "LOC"), ("PER", "")]),
+        ("io", NAMES, "B-LOC I-LOC O", "PERSON O PERSON", "PLACE PLACE O", [("PERSON", "PLACE"), ("PERSON", "")]),
+        ("io", {}, "B-LOC I-LOC O", "I-PER O I-PER", "I-LOC I-LOC O", [("PER", "LOC"), ("PER", "")]),
+    ],
+)  # fmt: skip
+def test_suggestions_are_in_the_datasets_own_names_and_scheme(
+    folder: ModelFolder,
+    *,
+    scheme: str | None,
+    label_map: dict[str, str],
+    read: str,
+    given: str,
+    wanted: str,
+    types: list[tuple[str, str]],
+) -> None:
+    corrected, found, judge = told(folder, read, given, scheme=scheme, label_map=label_map)
+    assert corrected == wanted.split()
+    assert found == types
+    judge.labels.map(corrected)  # the dataset may have them
+    assert is_valid(corrected, judge.scheme) or "S-" in wanted
+    assert not judge.own.same or not label_map
+
+
+def test_of_several_names_for_one_type_the_one_given_nearest_by_is_suggested(folder: ModelFolder) -> None:
+    names = {"CITY": "LOC", "STATE": "LOC", "COUNTRY": "LOC"}
+    for scheme in (None, "biluo"):
+        one = "B" if scheme is None else "U"
+        last = "I" if scheme is None else "L"
+        assert told(folder, "B-LOC O", f"{one}-PER O", scheme=scheme, label_map=names)[0] == [f"{one}-CITY", "O"]
+        near = told(folder, "B-LOC O B-LOC", f"{one}-PER O {one}-STATE", scheme=scheme, label_map=names)
+        assert near[0] == [f"{one}-STATE", "O", f"{one}-STATE"]
+        corrected, types, _ = told(folder, "B-LOC I-LOC", f"{one}-COUNTRY O", scheme=scheme, label_map=names)
+        assert corrected[1] == f"{last}-COUNTRY"
+        assert types == [("COUNTRY", "COUNTRY")]
+
+
+def test_names_that_change_places_are_told_once(folder: ModelFolder) -> None:
+    swapped = {"PER": "LOC", "LOC": "PER"}
+    corrected, types, _ = told(folder, "B-LOC O B-PER", "B-LOC O B-LOC", label_map=swapped)
+    assert corrected == ["B-PER", "O", "B-LOC"]
+    assert types == [("LOC", "PER")]
+
+
+def test_a_model_with_the_datasets_own_labels_keeps_the_short_way(folder: ModelFolder) -> None:
+    judge = Judge(folder, DatasetSettings())
+    assert judge.own.same
+    assert judge.own.by_class == judge.classes
+    assert judge.own.simple(("B-PER", "O"))
+
+
+def test_a_word_that_the_valid_path_reads_otherwise_still_gets_a_label_of_the_scheme(folder: ModelFolder) -> None:
+    """An I- that continues nothing is likeliest, but the path doesn't have it."""
+    judge = Judge(folder, DatasetSettings(scheme="biluo"), min_words=0, held_out=False)
+    probs = np.full((2, len(folder.labels)), 0.01)
+    probs[0, folder.labels.index("O")] = 0.9
+    probs[1, [folder.labels.index("I-LOC"), folder.labels.index("B-ORG")]] = (0.48, 0.45)
+    probs /= probs.sum(axis=1, keepdims=True)
+    words = WordProbs(probs, np.ones(2, np.bool_), 1, {})
+    seen = judge.observe(LabelledSentence(tokens=("a", "b"), labels=("O", "O")), words)
+    said = judge.judge(seen, replace(judge.yardstick(judge.empty()), thresholds=np.full(len(judge.classes), 0.4)))
+    assert [flag.suggested for flag in said.flags] == ["U-LOC"]
