@@ -27,6 +27,11 @@ from pydantic_core import PydanticCustomError
 from service.errors import DecodeError, InvalidInput, TooLongError
 
 MAX_WORDS = 5_000
+DATASET_RULE = "a name has 1 to 64 lower-case letters, digits, dots, dashes or underscores"
+NO_OBJECT = (
+    'not a JSON object: send one such as {"tokens": […], "labels": […]}; over REST several go as {"sentences": […]}, '
+    "or as NDJSON, one a line"
+)
 NOT_UNICODE = "it holds half of a surrogate pair: send valid Unicode text"
 
 DatasetName = Annotated[StrictStr, Field(pattern=r"^[a-z0-9._-]{1,64}$", description="Lower-case name of the dataset")]
@@ -300,6 +305,12 @@ def _clear(error: ValidationError) -> InvalidInput:
     problem = first["msg"].removeprefix("Value error, ").replace("valid tuple", "valid array")
     if first["type"] == "json_invalid":
         return DecodeError(problem)
+    if first["type"] in ("model_type", "model_attributes_type") and not first["loc"]:
+        return InvalidInput(NO_OBJECT)
+    if first["type"] == "extra_forbidden":
+        problem = f"there is no such field: the fields are {', '.join(LabelledSentence.model_fields)}"
+    elif first["type"] == "string_pattern_mismatch" and first["loc"] == ("dataset",):
+        problem = DATASET_RULE
     context = first.get("ctx", {})
     field, word = context.get("field"), context.get("word")
     if first["type"] != "labelwatch":

@@ -20,15 +20,18 @@ def new(name: Name, scope: WhatFor = "read") -> None:
     from service.api.auth import digest_of, new_key
 
     before = read_settings().api
+    if any(one.name == name for one in before.known_keys):
+        raise typer.BadParameter(
+            f"{name} has a key already: choose another name, or take that one out of LABELWATCH_API_KEYS first",
+            param_hint="NAME",
+        )
     key = new_key()
     known = [":".join(one) for one in before.known_keys]
     line = ",".join([*known, f"{name}:{scope}:{digest_of(key)}"])
     try:
         type(before).model_validate({"keys": line})
     except ValueError as error:
-        raise typer.BadParameter(
-            "letters, digits, dot, dash and underscore, at most 64, and no name twice", param_hint="NAME"
-        ) from error
+        raise typer.BadParameter("letters, digits, dot, dash and underscore, at most 64", param_hint="NAME") from error
     typer.echo(key)
     typer.echo(f"LABELWATCH_API_KEYS={line}")
     others = " (it keeps those that are set now)" if known else ""

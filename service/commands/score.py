@@ -186,11 +186,13 @@ def _prepared(
     again = all(name != STDOUT and Path(name).is_file() for name in files)
     sample: Iterable[Record] = _records(files, form, options) if again else list(itertools.islice(records, SAMPLE))
     sentences = 0
+    broken: InvalidInput | None = None  # a sentence that can't be read at all: no option would help
 
     def labels() -> Iterator[tuple[str, ...]]:
-        nonlocal sentences
+        nonlocal sentences, broken
         for record in sample:
             if record.error is not None and rejects.stops:
+                broken = record.error
                 raise record.error
             if record.sentence is not None and not record.sentence.deleted:
                 sentences += 1
@@ -199,7 +201,7 @@ def _prepared(
     try:
         told = detect_scheme(labels(), settings.label_map)
     except InvalidInput as error:
-        if error.field != "labels":
+        if error is broken or error.field != "labels":
             raise
         help_by = "(options --scheme and --map, such as --map PERSON=PER)"
         raise InvalidInput(f"the labels' scheme can't be told: {error} {help_by}") from error

@@ -24,7 +24,7 @@ from service.errors import InvalidInput, SettingsError, StreamError
 from service.evaluation.page_text import plural
 from service.formats import Options, Record, placed, read_records
 from service.settings import read_settings
-from service.stream.base import Output
+from service.stream.base import NothingAppended, Output
 from service.stream.codec import SENTENCE, event_headers
 from service.stream.topics import MAX_INPUT_BYTES
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 STDIN = STDOUT  # both are called `-`
 BATCH_SENTENCES = 500
 BATCH_BYTES = 4 * MAX_INPUT_BYTES
-DATASET_RULE = "a name has 1 to 64 lower-case letters, digits, dots, dashes or underscores"
 MAX_VALUE_BYTES = MAX_INPUT_BYTES - 4096  # key and headers count too
 
 Dataset = Annotated[
@@ -135,7 +134,7 @@ def send(
         except KeyboardInterrupt:
             raise StreamError(f"interrupted: {sending.so_far()}") from None
         except StreamError as error:
-            raise StreamError(f"{error}; {sending.so_far()}") from error
+            raise StreamError(f"{error}; {sending.so_far(refused=isinstance(error, NothingAppended))}") from error
     left_out = f", {skipped:,} skipped" if skipped else ""
     where = f" in {log}" if log is not None else ""
     typer.echo(f"{plural(sending.sent, 'sentence')} sent to {topics.sentences}{where}{left_out}")
@@ -155,8 +154,7 @@ class Change:
         try:
             read_sentence({"tokens": ["x"], "labels": ["O"], **fields})
         except InvalidInput as error:
-            problem = DATASET_RULE if error.field == "dataset" else error.problem
-            raise SettingsError(f"--{error.field}: {problem}") from error
+            raise SettingsError(f"--{error.field}: {error.problem}") from error
         return cls(fields, time.time_ns() // 1000 if update else None)
 
     def made(self, sentence: LabelledSentence) -> LabelledSentence:
@@ -212,6 +210,11 @@ class Sending:
         self._bar.update(len(self._waiting))
         self._waiting, self._bytes = [], 0
 
-    def so_far(self) -> str:
+    def so_far(self, *, refused: bool = False) -> str:
+        """`refused`: none of those that wait can be in the log."""
+        if refused and not self.sent:
+            return "nothing was sent"
         sure = f"the first {plural(self.sent, 'sentence')} are in {self.topic}"
-        return f"{sure}, of the next {len(self._waiting):,} some may be" if self._waiting else sure
+        if not self._waiting:
+            return sure
+        return f"{sure}, of the next {len(self._waiting):,} {'none is' if refused else 'some may be'}"

@@ -266,7 +266,8 @@ def _listen(api: ApiSettings) -> socket.socket:
     except OSError as error:
         made.close()
         raise SettingsError(
-            f"LABELWATCH_API_PORT: can't listen on {api.host}:{api.port}: {error.strerror or error}"
+            f"LABELWATCH_API_PORT: can't listen on {api.host}:{api.port}: {error.strerror or error}; set it to another "
+            "port, or 0 for any free one"
         ) from error
     if not api.known_keys:
         reach = "this machine" if ipaddress.ip_address(place[0]).is_loopback else f"whoever can reach {api.host}"

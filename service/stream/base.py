@@ -28,6 +28,10 @@ class CommitRefused(StreamError):  # noqa: N818 - it reads as what it says
     """The partitions changed hands or the log failed while the batch was worked on; nothing was written."""
 
 
+class NothingAppended(StreamError):  # noqa: N818 - it reads as what it says
+    """The log was not reached: none of the messages can be in it."""
+
+
 class FencedError(StreamError):
     """Another process has this worker's identity. Fighting for it would never end: stop."""
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from kafka import OffsetAndMetadata, TopicPartition
 
 from service.errors import StreamError
-from service.stream.base import BATCH_BYTES, Changes, CommitRefused, Gained, Output, Polled, Work
+from service.stream.base import BATCH_BYTES, Changes, CommitRefused, Gained, NothingAppended, Output, Polled, Work
 from service.stream.codec import position_key, position_value
-from service.stream.kafka_client import CLIENT_ERRORS, dispose, records_of, send, writer
+from service.stream.kafka_client import CLIENT_ERRORS, dispose, named, records_of, send, writer
 from service.stream.kafka_commit import CLOSE_TIMEOUT, Committer
 from service.stream.kafka_follow import KafkaFollower, follow
 from service.stream.kafka_member import Member, PlaceLostError
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from kafka import ConsumerGroupMetadata, KafkaProducer
+    from kafka.producer.future import FutureRecordMetadata
 
     from service.stream.kafka_settings import KafkaSettings
     from service.stream.topics import Topics
@@ -272,9 +273,11 @@ class KafkaStream:
 
     def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
         producer: KafkaProducer | None = None
+        futures: list[FutureRecordMetadata] = []
         try:
             producer = self._shared_producer()
-            futures = [send(producer, output) for output in outputs]
+            for output in outputs:
+                futures.append(send(producer, output))  # noqa: PERF401 - so that it is known whether any was taken
             producer.flush(timeout=timeout)
             for future in futures:
                 future.get(timeout=0)
@@ -283,7 +286,8 @@ class KafkaStream:
                 if producer is not None and self._appender is producer:
                     self._appender = None
                     dispose(producer)
-            raise StreamError(f"Kafka did not take the messages: {type(error).__name__}: {error}") from error
+            kind = StreamError if futures else NothingAppended
+            raise kind(f"Kafka did not take the messages: {named(error)}") from error
 
     def _shared_producer(self) -> KafkaProducer:
         with self._appending:

@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
 from kafka.errors import InvalidReplicationFactorError, NoError, TopicAlreadyExistsError, UnknownMemberIdError
 
 from service.errors import StreamError
-from service.stream.kafka_client import CLIENT_ERRORS, administrator
+from service.stream.kafka_client import CLIENT_ERRORS, administrator, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ def _admin(settings: KafkaSettings) -> Iterator[KafkaAdminClient]:
         with administrator(settings) as client:
             yield client
     except CLIENT_ERRORS as error:
-        raise StreamError(f"Kafka at {settings.bootstrap_servers}: {type(error).__name__}: {error}") from error
+        raise StreamError(f"Kafka at {settings.bootstrap_servers}: {named(error)}") from error
 
 
 def create_topics(

@@ -286,6 +286,12 @@ def dispose(producer: KafkaProducer) -> None:
             producer.close(timeout=1)
 
 
+def named(error: BaseException) -> str:
+    """What went wrong, with its kind; the client's own errors tell their kind themselves."""
+    kind, told = type(error).__name__, str(error)
+    return told if told.startswith(kind) else f"{kind}: {told}"
+
+
 def records_of(messages: Sequence[ConsumerRecord]) -> list[Record]:
     """As the log holds them; only a header without any value can't be told from an empty one.
 

@@ -12,7 +12,7 @@ from kafka.errors import FencedInstanceIdError, ProducerFencedError
 
 from service.errors import StreamError
 from service.stream.base import CommitRefused, FencedError
-from service.stream.kafka_client import CLIENT_ERRORS, dispose, send, writer
+from service.stream.kafka_client import CLIENT_ERRORS, dispose, named, send, writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -60,7 +60,7 @@ class Committer:
             raise FencedError(self._fenced()) from error
         except (StreamError, *CLIENT_ERRORS) as error:
             self._try_at = time.monotonic() + RETRY_AFTER
-            trouble = f"transactions are not possible: {type(error).__name__}: {error}"
+            trouble = f"transactions are not possible: {named(error)}"
             if trouble != self.trouble:
                 log.warning("%s", trouble)
             self.trouble = trouble
@@ -109,7 +109,7 @@ class Committer:
             self.drop()
             if _is_fenced(error, futures):
                 raise FencedError(self._fenced()) from error
-            raise CommitRefused(f"the transaction failed: {type(error).__name__}: {error}") from error
+            raise CommitRefused(f"the transaction failed: {named(error)}") from error
         except BaseException:
             self.drop()
             raise

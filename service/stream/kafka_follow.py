@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafka import TopicPartition
 
 from service.errors import StreamError
-from service.stream.kafka_client import CLIENT_ERRORS, reader, records_of
+from service.stream.kafka_client import CLIENT_ERRORS, named, reader, records_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ class KafkaFollower:
             self._ends = {place: end for place, end in self._ends.items() if not _passed(consumer, place, end)}
         except CLIENT_ERRORS as error:
             self.close()
-            raise StreamError(f"{self._topic} can't be followed: {type(error).__name__}: {error}") from error
+            raise StreamError(f"{self._topic} can't be followed: {named(error)}") from error
         self._next |= {place: messages[-1].offset + 1 for place, messages in found.items()}
         return [record for messages in found.values() for record in records_of(messages)]
 
@@ -82,9 +82,7 @@ class KafkaFollower:
             consumer = self._opened()
             consumer.end_offsets(sorted(consumer.assignment()), timeout_ms=CHECK_MS)
         except CLIENT_ERRORS as error:
-            raise StreamError(
-                f"Kafka at {self._settings.bootstrap_servers} does not answer: {type(error).__name__}: {error}"
-            ) from error
+            raise StreamError(f"Kafka at {self._settings.bootstrap_servers} does not answer: {named(error)}") from error
 
     @property
     def caught_up(self) -> bool:
@@ -108,4 +106,4 @@ def follow(settings: KafkaSettings, topic: str) -> KafkaFollower:
     try:
         return KafkaFollower(settings, topic)
     except CLIENT_ERRORS as error:
-        raise StreamError(f"Kafka at {settings.bootstrap_servers}: {type(error).__name__}: {error}") from error
+        raise StreamError(f"Kafka at {settings.bootstrap_servers}: {named(error)}") from error

@@ -27,7 +27,7 @@ from kafka.structs import MemberState
 from service.errors import StreamError
 from service.stream.base import FencedError
 from service.stream.kafka_admin import member_id
-from service.stream.kafka_client import CLIENT_ERRORS, member
+from service.stream.kafka_client import CLIENT_ERRORS, member, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -130,7 +130,7 @@ class Member:
         except HOPELESS as error:
             self._replace(error)
             advice = "; install kafka-python[lz4,snappy,zstd]" if isinstance(error, UnsupportedCodecError) else ""
-            raise StreamError(f"{self._topic} can't be read: {type(error).__name__}: {error}{advice}") from error
+            raise StreamError(f"{self._topic} can't be read: {named(error)}{advice}") from error
         except (StreamError, *CLIENT_ERRORS) as error:
             self._replace(error)
             time.sleep(min(timeout, RETRY_PAUSE))
@@ -179,7 +179,7 @@ class Member:
 
     def _replace(self, error: Exception) -> None:
         """The next poll joins anew; until then nothing is ours."""
-        self._tell(f"{self._topic} can't be read, trying with a new consumer: {type(error).__name__}: {error}")
+        self._tell(f"{self._topic} can't be read, trying with a new consumer: {named(error)}")
         if self._consumer is not None:
             gone = frozenset(place.partition for place in self._consumer.assignment())
             self.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kafka import TopicPartition
 
 from service.errors import StreamError
-from service.stream.kafka_client import CLIENT_ERRORS, reader
+from service.stream.kafka_client import CLIENT_ERRORS, named, reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ def offset_ranges(settings: KafkaSettings, topic: str) -> dict[int, tuple[int, i
             places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
             starts, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
     except CLIENT_ERRORS as error:
-        raise StreamError(f"Kafka at {settings.bootstrap_servers}: {type(error).__name__}: {error}") from error
+        raise StreamError(f"Kafka at {settings.bootstrap_servers}: {named(error)}") from error
     return {place.partition: (starts[place], ends[place]) for place in places}
 
 

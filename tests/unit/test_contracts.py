@@ -40,7 +40,7 @@ def test_bytes_text_and_objects_read_the_same() -> None:
         ({"tokens": [], "labels": []}, "tokens", None, "it is empty"),
         ({"tokens": "Oslo waits"}, "tokens", None, "valid array"),
         ({"tokens": ["Oslo", 3]}, "tokens", 1, "valid string"),
-        ({"dataset": "My Data"}, "dataset", None, "pattern"),
+        ({"dataset": "My Data"}, "dataset", None, "lower-case"),
         ({"revision": "7"}, "revision", None, "valid integer"),
         ({"revision": 2**70}, "revision", None, "less than"),
         ({"update": "yes"}, "update", None, "valid boolean"),
@@ -78,6 +78,26 @@ def test_json_that_is_no_object_is_refused() -> None:
 def test_deep_json_does_not_take_the_reader_down() -> None:
     with pytest.raises(InvalidInput):
         read_sentence(b"[" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (
+            b'{"tokens": ["a"], "labels": ["O"], "lables": []}',
+            "`lables`: there is no such field: the fields are tokens",
+        ),
+        (b'[{"tokens": ["a"], "labels": ["O"]}]', 'several go as {"sentences": […]}, or as NDJSON, one a line'),
+        (
+            b'{"tokens": ["a"], "labels": ["O"], "dataset": "My News"}',
+            "`dataset`: a name has 1 to 64 lower-case letters",
+        ),
+    ],
+)
+def test_what_is_often_wrong_is_told_in_words(raw: bytes, told: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read_sentence(raw, unknown_fields="forbid")
+    assert told in str(caught.value)
 
 
 def test_unknown_fields_are_ignored_or_forbidden_as_asked() -> None:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Query
 
 from service.api.backend import Backend, backend_dependency
 from service.api.bodies import in_thread
+from service.api.routes.review import only_known_parameters
 from service.contracts import DatasetName
 from service.review.overview import Overview
 
@@ -17,7 +18,12 @@ router = APIRouter(tags=["review"])
 Of = Annotated[DatasetName | None, Query(description="Only of this dataset; recall is told of one only")]
 
 
-@router.get("/v1/overview", summary="The queue in numbers", response_model=Overview)
+@router.get(
+    "/v1/overview",
+    summary="The queue in numbers",
+    response_model=Overview,
+    dependencies=[Depends(only_known_parameters)],
+)
 async def overview(backend: Annotated[Backend, Depends(backend_dependency)], dataset: Of = None) -> Overview:
     """Days, scores, confusions and annotators of the queue, reviewers' precision, and an estimate of the recall."""
     return await in_thread(backend.queue.overview, dataset)

@@ -16,7 +16,7 @@ from service.api.backend import Backend, backend_dependency, request_id_of
 from service.api.bodies import in_thread, json_object, read
 from service.api.problems import ConflictError, NotFoundError, NotReadyError
 from service.contracts import Claim, DatasetName, SuspectKind
-from service.errors import StreamError
+from service.errors import InvalidInput, StreamError
 from service.review.decisions import claim_output
 from service.review.filters import MAX_LIMIT, QueueFilter
 from service.review.items import ReviewItem
@@ -48,7 +48,15 @@ class ClaimRequest(BaseModel):
     minutes: float = Field(default=MINUTES, gt=0, le=MOST_MINUTES)
 
 
-@router.get("/v1/review", summary="The queue", response_model=ReviewPage)
+def only_known_parameters(request: Request) -> None:
+    """A misspelt filter would give the whole queue without a word."""
+    known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
+    for name in request.query_params:
+        if name not in known:
+            raise InvalidInput(f"there is no such parameter: there are {', '.join(known)}", field=name)
+
+
+@router.get("/v1/review", summary="The queue", response_model=ReviewPage, dependencies=[Depends(only_known_parameters)])
 async def review(
     backend: At,
     *,

@@ -80,6 +80,15 @@ def test_filters(full: ApiDesk) -> None:
     assert ids(given="no-such-label") == set()
 
 
+def test_a_misspelt_parameter_is_named_with_those_there_are(quiet: ApiDesk) -> None:
+    for path, known in (("/v1/review", "dataset, given, suggested"), ("/v1/overview", "dataset")):
+        answer = quiet.client.get(path, params={"datset": "news"})
+        assert answer.status_code == 422
+        assert answer.json()["field"] == "datset"
+        assert f"there are {known}" in answer.json()["detail"]
+        assert quiet.client.get(path, params={"dataset": "nobodys"}).status_code == 200
+
+
 def test_one_item_whatever_its_name(desk: ApiDesk) -> None:
     desk.worker._datasets.put(DatasetSettings(flag_policy=BELOW))
     names = ["a/b", "ü % ?", "x/claim", "..."]

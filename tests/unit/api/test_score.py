@@ -155,7 +155,7 @@ BAD: list[tuple[Any, int, str | None, str]] = [
     ({}, 422, "tokens", "at least one word"),
     ({**ONE, "labels": ["O"]}, 422, "labels", "each word one label"),
     ({**ONE, "labels": ["O", "O", "O", "B-LOK"]}, 422, "labels", "B-LOK"),
-    ({**ONE, "colour": "red"}, 422, "colour", "xtra"),
+    ({**ONE, "colour": "red"}, 422, "colour", "no such field"),
     ({"id": "1", "deleted": True}, 422, "deleted", "nothing to score"),
     ({"tokens": ["x"] * 51, "labels": ["O"] * 51}, 422, "tokens", "at most 50"),
     ({"tokens": [POISON], "labels": ["O"]}, 422, None, "fails on this sentence"),

@@ -51,6 +51,35 @@ def test_the_sentences_of_a_file_arrive_as_if_annotated_now_and_the_thread_waits
     assert "some.jsonl:2" in caplog.text
 
 
+def test_a_second_start_sends_only_what_the_first_did_not(
+    file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setenv("LABELWATCH_LOG_PATH", str(file.parent / ".labelwatch" / "log.sqlite"))
+    settings, topics = read_settings(), topics_of(read_settings())
+
+    def start() -> list[list[str]]:
+        caplog.clear()
+        stop = threading.Event()
+        thread = threading.Thread(target=Feed(settings, str(file), 1000.0).run, args=(stop,), daemon=True)
+        thread.start()
+        while "are sent to" not in caplog.text and "was sent before" not in caplog.text:
+            assert thread.is_alive()
+            stop.wait(0.01)
+        stop.set()
+        thread.join(30)
+        with closing(open_stream(settings, topics=topics)) as stream:
+            return [json.loads(record.value or b"")["tokens"] for record in everything(stream, topics.sentences)]
+
+    both = [["Oslo"], ["Ivo", "ran"]]
+    assert start() == both
+    assert start() == both
+    assert "was sent before: stop the service and remove" in caplog.text
+    assert str(file.parent / ".labelwatch") in caplog.text
+    file.write_text("\n".join([*LINES, '{"tokens": ["more"], "labels": ["O"]}']), encoding="utf-8")
+    assert start() == [*both, ["more"]]
+
+
 def test_a_file_that_is_not_there_is_told_before_anything_starts(file: Path) -> None:
     result = CliRunner().invoke(app, ["up", "--feed", str(file.with_name("none.jsonl"))])
     assert isinstance(result.exception, InvalidInput)

@@ -350,6 +350,15 @@ def test_mixed_labels_ask_for_a_scheme(run: Run, reader: Path, tmp_path: Path) -
     assert "(options --scheme and --map, such as --map PERSON=PER)" in ran.err
 
 
+def test_labels_that_do_not_fit_the_words_are_no_matter_of_the_scheme(run: Run, reader: Path, tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    path.write_text('{"tokens": ["a", "b"], "labels": ["O"]}\n')
+    ran = run("score", path, "--model", reader)
+    assert ran.code == 1
+    assert "b.jsonl:1: `labels`: 1 labels for 2 words: give each word one label" in ran.err
+    assert "scheme" not in ran.err
+
+
 def test_an_unknown_label_asks_for_the_option_that_maps_it(run: Run, reader: Path, tmp_path: Path) -> None:
     path, out = tmp_path / "data.txt", tmp_path / "out.jsonl"
     path.write_text(GOOD + "Eve B-PERSON\n")

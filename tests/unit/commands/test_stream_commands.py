@@ -11,7 +11,7 @@ import pytest
 
 from service.contracts import LabelledSentence
 from service.errors import StreamError
-from service.stream.base import Output
+from service.stream.base import NothingAppended, Output
 from service.stream.codec import header
 from service.stream.sqlite import SqliteStream
 from service.stream.topics import Topics
@@ -146,6 +146,16 @@ def test_a_log_that_fails_says_what_is_safe(desk: Desk, monkeypatch: pytest.Monk
         "the disk is full; the first 500 sentences are in labelwatch.sentences, of the next 200 some may be" in ran.err
     )
     assert len(sent(desk)) == 500
+
+
+def test_a_log_that_was_never_reached_holds_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def append(_: SqliteStream, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
+        raise NothingAppended(f"nobody took {len(outputs)} in {timeout:.0f} s")
+
+    monkeypatch.setattr(SqliteStream, "append", append)
+    ran = desk.run("send", desk.file(sentences(7)))
+    assert ran.code == 1
+    assert "nobody took 7 in 30 s; nothing was sent" in ran.err
 
 
 def test_a_log_that_cannot_be_made_is_named(desk: Desk) -> None:

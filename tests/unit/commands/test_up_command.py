@@ -158,6 +158,7 @@ def test_a_port_that_is_taken_is_told_at_once(desk: Desk) -> None:
         ran = desk.run("up", LABELWATCH_API_PORT=port)
     assert ran.code == 1
     assert f"LABELWATCH_API_PORT: can't listen on 127.0.0.1:{port}" in ran.err
+    assert "set it to another port, or 0 for any free one" in ran.err
     assert "LABELWATCH_API_HOST" in desk.run("api", LABELWATCH_API_HOST="no.such.host.invalid").err
 
 
@@ -170,5 +171,6 @@ def test_a_new_key(desk: Desk) -> None:
     assert both.out.splitlines()[1].startswith(f"{line},ben:write:")
     again = desk.run("key", "new", "anna", LABELWATCH_API_KEYS=line.partition("=")[2])
     assert again.code == 2
+    assert "anna has a key already" in again.err
     assert desk.run("key", "new", "a b").code == 2
     assert os.environ.get("LABELWATCH_API_KEYS") is None

@@ -115,7 +115,7 @@ def test_numbered_labels_with_the_option() -> None:
         ({"tokens": ["a"], "labels": "O"}, "`labels`: Input should be a valid array"),
         ({"text": "a b", "spans": []}, "`tokens`: none of tokens, words is there (the object has text, spans): name the field with --word-column"),
         ({"tokens": ["a"]}, "`labels`: none of labels, ner_tags, tags is there"),
-        ({"tokens": ["a"], "labels": ["O"], "dataset": "No Good"}, "`dataset`: String should match pattern"),
+        ({"tokens": ["a"], "labels": ["O"], "dataset": "No Good"}, "`dataset`: a name has 1 to 64 lower-case letters"),
         ('{"tokens": ["a"', "not JSON: Expecting ',' delimiter at column 16"),
         ('[{"tokens": ["a"]}]', "`labels`: none of labels, ner_tags, tags is there"),
         ("3", "not a JSON object: write one a line, or all in an array"),

@@ -12,11 +12,26 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 
 from service.stream import kafka_client
 from service.stream.base import Output
-from service.stream.kafka_client import NO_VALUE, OddKey, RateLimit, connection, dispose, patient, records_of, send
+from service.stream.kafka_client import (
+    NO_VALUE,
+    OddKey,
+    RateLimit,
+    connection,
+    dispose,
+    named,
+    patient,
+    records_of,
+    send,
+)
 from service.stream.kafka_settings import KafkaSettings
 
 SETTINGS = KafkaSettings.at("127.0.0.1:9")
 ODD = b"k\xff\xfe"
+
+
+def test_the_kind_of_an_error_is_told_once() -> None:
+    assert named(KafkaTimeoutError("no metadata")) == "KafkaTimeoutError: no metadata"
+    assert named(OSError("no route")) == "OSError: no route"
 
 
 def batch_of(*headers: tuple[str, bytes | None]) -> DefaultRecordBatch:
