@@ -17,14 +17,13 @@ import typer
 
 from service.commands.label_studio_board import Board
 from service.commands.label_studio_client import LabelStudio, RefusedError
-from service.commands.streams import PAUSE, read_datasets, reading, topics_of
+from service.commands.streams import PAUSE, reading, topics_of
 from service.commands.terminal import say
-from service.contracts import Assessment, DatasetSettings
+from service.contracts import Assessment
 from service.errors import SettingsError
 from service.evaluation.page_text import plural
 from service.formats.label_studio import PLATFORM, Control, controls
 from service.formats.predictions import VERSION_PREFIX, annotation_of, label_studio_prediction
-from service.labels import entity_type
 from service.settings import read_settings
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ ControlName = Annotated[
 ]
 Renamed = Annotated[
     list[str] | None,
-    typer.Option("--map", metavar="OLD=NEW", help="The project's name for a type that the model suggests."),
+    typer.Option("--map", metavar="OLD=NEW", help="The project's name for a suggested type."),
 ]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")]
@@ -74,12 +73,9 @@ def label_studio(
     settings = read_settings()
     topics = topics_of(settings)
     with reading(settings, topics) as stream:
-        known = {
-            name: DatasetSettings.model_validate_json(value) for name, value in read_datasets(stream, topics).items()
-        }
         server = LabelStudio(url, token)
         board = Board(project, dataset)
-        pusher = Pusher(server, project, control=control, renamed=renamed, settings=known, dry_run=dry_run)
+        pusher = Pusher(server, project, control=control, renamed=renamed, dry_run=dry_run)
         with closing(stream.follow(topics.review)) as follower:
             while not follower.caught_up:
                 records = follower.poll()
@@ -134,7 +130,6 @@ class Pusher:
     project: int
     control: str | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, DatasetSettings] = field(default_factory=dict)
     dry_run: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     _controls: list[Control] = field(init=False)
@@ -205,7 +200,7 @@ class Pusher:
                 task=int(str((said.meta or {})["task"])),
                 from_name=control.name,
                 to_name=control.to_name,
-                rename={**self._own_names(said.dataset), **self.renamed},
+                rename=self.renamed,
             )
             if made is None:
                 self.counts["textless"] += 1
@@ -220,14 +215,6 @@ class Pusher:
             names = ", ".join(one.name for one in self._controls)
             raise SettingsError(f"project {self.project} has several controls for spans: choose --control {names}")
         return found or self._controls[0]
-
-    def _own_names(self, dataset: str) -> dict[str, str]:
-        """The dataset's name of a type that the model has, where its label map tells exactly one."""
-        settings = self.settings.get(dataset)
-        names: dict[str, set[str]] = defaultdict(set)
-        for own, model in settings.label_map.items() if settings is not None else ():
-            names[entity_type(model)].add(entity_type(own))
-        return {model: own.pop() for model, own in names.items() if len(own) == 1}
 
     def _check_labels(self, predictions: Iterable[Mapping[str, Any]]) -> None:
         """Label Studio would take labels that the project doesn't have, and show nothing."""

@@ -59,7 +59,7 @@ def label_studio_prediction(
     """The body of `POST /api/predictions/`; none where the sentence does not hold the text it came from.
 
     `mislabeling` is 1 - priority, so that tasks sorted by it begin with the worst; `score` is the sentence's score, low
-    is bad. `rename` gives the project's names of the model's types.
+    is bad. `rename` gives the project's names of suggested types that the dataset calls otherwise.
     """
     entities = suggested_entities(assessment)
     placed = text_spans(assessment, [entity.span for entity in entities])

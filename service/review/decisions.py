@@ -20,6 +20,7 @@ from service.stream.base import Output
 from service.stream.codec import event_headers
 
 if TYPE_CHECKING:
+    from service.labels import LabelMap
     from service.review.items import ReviewItem
     from service.stream.topics import Topics
 
@@ -29,10 +30,13 @@ CLAIM_PART = "claim"
 CLAIM_PARTITION = 0
 
 
-def check_decision(item: ReviewItem, decision: Decision, *, now: datetime | None = None) -> Decision:
+def check_decision(
+    item: ReviewItem, decision: Decision, *, now: datetime | None = None, labels: LabelMap | None = None
+) -> Decision:
     """The decision as it is to be written: with its time and with what the reviewer was shown.
 
-    Raises InvalidInput, which names the field, where it does not fit the item.
+    Raises InvalidInput, which names the field, where it does not fit the item, or where it corrects a label to one
+    that the dataset can't have by its `labels`.
     """
     if (decision.dataset, decision.id) != (item.dataset, item.id):
         raise InvalidInput(f"it is about {decision.dataset}/{decision.id}, not {item.dataset}/{item.id}", field="id")
@@ -44,7 +48,7 @@ def check_decision(item: ReviewItem, decision: Decision, *, now: datetime | None
     if item.state == "closed" and not decision.withdrawn:
         raise InvalidInput("the item is closed: the sentence was annotated again or deleted", field="id")
     _check_words(item, decision)
-    _check_labels(item, decision)
+    _check_labels(item, decision, labels)
     moment = decision.decided_at or now or datetime.now(UTC)
     return decision.model_copy(update={"decided_at": _aware(moment), "shown": item.shown})
 
@@ -63,7 +67,7 @@ def _check_words(item: ReviewItem, decision: Decision) -> None:
             )
 
 
-def _check_labels(item: ReviewItem, decision: Decision) -> None:
+def _check_labels(item: ReviewItem, decision: Decision, known: LabelMap | None) -> None:
     labels = decision.labels
     if labels is None:
         return
@@ -79,6 +83,13 @@ def _check_labels(item: ReviewItem, decision: Decision) -> None:
     for place, label in enumerate(labels):
         if not label.strip():
             raise InvalidInput("it is empty", field="labels", word=place)
+        # What was given may stay: the sentence was judged with it, though perhaps by other settings.
+        if known is not None and place in changed and label not in item.labels and not known.accepts(label):
+            raise InvalidInput(
+                f"{label!r} is no label of {item.dataset}: use its own, of the types {', '.join(known.own().types)}",
+                field="labels",
+                word=place,
+            )
     if decision.words and changed != set(decision.words):
         raise InvalidInput("the words named are not those whose label was corrected: leave one out", field="words")
 

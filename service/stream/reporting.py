@@ -9,13 +9,13 @@ import time
 from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings
-from service.labels import entity_type
+from service.labels import OUTSIDE, entity_type
 from service.stream.codec import ERRORS, header
 from service.stream.ledger import Account, Ledger
 from service.telemetry.reports import Standard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from service.pipeline import Judge
     from service.stream.base import Output, Polled
@@ -62,8 +62,15 @@ def introduce(reporter: Reporter, datasets: Datasets, ledger: Ledger) -> None:
         # One that only has statistics is not made a dataset by this: there may be as many as somebody sent once.
         judge = datasets.judge(dataset) if dataset in datasets else datasets.made(DatasetSettings(name=dataset))
         types = {entity_type(label) for label in judge.settings.label_map}
-        reporter.know_dataset(dataset, judge.classes, given_types=types)
+        reporter.know_dataset(dataset, _suggestible(judge), given_types=types)
         reporter.standard(dataset, standard(judge, ledger))
+
+
+def _suggestible(judge: Judge) -> Sequence[str]:
+    """Labels of all types that a flag may suggest, as the dataset calls them."""
+    if judge.own.same:
+        return judge.classes
+    return [*(name for name in judge.classes if name == OUTSIDE), *(f"B-{name}" for name in judge.own.types)]
 
 
 def complete(report: BatchReport, polled: Polled, datasets: Datasets, ledger: Ledger) -> None:

@@ -12,9 +12,39 @@ const PREFIXES = { iob1: "BI", iob2: "BI", biluo: "BILU", io: "" };
 const COLOURS = 8;
 
 export class Scheme {
-  /** @param {string} name */
-  constructor(name) {
+  /**
+   * @param {string} name
+   * @param {{ types: string[], labels: string[] } | null} own what the dataset may use; none where it is not known
+   */
+  constructor(name, own = null) {
     this.name = name in SPELLINGS ? name : "iob2";
+    this.own = own;
+  }
+
+  /**
+   * How a dataset spells its labels and what it calls its types: by its label map, else as the model does.
+   * @param {{ scheme?: string | null, label_map?: Record<string, string> }} settings
+   * @param {{ scheme: string, labels: string[] }} model
+   */
+  static of(settings, model) {
+    const [scheme, classes] = [new Scheme(settings.scheme ?? model.scheme), new Scheme(model.scheme)];
+    const read = classes.types(model.labels);
+    const map = Object.entries(settings.label_map ?? {}).filter(([, to]) => to !== OUTSIDE);
+    const target = (/** @type {string} */ to) => (read.includes(to) ? to : new Scheme("biluo").type(to));
+    // A label without a prefix that stands for one with a prefix ("PER_B" for "B-PER") is no type.
+    const whole = ([/** @type {string} */ key, /** @type {string} */ to]) => scheme.name !== "io" && !read.includes(to) && scheme.type(key) === key;
+    const named = map.filter((pair) => !whole(pair)).map(([key, to]) => [scheme.type(key), target(to)]);
+    const shadowed = new Set(Object.keys(settings.label_map ?? {}));
+    const types = read.flatMap((type) => {
+      const found = named.filter(([, to]) => to === type).map(([key]) => key);
+      return found.length || shadowed.has(type) ? found : [type];
+    });
+    return new Scheme(scheme.name, { types: [...new Set(types)], labels: map.filter(whole).map(([key]) => key) });
+  }
+
+  /** The types of labels, each once. @param {string[]} labels */
+  types(labels) {
+    return [...new Set(labels.filter((label) => label !== OUTSIDE).map((label) => this.type(label)))];
   }
 
   /**
@@ -72,11 +102,14 @@ export class Scheme {
    * @returns {string[]}
    */
   options(item) {
-    const known = [...Object.keys(item.thresholds), ...item.labels, ...item.doubtful.map((flag) => flag.suggested)];
-    const types = [...new Set(known.filter((label) => label !== OUTSIDE).map((label) => this.type(label)))];
+    const seen = [...item.labels, ...item.doubtful.map((flag) => flag.suggested)];
+    // Thresholds are of the model's classes: they stand in where the dataset's own names could not be read.
+    const known = [...(this.own ? this.own.labels : Object.keys(item.thresholds)), ...seen];
+    const spelt = known.filter((label) => !this.own?.labels.includes(label));
+    const types = [...new Set([...(this.own?.types ?? []), ...this.types(spelt)])];
     const made = types.flatMap((type) => [...PREFIXES[this.name]].map((prefix) => `${prefix}-${type}`));
     // Where the service judges types only, their bare names are no labels of the dataset.
-    const usable = known.filter((label) => this.name === "io" || this.parse(label)[1] !== label || item.labels.includes(label));
+    const usable = known.filter((label) => this.name === "io" || this.parse(label)[1] !== label || item.labels.includes(label) || this.own?.labels.includes(label));
     return [...new Set([OUTSIDE, ...(made.length ? made : types), ...usable])];
   }
 }

@@ -213,8 +213,9 @@ export class QueueView {
   async readScheme(dataset) {
     try {
       const [settings, model] = await Promise.all([this.api.get(`v1/datasets/${encodeURIComponent(dataset)}`), this.api.get("v1/model")]);
-      for (const label of model.labels) if (label !== "O") this.palette.css(new Scheme(model.scheme).type(label));
-      return new Scheme(settings.scheme ?? model.scheme);
+      const scheme = Scheme.of(settings, model);
+      for (const type of scheme.own?.types ?? []) this.palette.css(type);
+      return scheme;
     } catch {
       this.schemes.delete(dataset); // asked again with the next item
       return new Scheme("iob2");

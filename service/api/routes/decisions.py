@@ -67,7 +67,7 @@ def _schema() -> dict[str, Any]:
 async def decide(request: Request, backend: Annotated[Backend, Depends(backend_dependency)]) -> Accepted:
     """One decision, or several as `{"decisions": […]}`: all are written, or none.
 
-    Each is checked against the item. Without a `revision` it is about the one in the queue; without `decided_at` it is
+    Each is checked against the item, and corrected labels against those of the dataset. Without a `revision` it is about the one in the queue; without `decided_at` it is
     of now. `"withdrawn": true` takes the reviewer's decision back.
     """
     body = await json_object(request)
@@ -78,11 +78,12 @@ async def decide(request: Request, backend: Annotated[Backend, Depends(backend_d
         if "revision" not in decision.model_fields_set:
             decision = decision.model_copy(update={"revision": found.revision})
         try:
-            checked = check_decision(found, decision)
+            checked = check_decision(found, decision, labels=backend.mirror.judge(decision.dataset).labels)
         except InvalidInput as error:
             if at is None:
                 raise
-            raise InvalidInput(error.problem, field=f"{at}.{error.field}" if error.field else at) from error
+            where = f"{at}.{error.field}" if error.field else at
+            raise InvalidInput(error.problem, field=where, word=error.word) from error
         outputs.append(decision_output(backend.topics, checked, request_id_of(request)))
     await backend.append(outputs)
     return Accepted(accepted=len(outputs), request_id=request_id_of(request))

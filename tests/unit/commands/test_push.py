@@ -190,9 +190,10 @@ def test_labels_are_checked_before_anything_is_pushed(desk: Desk, studio: FakeLa
     assert studio.predictions[2]["result"][1]["value"]["labels"] == ["ORG"]
 
 
-def test_types_are_renamed_as_the_dataset_maps_them(desk: Desk, studio: FakeLabelStudio) -> None:
-    desk.settings(**DatasetSettings(name="trips", label_map={"ORG": "MISC"}).model_dump())
-    desk.append(flagged(suggested="MISC"))
+def test_suggestions_in_the_datasets_own_names_are_not_renamed_again(desk: Desk, studio: FakeLabelStudio) -> None:
+    swapped = {"ORG": "LOC", "LOC": "ORG"}
+    desk.settings(**DatasetSettings(name="trips", label_map=swapped).model_dump())
+    desk.append(flagged(suggested="ORG"))
     assert push(desk, studio).out.startswith("1 prediction pushed")
     assert studio.predictions[1]["result"][1]["value"]["labels"] == ["ORG"]
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from service.contracts import Claim, Decision
 from service.errors import InvalidInput
+from service.labels import LabelMap, Scheme
 from service.review.decisions import (
     check_decision,
     claim_key,
@@ -47,6 +48,26 @@ def test_what_does_not_fit_the_item_is_named(desk: Desk, fields: dict[str, Any],
     with pytest.raises(InvalidInput, match=says) as caught:
         check_decision(desk.item("1"), say(**fields))
     assert caught.value.field == field
+
+
+def test_corrected_labels_are_ones_that_the_dataset_may_have(desk: Desk) -> None:
+    desk.write(review(assessment("1")))
+    labels = LabelMap.build(
+        ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"],
+        model_scheme=Scheme.IOB2,
+        dataset_labels=None,
+        dataset_scheme=Scheme.IOB2,
+        mapping={"PLACE": "LOC"},
+    )
+    for label in ("B-PLACE", "B-LOC", "I-PER", "O"):
+        assert check_decision(desk.item("1"), say(labels=["O", label, "O"]), labels=labels).labels == ("O", label, "O")
+    for label in ("B-GHOST", "PLACE", "U-PLACE", "o"):
+        with pytest.raises(InvalidInput, match=r"no label of default.*PLACE") as caught:
+            check_decision(desk.item("1"), say(labels=["O", label, "O"]), labels=labels)
+        assert (caught.value.field, caught.value.word) == ("labels", 1)
+    desk.write(review(assessment("1", labels=("B-ORG", "B-PER", "O"), revision=1)))
+    kept = say(labels=["B-ORG", "O", "O"], revision=1)  # judged by other settings, and nobody corrects it
+    assert check_decision(desk.item("1"), kept, labels=labels).labels == ("B-ORG", "O", "O")
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,8 @@ def test_datasets_are_introduced_before_their_sentences_come(tmp_path: Path, cla
     listener = run(SqliteStream(path, TOPICS), classifier, max_datasets=1)
     assert set(listener.known) == {"default", "news", "seen"}
     assert listener.known["news"][1] == {"PERSON"}
+    assert set(listener.known["news"][0]) == {"O", "B-PERSON", "B-MISC", "B-ORG", "B-PER"}  # what may be suggested
+    assert listener.known["default"][0] == classifier.folder.labels
     assert sum(listener.standards["seen"].words.values()) > 0
     assert sum(listener.standards["default"].words.values()) == 0
     assert listener.bad_settings == 0
