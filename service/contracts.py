@@ -131,18 +131,18 @@ class Flag(Message):
     index: int
     token: str
     given: str
-    suggested: str
+    suggested: str = Field(description="As the dataset would write it: in its own names and scheme")
     p_given: float
     p_suggested: float
     threshold: float | None = Field(
-        default=None, description="Threshold of the suggested class; none where it has no evidence yet"
+        default=None, description="Threshold of the class that is suggested; none where it has no evidence yet"
     )
 
 
 class EntitySpan(Message):
     start: int
     end: int = Field(description="Exclusive")
-    type: str
+    type: str = Field(description="In the dataset's own names")
 
 
 class SuspectSpan(Message):
@@ -187,9 +187,12 @@ class Assessment(LabelledSentence):
     )
     suspects: tuple[SuspectSpan, ...] = ()
     thresholds: dict[str, float | None] = Field(
-        default_factory=dict, description="Class to the threshold it was judged with; none: too little evidence"
+        default_factory=dict,
+        description="Class, as the model calls it, to the threshold it was judged with; none: too little evidence",
     )
-    warming_up: tuple[str, ...] = ()
+    warming_up: tuple[str, ...] = Field(
+        default=(), description="Classes, as the model calls them, with few words of the dataset so far"
+    )
     model: ModelName
     settings_version: int = 0
     position: Position | None = None

@@ -127,7 +127,7 @@ export function proposal(item, scheme) {
   const covered = new Set(suggested.flatMap(places));
   /** @param {Flag} flag @param {number} place */
   const own = (flag, place) =>
-    flag.suggested === OUTSIDE || scheme.name === "io" || scheme.parse(flag.suggested)[1] !== flag.suggested
+    flag.suggested === OUTSIDE || scheme.name === "io" || scheme.own?.labels.includes(flag.suggested) || scheme.parse(flag.suggested)[1] !== flag.suggested
       ? flag.suggested
       : scheme.spell({ start: place, end: place + 1, type: flag.suggested }, place, labels);
   for (const suspect of item.suspects) {
@@ -142,6 +142,7 @@ export function proposal(item, scheme) {
   for (const span of suggested) {
     for (const place of places(span)) {
       const flag = flags.get(place);
+      if (flag && scheme.own?.labels.includes(flag.suggested)) continue;
       if (flag && scheme.type(flag.suggested) === span.type && scheme.parse(flag.suggested)[1] !== flag.suggested) continue;
       if (scheme.type(labels[place]) !== span.type || flag) labels[place] = scheme.spell(span, place, labels);
     }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.contracts import LabelledSentence
+from service.labels import detect_scheme, entity_type
 from service.stream.base import Output
 from tests.review_desk import assessment, decision, review
 from tests.stream_desk import Desk
@@ -132,3 +133,31 @@ def test_a_dataset_without_sentences_is_empty_where_it_is_known(desk: Desk) -> N
     desk.append(sent("a", dataset="news"), Output("labelwatch.sentences", None, gone))
     ran = desk.run("export", "--dataset", "news")
     assert (ran.code, ran.out) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "given"),
+    [("iob2", "B-PERSON O"), ("biluo", "U-PERSON O"), ("iob1", "O I-PERSON B-PERSON"), ("io", "PERSON O")],
+)
+def test_what_is_corrected_as_suggested_is_in_the_datasets_own_scheme_and_names(
+    desk: Desk, scheme: str, given: str
+) -> None:
+    names = {"PERSON": "PER", "PLACE": "LOC", "FIRM": "ORG", "REST": "MISC"}
+    desk.settings(name="news", scheme=scheme, label_map=names, version=1)
+    labels = tuple(given.split())
+    words = [f"{a}{b}" for a in "abcdef" for b in "ghijk"]
+    desk.append(*(sent(word, labels, dataset="news", tokens=(word, "of", "land")[: len(labels)]) for word in words))
+    assert desk.run("worker", "--once").code == 0
+    doubted = [said for said in desk.review() if said.flags]
+    assert doubted
+    for said in doubted:
+        better = list(said.labels)
+        for flag in said.flags:
+            better[flag.index] = flag.suggested
+        assert said.id is not None
+        desk.append(decision(said.id, "error", dataset="news", labels=better))
+    found = exported(desk, "--decisions", "--dataset", "news", "--decided-only")
+    assert len(found) == len(doubted)
+    assert detect_scheme(found.values()) == scheme
+    assert {entity_type(label) for some in found.values() for label in some} - {"O"} <= set(names)
+    assert all(tuple(corrected) != labels for corrected in found.values())
