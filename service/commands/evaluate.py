@@ -114,6 +114,7 @@ def _data(source: Source) -> EvaluationData:
     folder = ModelFolder.load(source.model or default_model(), precision=source.precision)
     classifier = Classifier(folder, threads=source.threads)
     given, corrected = (list(read_sentences(path)) for path in files)
+    name = f"{files[0].name} with the model {folder.name}"
     check_pairs(given, corrected)
     answers = tqdm(
         classifier.infer_stream(sentence.tokens for sentence in given),
@@ -122,7 +123,7 @@ def _data(source: Source) -> EvaluationData:
         disable=None,
         file=sys.stderr,
     )
-    return data_from_model(folder, given, corrected, answers, name=folder.name)
+    return data_from_model(folder, given, corrected, answers, name=name)
 
 
 def _write(found: report.Evaluation, out: Path) -> None:

@@ -58,6 +58,7 @@ def test_a_model_and_two_files_give_the_tables(model: Path, tmp_path: Path) -> N
     given, corrected = corpus(tmp_path)
     result = run(given, corrected, "--model", model, "--stream", "--bootstrap", 0, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
+    assert f"# Label errors found in {given.name} with the model " in result.output
     document = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     found = {(r["level"], r["method"], r["mode"], r["classes"]) for r in document["results"]}
     for mode in ("batch", "stream"):
