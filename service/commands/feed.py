@@ -72,7 +72,7 @@ class Feed:
         if sent or not before:
             log.info("all %d sentences of %s are sent to %s", sent + before, self.file, topics.sentences)
         else:
-            log.info("the sample %s was sent before: %s to start over", self.file, self._start_over())
+            log.info("%s was sent before: %s to start over", self.file, self._start_over())
         stop.wait()
 
     def _there(self, stream: Stream, topic: str, stop: threading.Event) -> set[bytes]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from service.contracts import DatasetSettings
+from service.contracts import DATASET_RULE, DatasetSettings
 from service.errors import InvalidInput, LabelwatchError
 from service.pipeline import Judge
 from service.stream.base import Output
@@ -124,6 +124,8 @@ def _clear(error: ValidationError) -> InvalidInput:
         problem = f"there is no such setting: use one of {', '.join(known)}"
         if kind:
             problem = f"kind {kind} has no such field"
+    elif place == ["name"] and first["type"] == "string_pattern_mismatch":
+        problem = DATASET_RULE
     elif place == ["flag_policy"]:
         problem = 'give {"kind": "confident"}, {"kind": "below", "cut": …} or {"kind": "budget", "share": …}'
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
