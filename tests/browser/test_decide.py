@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import expect
 
+from service.labels import Scheme, Span, is_valid, labels_from_spans, spans
 from tests.browser.desk import wait_for
 
 if TYPE_CHECKING:
@@ -65,6 +67,35 @@ def test_the_corrected_label_is_chosen_by_keyboard(desk: Desk) -> None:
     made = decided(desk, "corrected", order[0])
     assert made["labels"][flag["index"]] == chosen
     assert made["note"] == "seen in the <b>guide</b>"
+
+
+def test_corrections_are_in_the_datasets_own_names_and_scheme(desk: Desk) -> None:
+    names = {"PERSON": "PER", "PLACE": "LOC", "FIRM": "ORG", "REST": "MISC"}
+    own = {model: name for name, model in names.items()}
+    desk.service.call("PUT", "/v1/datasets/own", json={"scheme": "biluo", "label_map": names})
+    one = desk.service.flagged[0]
+    entities = [Span(a, b, own[kind]) for a, b, kind in spans(one["labels"], Scheme.IOB2)]
+    given = {**one, "dataset": "own", "labels": labels_from_spans(entities, len(one["labels"]), Scheme.BILUO)}
+    numbers = count()
+
+    def sent() -> bool:
+        """Again and again: the worker may know of the settings a little later."""
+        desk.service.send({**given, "id": f"s-{next(numbers)}"})
+        return bool(desk.service.queue("own"))
+
+    wait_for(sent, "the queue of own")
+    page = desk.page("#/queue?dataset=own")
+    expect(page.locator(TITLE)).to_contain_text("own / s-")
+    name = page.locator(TITLE).inner_text().removeprefix("own / ")
+    flag = desk.service.item("own", name)["doubtful"][0]
+    choices = page.locator(f"[data-choice='{flag['index']}'] option").evaluate_all("all => all.map(one => one.value)")
+    offered = {choice for choice in choices if choice.isprintable()}
+    assert offered == {"O", *(f"{prefix}-{name}" for name in names for prefix in "BILU")}
+    page.keyboard.press("e")
+    labels = decided(desk, "own", name)["labels"]
+    assert labels[flag["index"]] == flag["suggested"]
+    assert is_valid(labels, Scheme.BILUO)
+    assert {label[2:] for label in labels if label != "O"} <= set(names)
 
 
 def test_wrong_without_knowing_the_right_label(desk: Desk) -> None:

@@ -49,6 +49,7 @@ export class ItemView {
     this.draft = kept?.revision === item.revision ? kept : draftOf(item, scheme);
     drafts.set(key, this.draft);
     this.item = item;
+    this.scheme = scheme;
     this.reviewer = reviewer;
     this.told = told;
     this.sentence = new Sentence(item, scheme, palette, { chosen: (place) => this.correct(place) });
@@ -152,7 +153,7 @@ export class ItemView {
       const share = item.inclusion_probability === null ? "" : `, drawn with ${percent(item.inclusion_probability)}`;
       notes.push(h("p", { class: "notice quiet" }, `A control sentence${share}: nothing was flagged here.`));
     }
-    const warming = item.warming_up.filter((name) => item.doubtful.some((flag) => flag.given === name || flag.suggested === name));
+    const warming = item.warming_up.filter((name) => item.doubtful.some((flag) => [flag.given, flag.suggested].some((label) => this.scheme.judged(label, name, item))));
     if (warming.length) notes.push(h("p", { class: "notice quiet" }, `Few words of ${warming.join(", ")} so far: thresholds are warming up.`));
     return notes;
   }

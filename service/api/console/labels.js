@@ -14,7 +14,8 @@ const COLOURS = 8;
 export class Scheme {
   /**
    * @param {string} name
-   * @param {{ types: string[], labels: string[] } | null} own what the dataset may use; none where it is not known
+   * @param {{ types: string[], labels: string[], targets: Map<string, string> } | null} own what the dataset may use,
+   *   and the model's name of each type that it calls otherwise; none where it is not known
    */
   constructor(name, own = null) {
     this.name = name in SPELLINGS ? name : "iob2";
@@ -39,7 +40,20 @@ export class Scheme {
       const found = named.filter(([, to]) => to === type).map(([key]) => key);
       return found.length || shadowed.has(type) ? found : [type];
     });
-    return new Scheme(scheme.name, { types: [...new Set(types)], labels: map.filter(whole).map(([key]) => key) });
+    const labels = map.filter(whole).map(([key]) => key);
+    return new Scheme(scheme.name, { types: [...new Set(types)], labels, targets: new Map(named.map(([key, to]) => [key, to])) });
+  }
+
+  /**
+   * Whether a label of the dataset is judged as a class of the model; by type, where their names or schemes differ.
+   * @param {string} label
+   * @param {string} name of the class
+   * @param {Item} item
+   */
+  judged(label, name, item) {
+    const target = this.own?.targets.get(this.type(label));
+    if (target === undefined && label in item.thresholds) return label === name;
+    return (target ?? this.type(label)) === (name === OUTSIDE ? name : new Scheme("biluo").type(name));
   }
 
   /** The types of labels, each once. @param {string[]} labels */

@@ -245,6 +245,11 @@ def test_many_decisions_are_written_or_none(full: ApiDesk) -> None:
         ({**good[0], "revision": 99}, 422, "decisions.3.revision"),
         ({**good[0], "labels": ["O"] * 99}, 422, "decisions.3.labels"),
         ({**good[0], "verdict": "error", "words": [99]}, 422, "decisions.3.words"),
+        (
+            {**good[0], "verdict": "error", "labels": ["B-GHOST", *items[0]["labels"][1:]]},
+            422,
+            "decisions.3.labels",
+        ),
         ({**good[0], "colour": "red"}, 422, "decisions.3.colour"),
         ("text", 422, "decisions.3"),
     ):
