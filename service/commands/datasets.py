@@ -119,7 +119,7 @@ def show(name: Name) -> None:
 
 @datasets_app.command("set")
 def set_(name: Name, assignments: Assignments = None, file: File = None) -> None:
-    """Change some of a dataset's settings, or all of them; workers follow at once."""
+    """Change some of a dataset's settings, or all of them; workers follow within a second or two."""
     if bool(assignments) == (file is not None):
         raise typer.BadParameter("give either settings, such as control_share=0.01, or --file", param_hint="KEY=VALUE")
     settings = read_settings()
