@@ -8,8 +8,8 @@ Of the unflagged sentences a known share was drawn, so each control that was dec
     recall = found / (found + missed)
 
 The interval is Wilson's at 95 % for the share of wrong controls, with Kish's effective number of them where the
-probabilities differ. Flagged sentences that wait are thought to be wrong as often as the decided ones in the estimate
-and at the upper end, and to be right at the lower end: the worst are decided first, so the truth lies between.
+probabilities differ. Flagged sentences that wait are thought to be wrong as often as the decided ones in the estimate, as
+often as Wilson's upper end of that at the upper end, and to be right at the lower end: the worst are decided first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Z = 1.959963984540054
 
 
 class RecallEstimate(Message):
-    """`recall` is none while no control has been decided, or nothing wrong was found anywhere."""
+    """`recall` is none while no control or no flagged sentence has been decided, or nothing wrong was found anywhere."""
 
     recall: float | None = None
     low: float | None = None
@@ -59,7 +59,7 @@ def estimate(controls: Sequence[Control], *, flagged: int, decided: int, wrong: 
         flagged_decided=decided,
         flagged_wrong=wrong,
     )
-    if not seen:
+    if not seen or (flagged and not decided):  # nobody knows yet how many of the flagged are wrong
         return counts
     unflagged = math.fsum(1 / control.probability for control in controls)
     weights = [1 / control.probability for control in seen]
@@ -67,14 +67,16 @@ def estimate(controls: Sequence[Control], *, flagged: int, decided: int, wrong: 
     share = math.fsum(w for w, control in zip(weights, seen, strict=True) if control.wrong) / total
     effective = total * total / math.fsum(w * w for w in weights)
     low_share, high_share = wilson(share, effective)
-    found = wrong + (flagged - decided) * (wrong / decided if decided else 0.0)
+    precision = wrong / decided if decided else 0.0
+    waiting = flagged - decided
+    found, most = wrong + waiting * precision, wrong + waiting * (wilson(precision, decided)[1] if decided else 0.0)
     if not found and not share:
         return counts
     return counts.model_copy(
         update={
             "recall": _recall(found, unflagged * share),
             "low": _recall(wrong, unflagged * high_share),
-            "high": _recall(found, unflagged * low_share),
+            "high": _recall(most, unflagged * low_share),
         }
     )
 

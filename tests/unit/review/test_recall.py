@@ -15,7 +15,8 @@ def test_recall_by_hand() -> None:
     assert (found.controls, found.controls_decided, found.controls_wrong) == (100, 80, 4)
     low, high = wilson(0.05, 80)
     assert found.low == pytest.approx(24 / (24 + 200 * high))
-    assert found.high == pytest.approx(30 / (30 + 200 * low))
+    most = 24 + 10 * wilson(24 / 40, 40)[1]
+    assert found.high == pytest.approx(most / (most + 200 * low))
 
 
 def test_controls_count_by_what_they_stand_for() -> None:
@@ -28,6 +29,14 @@ def test_without_a_decided_control_nothing_is_said() -> None:
     found = estimate([Control(0.5, None)], flagged=5, decided=5, wrong=5)
     assert (found.recall, found.low, found.high) == (None, None, None)
     assert found.flagged_wrong == 5
+
+
+def test_without_a_decided_flagged_sentence_nothing_is_said_and_few_say_little() -> None:
+    controls = [Control(1.0, n == 0) for n in range(4)]
+    assert estimate(controls, flagged=500, decided=0, wrong=0).recall is None
+    early = estimate(controls, flagged=500, decided=1, wrong=0)
+    assert early.high is not None
+    assert early.high > 0.5
 
 
 def test_where_nothing_is_wrong_anywhere_nothing_is_said() -> None:
