@@ -210,7 +210,7 @@ class Judge:
             words=self._words(seen, verdict.qualities),
             flags=tuple(self._flag(seen, row, by, path) for row in rows),
             worst=self._flag(seen, int(verdict.weighted.argmin()), by, path) if len(seen.given) else None,
-            suspects=self._suspects(seen, verdict.flags) if doubted else (),
+            suspects=self._suspects(seen, verdict.flags, path) if doubted else (),
             weights=self._weights(seen, by),
             inclusion_probability=None,
             thresholds=by.named,
@@ -328,7 +328,9 @@ class Judge:
     def _path(self, seen: Observation) -> list[int]:
         return decode_valid(self._whole(seen)[1], self.classes, self.labels.scheme)
 
-    def _suspects(self, seen: Observation, flags: npt.NDArray[np.bool_]) -> tuple[SuspectSpan, ...]:
+    def _suspects(
+        self, seen: Observation, flags: npt.NDArray[np.bool_], path: list[int] | None = None
+    ) -> tuple[SuspectSpan, ...]:
         """Spans of the whole sentence, their types in the dataset's own names."""
         given, probs = self._whole(seen)
         flagged = np.zeros(len(given), np.bool_)
@@ -342,7 +344,7 @@ class Judge:
                 suggested_span=self._entity(suspect.suggested_span, labels, given=False),
                 confidence=suspect.confidence,
             )
-            for suspect in find_suspects(names, probs, self.classes, self.labels.scheme, flagged.tolist())
+            for suspect in find_suspects(names, probs, self.classes, self.labels.scheme, flagged.tolist(), path=path)
         )
 
     def _entity(self, span: Span | None, labels: Sequence[str], *, given: bool) -> EntitySpan | None:

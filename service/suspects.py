@@ -120,11 +120,13 @@ def find_suspects(
     classes: Sequence[str],
     scheme: Scheme,
     flagged: Sequence[bool] | NDArray[np.bool_],
+    *,
+    path: Sequence[int] | None = None,
 ) -> list[Suspect]:
     """The suspects of a sentence that touch a flagged word, in the order of the words.
 
     `classes` and `scheme` are those that are judged (types in IO, where classes were merged). Words without
-    probabilities are left out by the caller.
+    probabilities are left out by the caller. `path`: what `decode_valid` says, where it has been asked already.
     """
     if not len(given) == len(probs) == len(flagged):
         raise InvalidInput(
@@ -132,7 +134,8 @@ def find_suspects(
         )
     if not any(flagged):
         return []
-    path = decode_valid(probs, classes, scheme)
+    if path is None:
+        path = decode_valid(probs, classes, scheme)
     sure = probs[np.arange(len(path)), path]
     suspects = []
     for before, after in _disagreements(spans(given, scheme), spans([classes[k] for k in path], scheme)):
