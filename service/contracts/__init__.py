@@ -1,0 +1,37 @@
+"""The wire messages: what comes in, what goes out. `schemas/` is generated from them."""
+
+from __future__ import annotations
+
+from service.contracts.assessment import Assessment, EntitySpan, Flag, ModelName, Position, SuspectSpan, WordScore
+from service.contracts.base import DATASET_RULE, DatasetName, Message, Reason, SuspectKind
+from service.contracts.dataset import BelowPolicy, BudgetPolicy, ConfidentPolicy, DatasetSettings, FlagPolicy
+from service.contracts.decision import Claim, Decision, Shown
+from service.contracts.sentence import MAX_WORDS, NO_OBJECT, NOT_UNICODE, LabelledSentence, read_sentence
+
+__all__ = [
+    "DATASET_RULE",
+    "MAX_WORDS",
+    "NOT_UNICODE",
+    "NO_OBJECT",
+    "Assessment",
+    "BelowPolicy",
+    "BudgetPolicy",
+    "Claim",
+    "ConfidentPolicy",
+    "DatasetName",
+    "DatasetSettings",
+    "Decision",
+    "EntitySpan",
+    "Flag",
+    "FlagPolicy",
+    "LabelledSentence",
+    "Message",
+    "ModelName",
+    "Position",
+    "Reason",
+    "Shown",
+    "SuspectKind",
+    "SuspectSpan",
+    "WordScore",
+    "read_sentence",
+]

@@ -1,0 +1,138 @@
+"""What comes in: words with one given label each.
+
+Unknown fields are an error on REST and ignored on Kafka, where a producer may be newer than we are;
+`read_sentence` takes the choice as an argument.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import (
+    Field,
+    JsonValue,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from service.contracts.base import DATASET_RULE, DatasetName, Message, only_iso_text
+from service.errors import DecodeError, InvalidInput, TooLongError
+
+MAX_WORDS = 5_000
+NO_OBJECT = (
+    'not a JSON object: send one such as {"tokens": […], "labels": […]}; over REST several go as {"sentences": […]}, '
+    "or as NDJSON, one a line"
+)
+NOT_UNICODE = "it holds half of a surrogate pair: send valid Unicode text"
+
+
+class LabelledSentence(Message):
+    """Words with one given label each. Bare `{"tokens": […], "labels": […]}` is a valid message."""
+
+    tokens: tuple[StrictStr, ...] = Field(default=(), description="The words")
+    labels: tuple[StrictStr, ...] = Field(default=(), description="One label a word, in the dataset's own names")
+    dataset: DatasetName = "default"
+    id: StrictStr | None = Field(default=None, min_length=1, max_length=512, description="Unique in its dataset")
+    revision: StrictInt = Field(
+        default=0, ge=-(2**63), lt=2**63, description="Grows each time the sentence is annotated again"
+    )
+    update: StrictBool = Field(default=False, description="Replaces an earlier annotation")
+    deleted: StrictBool = Field(default=False, description="The annotation is gone; needs no tokens")
+    annotator: StrictStr | None = Field(default=None, max_length=256)
+    source: StrictStr | None = Field(default=None, max_length=2048, description="Link to where it was annotated")
+    annotated_at: datetime | None = None
+    meta: dict[str, JsonValue] | None = None
+
+    _iso = field_validator("annotated_at", mode="before")(only_iso_text)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> LabelledSentence:
+        if self.deleted and self.id is None:
+            raise _wrong("id", "a deletion needs the id of the sentence that is gone")
+        if not self.deleted and not self.tokens:
+            raise _wrong("tokens", "it is empty: send at least one word, or `deleted: true`")
+        if not self.deleted and len(self.tokens) != len(self.labels):
+            raise _wrong("labels", f"{len(self.labels)} labels for {len(self.tokens)} words: give each word one label")
+        for field, texts in (("tokens", self.tokens), ("labels", self.labels)):
+            if "".join(texts).isascii():
+                continue
+            for word, text in enumerate(texts):
+                if not _encodable(text):
+                    raise _wrong(field, NOT_UNICODE, word=word)
+        if self.meta is not None:
+            _check_meta(self.meta)
+        return self
+
+
+def _wrong(field: str, problem: str, *, word: int | None = None) -> PydanticCustomError:
+    """An error that `read_sentence` can tell with its field and word."""
+    return PydanticCustomError("labelwatch", "{problem}", {"problem": problem, "field": field, "word": word})
+
+
+def _encodable(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_meta(meta: dict[str, JsonValue]) -> None:
+    """What is handed through must be able to leave again as JSON."""
+    try:
+        json.dumps(meta, allow_nan=False, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise _wrong("meta", NOT_UNICODE) from None
+    except ValueError:
+        raise _wrong("meta", "it holds NaN or an infinity, which JSON can't: leave it out or send null") from None
+
+
+def read_sentence(
+    raw: bytes | str | dict[str, Any],
+    *,
+    max_words: int = MAX_WORDS,
+    unknown_fields: Literal["ignore", "forbid"] = "ignore",
+) -> LabelledSentence:
+    """Reads a sentence from JSON or from an object; the error names the field and says what to change."""
+    try:
+        if isinstance(raw, dict):
+            sentence = LabelledSentence.model_validate(raw, extra=unknown_fields)
+        else:
+            sentence = LabelledSentence.model_validate_json(raw, extra=unknown_fields)
+    except ValidationError as error:
+        raise _clear(error) from None
+    if len(sentence.tokens) > max_words:
+        raise TooLongError(f"{len(sentence.tokens)} words, at most {max_words} are allowed: split it", field="tokens")
+    return sentence
+
+
+def _clear(error: ValidationError) -> InvalidInput:
+    first = error.errors(include_url=False)[0]
+    problem = first["msg"].removeprefix("Value error, ").replace("valid tuple", "valid array")
+    if first["type"] == "json_invalid":
+        return DecodeError(problem)
+    if first["type"] in ("model_type", "model_attributes_type") and not first["loc"]:
+        return InvalidInput(NO_OBJECT)
+    if first["type"] == "extra_forbidden":
+        problem = f"there is no such field: the fields are {', '.join(LabelledSentence.model_fields)}"
+    elif first["type"] == "string_pattern_mismatch" and first["loc"] == ("dataset",):
+        problem = DATASET_RULE
+    context = first.get("ctx", {})
+    field, word = context.get("field"), context.get("word")
+    if first["type"] != "labelwatch":
+        place = first["loc"]
+        if len(place) == 2 and place[0] in ("tokens", "labels") and isinstance(place[1], int):
+            field, word = str(place[0]), place[1]
+        else:
+            field = ".".join(str(part) for part in place) or None
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return InvalidInput(problem + more, field=field, word=word)
