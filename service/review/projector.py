@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from service.contracts import Assessment, Claim, DatasetSettings, Decision
 from service.errors import StreamError
-from service.review import store
+from service.review import settle, store
 from service.review.decisions import CLAIM, read_key
 from service.review.late import Overwritten
 from service.review.ranker import Ranker
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from service.review.queue import Queue
-    from service.review.store import Lesson
+    from service.review.settle import Lesson
     from service.stream.base import Follower, Record, Stream
     from service.stream.topics import Topics
 
@@ -139,7 +139,7 @@ class Projector:
                     self.unreadable += 1
                     _log.warning("%s %d@%d is not a message we know", record.topic, record.partition, record.offset)
             for key in sorted(self._touched):
-                self._learn(key, store.settle(db, key))
+                self._learn(key, settle.settle(db, key))
             self._touched.clear()
 
     # -- one message -----------------------------------------------------------------------------------------------
@@ -181,10 +181,10 @@ class Projector:
             self._erased(db, record)
             return
         if _is_claim(record):
-            store.put_claim(db, Claim.model_validate_json(record.value), record)
+            settle.put_claim(db, Claim.model_validate_json(record.value), record)
             return
         decision = Decision.model_validate_json(record.value)
-        store.put_decision(db, decision, record.value)
+        settle.put_decision(db, decision, record.value)
         self._touched.add((decision.dataset, decision.id))
 
     def _erased(self, db: sqlite3.Connection, record: Record) -> None:
@@ -193,7 +193,7 @@ class Projector:
             return
         dataset, identity, reviewer, claim = place
         if claim:
-            store.put_claim(db, Claim(dataset=dataset, id=identity, reviewer=reviewer), record)
+            settle.put_claim(db, Claim(dataset=dataset, id=identity, reviewer=reviewer), record)
             return
         key = (dataset, identity, reviewer)
         db.execute("DELETE FROM decisions WHERE dataset = ? AND id = ? AND reviewer = ?", key)

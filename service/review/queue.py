@@ -1,38 +1,31 @@
-"""The queue that people work on: a SQLite file that the projector builds from topics, and everybody reads.
-
-The file may be deleted at any time; the projector begins a new one when it starts. One process has a file for itself.
-"""
+"""The queue that people work on: a SQLite file that the projector builds from topics, and everybody reads."""
 
 from __future__ import annotations
 
 import copy
-import fcntl
-import os
-import sqlite3
-import tempfile
 import threading
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from service.contracts import Assessment, Message
-from service.errors import InvalidInput, SettingsError, StateError
+from service.errors import InvalidInput
 from service.review import overview as sums
 from service.review import store
 from service.review.filters import MAX_LIMIT, RARE, Place, QueueFilter, page_query, task_facet
 from service.review.items import ReviewItem, agreement_of, doubtful_of, shown_of, suspects_of
+from service.review.queue_file import QueueFile
 from service.review.recall import RecallEstimate, recall_estimate
+from service.review.settle import decisions_about
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import sqlite3
+    from collections.abc import Callable
+    from pathlib import Path
 
     from service.review.overview import Overview, PairPrecision
 
 __all__ = ["Page", "Queue", "QueueFilter"]
-
-MEMORY = ":memory:"
 
 T = TypeVar("T")
 
@@ -52,25 +45,15 @@ class _Claims:
     until: datetime | None = None
 
 
-class Queue:
-    """Reads from any thread, each with a connection of its own. Writing is for the projector alone."""
+class Queue(QueueFile):
+    """What is asked of the file. Any thread may; writing is for the projector alone."""
 
     def __init__(self, path: Path | str) -> None:
-        """`:memory:` is a file as well, a temporary one: connections of several threads can't share memory safely."""
-        self._folder = tempfile.TemporaryDirectory(prefix="labelwatch-queue-") if str(path) == MEMORY else None
-        self.path = Path(self._folder.name) / "queue.sqlite" if self._folder else Path(path)
-        self._lock = _take_lock(self.path)
-        self._mutex = threading.Lock()
-        self._idle: list[sqlite3.Connection] | None = []  # none: closed
+        super().__init__(path)
         self._offsets: dict[str, dict[str, float]] = {}
         self._sums: dict[tuple[str | None, ...], object] = {}
         self._sums_of = 0
-        self.version = 0  # grows with every change, for those who wait for one
-        try:
-            self._writer, self._file = self._made()
-        except BaseException:
-            os.close(self._lock)
-            raise
+        self._summing = threading.Lock()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -130,114 +113,26 @@ class Queue:
     def _summed(self, name: tuple[str | None, ...], add_up: Callable[[sqlite3.Connection], T]) -> T:
         """Numbers that every scrape asks for: added up once, until something changes."""
         version = self.version  # before reading: what is newer than its number is only added up once more
-        with self._mutex:
+        with self._summing:
             if self._sums_of != version:
                 self._sums, self._sums_of = {}, version
             kept = self._sums.get(name)
         if kept is None:
             with self.reading() as db:
                 kept = add_up(db)
-            with self._mutex:
+            with self._summing:
                 if self._sums_of == version:
                     self._sums[name] = kept
         return cast("T", copy.deepcopy(kept))  # who asked may change it
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """One moment of the file."""
-        with _told(self.path):
-            with self._mutex:
-                if self._idle is None:
-                    raise StateError("the review queue is closed")
-                pool = self._idle
-                db = pool.pop() if pool else self._connect(self.path)
-            try:
-                db.execute("BEGIN")
-                try:
-                    yield db
-                finally:
-                    db.execute("COMMIT")
-            finally:
-                self._give_back(db, pool)
-
-    def _give_back(self, db: sqlite3.Connection, pool: list[sqlite3.Connection]) -> None:
-        with self._mutex:
-            if pool is self._idle:  # the file has not been closed or made anew meanwhile
-                pool.append(db)
-                return
-        db.close()
-
-    # -- writing: the projector's ----------------------------------------------------------------------------------
-
-    @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        with _told(self.path):
-            self._writer.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._writer
-            except BaseException:
-                self._writer.execute("ROLLBACK")
-                raise
-            self._writer.execute("COMMIT")
-        self.version += 1
-
     def clear(self) -> None:
-        """Empty, to be built again; in a new file where somebody has deleted it."""
-        if self.lost:
-            with self._mutex:
-                idle, self._idle = self._idle, []
-            for db in (*(idle or ()), self._writer):
-                db.close()
-            self._writer, self._file = self._made()
-        with self.writing() as db:
-            for table in store.TABLES:
-                db.execute(f"DELETE FROM {table}")  # noqa: S608 - a constant
+        super().clear()
         self._offsets = {}
-
-    @property
-    def lost(self) -> bool:
-        """Whether somebody has deleted the file."""
-        try:
-            return self.path.stat().st_ino != self._file
-        except OSError:
-            return True
 
     def show_offsets(self, dataset: str, offsets: dict[str, float] | None) -> None:
         """What the overview tells of the ranker."""
         kept = {name: found for name, found in self._offsets.items() if name != dataset}
         self._offsets = kept if offsets is None else {**kept, dataset: offsets}
-
-    def close(self) -> None:
-        with self._mutex:
-            idle, self._idle = self._idle, None
-        if idle is None:
-            return
-        for db in (*idle, self._writer):
-            db.close()
-        os.close(self._lock)
-        if self._folder is not None:
-            self._folder.cleanup()
-
-    def _made(self) -> tuple[sqlite3.Connection, int]:
-        """A new file with its tables. What an earlier process left is not trusted: the topics may be others now."""
-        with _told(self.path):
-            made = self.path.with_name(self.path.name + ".new")  # whoever opens the file finds its tables in it
-            for path in (made, self.path):
-                for suffix in ("", "-wal", "-shm"):
-                    path.with_name(path.name + suffix).unlink(missing_ok=True)
-            made.touch(0o600)
-            with closing(self._connect(made)) as db:
-                db.executescript(store.SCHEMA)
-            file = made.stat().st_ino
-            made.replace(self.path)
-            return self._connect(self.path), file
-
-    def _connect(self, path: Path) -> sqlite3.Connection:
-        address = f"{path.resolve().as_uri()}?mode=rw"  # never makes an empty one where ours is gone
-        db = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = OFF")  # it can be built again
-        return db
 
 
 def _held_by_few(db: sqlite3.Connection, facet: str) -> bool:
@@ -257,7 +152,7 @@ def _item(db: sqlite3.Connection, number: int, now: datetime) -> ReviewItem:
     ).fetchone()
     key = (dataset, identity)
     said = Assessment.model_validate_json(value)
-    about = [one for one in store.decisions_about(db, key) if one.revision == revision and not one.withdrawn]
+    about = [one for one in decisions_about(db, key) if one.revision == revision and not one.withdrawn]
     claim = _claim(db, key, now)
     _, epoch, share = store.ranker_settings(db, dataset)
     probability = (inclusion or share or None) if reason == "control" else 1.0
@@ -300,25 +195,3 @@ def _claim(db: sqlite3.Connection, key: tuple[str, str], now: datetime) -> _Clai
         (*key, now.timestamp()),
     ).fetchone()
     return _Claims() if row is None else _Claims(row[0], datetime.fromtimestamp(row[1], UTC))
-
-
-def _take_lock(path: Path) -> int:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise SettingsError(f"the review queue can't be kept at {path}: {error.strerror or error}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise SettingsError(f"another process keeps its review queue at {path}: give each a file of its own") from None
-    return lock
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StateError(f"the review queue at {path} failed: {error}") from error

@@ -1,4 +1,4 @@
-"""The queue's file: its tables, and how an assessment, a decision and a claim are put into them.
+"""The queue's tables, and how settings and assessments are put into them.
 
 Every function here leaves the file in a state that depends only on the newest message of each key, whatever order
 the topics and their partitions were read in: that is what makes replicas and rebuilt files agree.
@@ -9,24 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from service.contracts import Assessment, Decision
 from service.labels import entity_type
 from service.review.filters import facets_of, task_facet
-from service.review.items import doubtful_of, shown_of, suspects_of, verdict_of, weighted_scores, wrong_words
-from service.review.ranker import reviewed
+from service.review.items import doubtful_of, suspects_of, weighted_scores
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from service.contracts import Claim, DatasetSettings, Shown
-    from service.review.ranker import Ranker, Reviewed
+    from service.contracts import Assessment, DatasetSettings
+    from service.review.ranker import Ranker
     from service.stream.base import Record
-
-    Key = tuple[str, str]
 
 SCHEMA = """
 CREATE TABLE items (
@@ -67,15 +62,6 @@ CREATE TABLE settings (
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """What one decision teaches the ranker, when, and in which epoch of it."""
-
-    epoch: int
-    at: float
-    words: Reviewed
-
-
 TABLES = ("items", "bodies", "facets", "decisions", "claims", "outcomes", "pairs", "settings")
 CLOSING = ("update", "deleted")
 FIRST_SECOND = datetime(1, 1, 1, tzinfo=UTC).timestamp()
@@ -83,10 +69,10 @@ LAST_SECOND = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
 def day_of(moment: datetime | None) -> str | None:
-    return None if moment is None else datetime.fromtimestamp(_seconds(moment), UTC).date().isoformat()
+    return None if moment is None else datetime.fromtimestamp(seconds(moment), UTC).date().isoformat()
 
 
-def _seconds(moment: datetime | None) -> float:
+def seconds(moment: datetime | None) -> float:
     """Since 1970; kept to what can be told as a time again, whatever its zone."""
     if moment is None:
         return 0.0
@@ -197,106 +183,3 @@ def drawn(dataset: str, id: str) -> float:  # noqa: A002 - as the messages call 
     Other bytes of the same hash decide whether a sentence is a control at all, so those say nothing here.
     """
     return int.from_bytes(hashlib.sha256(f"{dataset}/{id}".encode()).digest()[8:16]) / 2**64
-
-
-# -- decisions and claims ----------------------------------------------------------------------------------------------
-
-
-def put_decision(db: sqlite3.Connection, decision: Decision, value: bytes) -> None:
-    db.execute(
-        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            decision.dataset,
-            decision.id,
-            decision.reviewer,
-            "withdrawn" if decision.withdrawn else decision.verdict,
-            day_of(decision.decided_at),
-            value,
-        ),
-    )
-
-
-def put_claim(db: sqlite3.Connection, claim: Claim, record: Record) -> None:
-    """One that is prolonged before its time is up keeps its place before those that came meanwhile."""
-    key = (claim.dataset, claim.id, claim.reviewer)
-    query = "SELECT partition, offset FROM claims WHERE dataset = ? AND id = ? AND reviewer = ? AND until > ?"
-    place = db.execute(query, (*key, record.timestamp_ms / 1000)).fetchone() or (record.partition, record.offset)
-    db.execute("DELETE FROM claims WHERE dataset = ? AND id = ? AND reviewer = ?", key)
-    if claim.until is not None:
-        db.execute("INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?)", (*key, _seconds(claim.until), *place))
-
-
-def decisions_about(db: sqlite3.Connection, key: Key) -> list[Decision]:
-    rows = db.execute("SELECT value FROM decisions WHERE dataset = ? AND id = ? ORDER BY reviewer", key)
-    return [Decision.model_validate_json(value) for (value,) in rows]
-
-
-def settle(db: sqlite3.Connection, key: Key) -> dict[str, Lesson]:
-    """Brings the item's state and what its decisions say up to date.
-
-    Returns what they teach the ranker, by reviewer.
-    """
-    decisions = decisions_about(db, key)
-    row = db.execute("SELECT no, revision, reason, state FROM items WHERE dataset = ? AND id = ?", key).fetchone()
-    now_shown: tuple[int, Shown] | None = None
-    if row is not None:
-        number, revision, reason, state = row
-        about = [one for one in decisions if one.revision == revision]
-        if state != "closed":
-            decided = any(not one.withdrawn for one in about)
-            db.execute("UPDATE items SET state = ? WHERE no = ?", ("decided" if decided else "open", number))
-        if any(one.shown is None for one in about) and reason not in CLOSING:
-            (value,) = db.execute("SELECT value FROM bodies WHERE item = ?", (number,)).fetchone()
-            now_shown = (revision, shown_of(Assessment.model_validate_json(value), ranker_epoch=0))
-    taught: dict[str, Lesson] = {}
-    by_revision: dict[int, list[tuple[Decision, Shown]]] = {}
-    for one in decisions:
-        seen = one.shown
-        if seen is None and now_shown is not None and now_shown[0] == one.revision:
-            seen = now_shown[1]
-        if seen is None:
-            continue  # about something that is gone, and it did not keep what it was about
-        by_revision.setdefault(one.revision, []).append((one, seen))
-        words = reviewed(one, seen)
-        if words is not None:
-            taught[one.reviewer] = Lesson(seen.ranker_epoch, _seconds(one.decided_at), words)
-    _put_outcomes(db, key, by_revision)
-    return taught
-
-
-def _put_outcomes(db: sqlite3.Connection, key: Key, by_revision: dict[int, list[tuple[Decision, Shown]]]) -> None:
-    db.execute("DELETE FROM outcomes WHERE dataset = ? AND id = ?", key)
-    db.execute("DELETE FROM pairs WHERE dataset = ? AND id = ?", key)
-    for revision, found in sorted(by_revision.items()):
-        verdict = verdict_of([decision for decision, _ in found])
-        if verdict is None:
-            continue
-        shown = found[0][1]
-        day = max((day_of(decision.decided_at) or "" for decision, _ in found if not decision.withdrawn), default="")
-        db.execute(
-            "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*key, revision, verdict, shown.reason, shown.inclusion_probability, shown.annotator, day or None),
-        )
-        if shown.reason == "control":
-            continue  # the service did not doubt it
-        for given, suggested, wrong in _pair_outcomes(found, verdict):
-            db.execute(
-                "INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*key, revision, given, suggested, shown.method, wrong),
-            )
-
-
-def _pair_outcomes(found: list[tuple[Decision, Shown]], verdict: str) -> list[tuple[str, str, bool]]:
-    """Which doubts were right. Of an error that names no word, the likeliest doubt is; of the others nothing is known."""
-    shown = found[0][1]
-    if verdict == "ok":
-        return [(entity_type(doubt.given), entity_type(doubt.suggested), False) for doubt in shown.doubtful]
-    named: set[int] = set()
-    for decision, seen in found:
-        if not decision.withdrawn and decision.verdict == "error":
-            named |= wrong_words(decision, seen) or frozenset()
-    doubts = shown.doubtful
-    if not named:
-        doubts = tuple(sorted(doubts, key=lambda doubt: doubt.p_given)[:1])
-        named = {doubt.index for doubt in doubts}
-    return [(entity_type(doubt.given), entity_type(doubt.suggested), doubt.index in named) for doubt in doubts]
