@@ -12,8 +12,6 @@ import threading
 import time
 from collections import OrderedDict, defaultdict, deque
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,14 +22,16 @@ from service.state.running import RunningStats
 from service.stream.arrivals import Arrivals, Arrived
 from service.stream.base import Checked
 from service.stream.codec import header, read_state_key
+from service.stream.history import History
 from service.stream.ledger import Account
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from service.pipeline import Judge, Yardstick
     from service.stream.base import Follower, Record, Stream
     from service.stream.datasets import Datasets
+    from service.stream.history import Moment
     from service.stream.topics import Topics
 
 log = logging.getLogger(__name__)
@@ -39,21 +39,11 @@ log = logging.getLogger(__name__)
 PAUSE = 0.05
 RETRY_PAUSE = 1.0
 CHECK_EVERY = 5.0
-MOVED = 1e-3  # a threshold that moves by less is not worth a point of its history
-HISTORY = 200
 READ = 1_000  # ids of settings that are remembered for who waits for his own
 LAST_MS = 253_402_300_799_000  # the end of the year 9999
 PASSING = 256  # datasets that are only asked for, never set up nor learned: so many judges are kept for them
 
 _name: TypeAdapter[str] = TypeAdapter(DatasetName)
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Thresholds of a dataset's classes as they were at a time."""
-
-    at: datetime
-    thresholds: Mapping[str, float | None]
 
 
 class Mirror:
@@ -69,7 +59,7 @@ class Mirror:
         self._totals: dict[Account, RunningStats] = {}
         self._yardsticks: dict[Account, tuple[Judge, RunningStats, Yardstick]] = {}
         self._passing: OrderedDict[str, Judge] = OrderedDict()
-        self._history: dict[str, deque[Moment]] = {}
+        self._history = History()
         self._arrivals = Arrivals()
         self._read: deque[str] = deque(maxlen=READ)
         self._unreadable: dict[str, str] = {}
@@ -178,11 +168,7 @@ class Mirror:
         self._unreadable[key] = str(error)
 
     def _note(self, dataset: str, at_ms: int) -> None:
-        """One more point of the history, where the thresholds have moved."""
-        now = self.yardstick(dataset).named
-        points = self._history.setdefault(dataset, deque(maxlen=HISTORY))
-        if not points or _moved(points[-1].thresholds, now):
-            points.append(Moment(datetime.fromtimestamp(at_ms / 1000, UTC), now))
+        self._history.note(dataset, self.yardstick(dataset).named, at_ms)
 
     # -- what can be asked -----------------------------------------------------------------------------------------
 
@@ -271,7 +257,7 @@ class Mirror:
     def history(self, dataset: str) -> tuple[Moment, ...]:
         """How the thresholds have moved since this process follows them, oldest first; the last points only."""
         with self._lock:
-            return tuple(self._history.get(dataset, ()))
+            return self._history.of(dataset)
 
     def arrivals(self, dataset: str) -> tuple[Arrived, ...]:
         """How many sentences came on each day, oldest first."""
@@ -301,15 +287,3 @@ def _is_name(text: str) -> bool:
     except ValidationError:
         return False
     return True
-
-
-def _moved(before: Mapping[str, float | None], now: Mapping[str, float | None]) -> bool:
-    if before.keys() != now.keys():
-        return True
-    for name, value in now.items():
-        old = before[name]
-        if (old is None) != (value is None):
-            return True
-        if old is not None and value is not None and abs(old - value) > MOVED:
-            return True
-    return False

@@ -20,8 +20,8 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
 from service import __version__
-from service.labels import OUTSIDE, entity_type, merged_classes
-from service.telemetry.bounded import NOBODY, OTHER, OTHER_DATASETS, Annotators, Bounded
+from service.telemetry.bounded import OTHER, OTHER_DATASETS, Annotators, Bounded
+from service.telemetry.dataset_labels import DatasetLabels
 from service.telemetry.table import (
     DEAD_LETTER_STAGES,
     DEGRADED,
@@ -30,7 +30,6 @@ from service.telemetry.table import (
     REVIEW_STATES,
     STAGES,
     STATUS_CLASSES,
-    SUSPECT_KINDS,
     VERDICTS,
     Table,
 )
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_DATASETS = 50
-MOST_CONFUSIONS = 5_000
 MOST_ROUTES = 100
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 NO_ROUTE = "none"
@@ -64,9 +62,7 @@ class Telemetry:
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         self.table = Table(self.registry)
-        self._datasets: Bounded[str] = Bounded(most_datasets)
-        self._prepared: set[str] = set()
-        self._confusions: Bounded[tuple[str, str, str]] = Bounded(MOST_CONFUSIONS)
+        self._datasets = DatasetLabels(self.table, most=most_datasets)
         self._routes: Bounded[str] = Bounded(MOST_ROUTES)
         self._annotators = Annotators(annotators)
         self._hooks: list[Callable[[], None]] = []
@@ -108,35 +104,7 @@ class Telemetry:
 
     def know_dataset(self, dataset: str, classes: Sequence[str], *, given_types: Iterable[str] = ()) -> None:
         """Makes a dataset's label sets at 0. `given_types`: how the dataset itself calls types, beside the model's."""
-        label = self._dataset(dataset)
-        suggested = merged_classes(classes)[0]
-        pairs = [
-            (label, given, other)
-            for given in {*suggested, *given_types}
-            for other in suggested
-            if (given, other) != (OUTSIDE, OUTSIDE)  # within a type words may be confused by their prefix
-        ]
-        if label == OTHER_DATASETS or len(pairs) > self._confusions.room // 2:
-            return
-        for pair in pairs:
-            if pair in self._confusions:
-                self.table.confusions.labels(*pair)
-
-    def _dataset(self, name: str) -> str:
-        label = name if name in self._datasets else OTHER_DATASETS
-        if label not in self._prepared:
-            self._prepared.add(label)
-            table = self.table
-            for metric in (table.sentences, table.words, table.flagged):
-                metric.labels(label)
-            for histogram in (table.scores, table.priorities):
-                histogram.prepare(label)
-            for kind in SUSPECT_KINDS:
-                table.suspects.labels(label, kind)
-            for annotator in (NOBODY, OTHER):
-                table.annotated.labels(label, annotator)
-                table.annotator_flagged.labels(label, annotator)
-        return label
+        self._datasets.know(dataset, classes, given_types)
 
     # -- the worker ------------------------------------------------------------------------------------------------
 
@@ -161,7 +129,7 @@ class Telemetry:
         scores: dict[str, list[float]] = {}
         priorities: dict[str, list[float]] = {}
         for dataset, annotator, n_words, score, priority, reason in judged:
-            label = self._dataset(dataset)
+            label = self._datasets.label(dataset)
             who = label, self._annotators.label(annotator)
             people[who] += 1
             words[label] += n_words
@@ -186,19 +154,15 @@ class Telemetry:
 
     def _count_doubts(self, doubted: Iterable[Assessment]) -> None:
         for one in doubted:
-            label = self._dataset(one.dataset)
+            label = self._datasets.label(one.dataset)
             for flag in one.flags:
-                self.table.confusions.labels(*self._confusion(label, flag.given, flag.suggested)).inc()
+                self.table.confusions.labels(*self._datasets.confusion(label, flag.given, flag.suggested)).inc()
             for suspect in one.suspects:
                 self.table.suspects.labels(label, suspect.kind).inc()
 
-    def _confusion(self, dataset: str, given: str, suggested: str) -> tuple[str, str, str]:
-        triple = dataset, entity_type(given), entity_type(suggested)
-        return triple if triple in self._confusions else (dataset, OTHER, OTHER)
-
     def standard(self, dataset: str, standard: Standard) -> None:
         """A dataset's thresholds, and the words behind them."""
-        label = self._dataset(dataset)
+        label = self._datasets.label(dataset)
         if label == OTHER_DATASETS:
             return
         for name, threshold in standard.thresholds.items():
@@ -241,7 +205,7 @@ class Telemetry:
 
     def review(self, dataset: str, *, states: Mapping[str, int], verdicts: Mapping[str, int]) -> None:
         """The queue of a dataset as it stands."""
-        label = self._dataset(dataset)
+        label = self._datasets.label(dataset)
         if label == OTHER_DATASETS:
             return
         for state in REVIEW_STATES:
@@ -254,7 +218,7 @@ class Telemetry:
         sums: Counter[tuple[str, str, str, str]] = Counter()
         items: Counter[tuple[str, str, str, str]] = Counter()
         for (dataset, given, suggested, method), (errors, decided) in found.items():
-            place = *self._confusion(self._dataset(dataset), given, suggested), method
+            place = *self._datasets.confusion(self._datasets.label(dataset), given, suggested), method
             sums[place] += errors
             items[place] += decided
         self.table.precision.clear()
@@ -265,7 +229,7 @@ class Telemetry:
                 self.table.precision_items.labels(*place).set(decided)
 
     def recall(self, dataset: str, *, estimate: float, low: float, high: float) -> None:
-        label = self._dataset(dataset)
+        label = self._datasets.label(dataset)
         if label != OTHER_DATASETS:
             for bound, value in zip(RECALL_BOUNDS, (estimate, low, high), strict=True):
                 self.table.recall.labels(label, bound).set(value)

@@ -165,7 +165,7 @@ def test_an_epoch_starts_anew_and_tells_it_in_the_history(log: SqliteStream, cla
 def test_the_history_notes_moves_only_and_stays_bounded(
     log: SqliteStream, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.stream.mirror.HISTORY", 4)
+    monkeypatch.setattr("service.stream.history.HISTORY", 4)
     one = worker(log, classifier)
     mirror = Mirror(log, TOPICS, datasets(classifier))
     send(log, 50)

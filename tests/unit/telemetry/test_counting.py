@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from service.contracts import Assessment, Flag, ModelName, SuspectSpan
 from service.telemetry import BatchReport, Judged, Standard, Telemetry
 from service.telemetry.bounded import MOST_ANNOTATORS, Annotators, Bounded
-from service.telemetry.counting import MOST_CONFUSIONS, MOST_ROUTES
+from service.telemetry.counting import MOST_ROUTES
+from service.telemetry.dataset_labels import MOST_CONFUSIONS
 
 if TYPE_CHECKING:
     import pytest
