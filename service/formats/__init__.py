@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from service.contracts import LabelledSentence
+    from service.formats.platforms import Converter
 
 __all__ = ["FORMATS", "Format", "Options", "Record", "SourceLike", "placed", "read_records", "read_sentences"]
 
@@ -28,11 +29,12 @@ DEFAULT_OPTIONS: Final = Options()
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A way to write labelled sentences down."""
+    """A way to write labelled sentences down. `convert` gives the sentences of one JSON object, where it has such."""
 
     name: str
     title: str
     read: Callable[[Source, Options], Iterator[Record]]
+    convert: Converter | None = None
 
 
 FORMATS: Final[Mapping[str, Format]] = {
@@ -42,12 +44,24 @@ FORMATS: Final[Mapping[str, Format]] = {
         Format("jsonl", "JSON Lines or an array: {tokens, labels} or {tokens, ner_tags}", jsonl.read),
         Format("csv", "CSV with a header: one row a word or one row a sentence", tabular.read_csv),
         Format("tsv", "TSV with a header: one row a word or one row a sentence", tabular.read_tsv),
-        Format("label-studio", "Label Studio: tasks exported as JSON or JSON-MIN, or kept webhooks", label_studio.read),
-        Format("argilla", "Argilla 2: records with their responses, or kept webhooks", argilla.read),
-        Format("doccano", "doccano: JSON Lines with label or entities, or CoNLL", doccano.read),
-        Format("prodigy", "Prodigy: JSON Lines as db-out writes them", prodigy.read),
-        Format("huggingface", "Hugging Face: {tokens, ner_tags}, rows or columns", huggingface.read),
-        Format("spans", "JSON Lines: {text, spans} with offsets of characters", text_spans.read),
+        Format(
+            "label-studio",
+            "Label Studio: tasks exported as JSON or JSON-MIN, or kept webhooks",
+            label_studio.read,
+            label_studio.from_object,
+        ),
+        Format(
+            "argilla", "Argilla 2: records with their responses, or kept webhooks", argilla.read, argilla.from_record
+        ),
+        Format("doccano", "doccano: JSON Lines with label or entities, or CoNLL", doccano.read, doccano.from_line),
+        Format("prodigy", "Prodigy: JSON Lines as db-out writes them", prodigy.read, prodigy.from_line),
+        Format(
+            "huggingface",
+            "Hugging Face: {tokens, ner_tags}, rows or columns",
+            huggingface.read,
+            huggingface.from_object,
+        ),
+        Format("spans", "JSON Lines: {text, spans} with offsets of characters", text_spans.read, text_spans.from_line),
     )
 }
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
-from service.formats.jsonl import read_rows, word_fields
+from service.formats.jsonl import read_rows, rows_of, word_fields
 from service.formats.records import LABEL_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from service.formats.platforms import Converted
     from service.formats.records import Options, Record
     from service.formats.source import Source
 
@@ -23,6 +24,11 @@ PLATFORM: Final = "huggingface"
 
 def read(source: Source, options: Options) -> Iterator[Record]:
     return read_rows(source, options, _rows)
+
+
+def from_object(found: Mapping[str, Any], options: Options) -> Iterator[Converted]:
+    """The sentences of a row, of columns or of an answer of the viewer, which must tell the labels' names itself."""
+    return rows_of(found, options, _rows)
 
 
 def _rows(found: Mapping[str, Any], options: Options) -> Iterator[Mapping[str, Any]]:

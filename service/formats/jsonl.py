@@ -20,6 +20,7 @@ from service.formats.records import (
     Options,
     Record,
     make_record,
+    named_labels,
     rejected,
 )
 
@@ -53,7 +54,7 @@ def read_rows(
 
 
 def _sentences(
-    found: dict[str, Any] | InvalidInput,
+    found: Mapping[str, Any] | InvalidInput,
     options: Options,
     rows: Callable[[Mapping[str, Any], Options], Iterable[Mapping[str, Any]]],
 ) -> Iterator[dict[str, Any] | tuple[str, ...] | InvalidInput]:
@@ -71,6 +72,24 @@ def _sentences(
             yield sentence_fields(row, options)
     except InvalidInput as error:
         yield error
+
+
+def rows_of(
+    found: Mapping[str, Any],
+    options: Options,
+    rows: Callable[[Mapping[str, Any], Options], Iterable[Mapping[str, Any]]],
+) -> Iterator[dict[str, Any] | InvalidInput]:
+    """The same for one object that stands alone: names that it tells are its own."""
+    for fields in _sentences(found, options, rows):
+        if isinstance(fields, tuple):
+            options = replace(options, label_names=fields)
+        elif isinstance(fields, dict) and isinstance(fields.get("labels"), list):
+            try:
+                yield {**fields, "labels": named_labels(fields["labels"], options.label_names)}
+            except InvalidInput as error:
+                yield error
+        else:
+            yield fields
 
 
 def word_fields(options: Options) -> tuple[str, ...]:

@@ -69,16 +69,21 @@ def rejected(error: InvalidInput, place: str) -> Record:
 
 def make_record(fields: dict[str, Any], *, place: str, number: int, options: Options) -> Record:
     """Builds the sentence; without an id of its own it is called by its number, without a link by its place."""
+    if fields.get("id") in (None, ""):
+        fields["id"] = f"{options.id_prefix}{number}"
+    if fields.get("source") in (None, "") and len(place) <= _SOURCE_LENGTH:
+        fields["source"] = place
     try:
-        if isinstance(fields.get("labels"), list):
-            fields["labels"] = named_labels(fields["labels"], options.label_names)
-        if fields.get("id") in (None, ""):
-            fields["id"] = f"{options.id_prefix}{number}"
-        if fields.get("source") in (None, "") and len(place) <= _SOURCE_LENGTH:
-            fields["source"] = place
-        return Record(place, read_sentence(fields, max_words=options.max_words))
+        return Record(place, sentence_of(fields, options))
     except InvalidInput as error:
         return rejected(error, place)
+
+
+def sentence_of(fields: dict[str, Any], options: Options) -> LabelledSentence:
+    """The sentence of a record's fields, with names for numbered labels."""
+    if isinstance(fields.get("labels"), list):
+        fields = {**fields, "labels": named_labels(fields["labels"], options.label_names)}
+    return read_sentence(fields, max_words=options.max_words)
 
 
 def named_labels(values: Iterable[Any], names: Sequence[str]) -> list[Any]:
