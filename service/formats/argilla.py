@@ -1,19 +1,25 @@
 """Argilla 2: webhooks and records in.
 
-One submitted response to a span question is one sentence. A discarded one says nothing of the words: it becomes
-`deleted`. Drafts, and events about anything but responses, are answered and ignored.
+One submitted response to a span question is one sentence, `argilla:RESPONSE`. Records of the SDK name no responses:
+there it is `argilla:RECORD:USER`, and `argilla:RECORD:USER:QUESTION` where a record has several span questions. A
+discarded response says nothing of the words: it becomes `deleted`. Drafts, and events about anything but responses, are
+answered and ignored.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from service.errors import InvalidInput
+from service.formats.argilla_questions import UNTOLD, WHICH, chosen_of, described, held_back, shown
+from service.formats.json_objects import read_objects
+from service.formats.offsets import UTF16
 from service.formats.platforms import (
     Converted,
     Delivery,
     dated,
     delivered,
+    kept,
     labelled,
     link_base,
     listing,
@@ -29,12 +35,18 @@ from service.formats.spans import read_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
+
+    from service.formats.json_objects import Numbered
+    from service.formats.records import Record
+    from service.formats.source import Source
 
 PLATFORM: Final = "argilla"
 CREATED: Final = "response.created"
 UPDATED: Final = "response.updated"
 DELETED: Final = "response.deleted"
+_KEPT: Final = ("_server_id", "external_id", "metadata", "status", "suggestions")
 
 
 # -- webhooks ----------------------------------------------------------------------------------------------------------
@@ -56,7 +68,7 @@ def from_event(
     if kind not in (CREATED, UPDATED, DELETED):
         return Delivery(kind, ignored="only responses that are created, updated or deleted count")
     data = mapping(event.get("data"), "data")
-    about = _dataset_of(data)
+    about = _about(data).name
     if only is not None and about not in (None, only):
         return Delivery(kind, ignored=f"it is about the dataset {str(about)[:100]}")
     status = data.get("status")
@@ -65,6 +77,8 @@ def from_event(
         fields = {"id": _identity(data, "data"), "deleted": True, "meta": {"format": PLATFORM}}
         fields["revision"] = microseconds(at)
     elif status == "submitted":
+        if _about(data).questions == {}:
+            return Delivery(kind, ignored="no question of its dataset asks for spans")
         fields = _response(data, options)
     elif status == "discarded" and kind == UPDATED:
         fields = _gone(data, "data")
@@ -75,45 +89,51 @@ def from_event(
     return delivered(kind, [fields], dataset=dataset, max_words=options.max_words)
 
 
+class _About(NamedTuple):
+    """What an event tells of the dataset it is about."""
+
+    id: str | None
+    name: str | None
+    questions: dict[str, str | None] | None
+
+
+def _about(data: Mapping[str, Any]) -> _About:
+    record = data.get("record")
+    dataset = record.get("dataset") if isinstance(record, dict) else None
+    if not isinstance(dataset, dict):
+        return _About(None, None, None)
+    return _About(name_of(dataset.get("id")), name_of(dataset.get("name")), described(dataset))
+
+
 def _response(data: Mapping[str, Any], options: Options) -> dict[str, Any]:
     record = mapping(data.get("record"), "data.record")
-    about = record.get("dataset") if isinstance(record.get("dataset"), dict) else {}
-    question, field = _question(about, options)
-    values = {name: one.get("value") if isinstance(one, dict) else one for name, one in _items(data.get("values"))}
-    fields = _labelled(values, record, "data.values", options, question=question, text_field=field)
+    about = _about(data)
+    questions = about.questions or {}
+    if options.label is None and len(questions) > 1:
+        raise InvalidInput(f"{', '.join(questions)} {WHICH}", field="data.record.dataset.questions")
+    values = _values(data.get("values"))
+    chosen = options.label or chosen_of(values, questions.keys(), "data.values")
+    fields = _labelled(values, chosen, record, "data.values", options, text_field=questions.get(chosen))
     fields["id"] = _identity(data, "data")
     fields |= dated(data.get("updated_at"), "data.updated_at")
     user = data.get("user")
     annotator = name_of(user.get("username") or user.get("id")) if isinstance(user, dict) else name_of(user)
     if annotator is not None:
         fields["annotator"] = annotator[:256]
-    _add_link(fields, name_of((about or {}).get("id")), record.get("id"), options)
+    _add_link(fields, about.id, record.get("id"), options)
     return fields
-
-
-def _dataset_of(data: Mapping[str, Any]) -> str | None:
-    record = data.get("record")
-    dataset = record.get("dataset") if isinstance(record, dict) else None
-    return name_of(dataset.get("name")) if isinstance(dataset, dict) else None
-
-
-def _question(dataset: object, options: Options) -> tuple[str | None, str | None]:
-    """The span question and the field it is about, as the dataset describes them."""
-    questions = dataset.get("questions") if isinstance(dataset, dict) else None
-    for one in questions if isinstance(questions, list) else []:
-        settings = one.get("settings") if isinstance(one, dict) else None
-        if not isinstance(settings, dict) or settings.get("type") != "span":
-            continue
-        if options.label in (None, one.get("name")):
-            return name_of(one.get("name")), name_of(settings.get("field"))
-    return None, None
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-def from_record(record: Mapping[str, Any], options: Options) -> Iterator[Converted]:
-    """The sentences of a record, as `records.to_json` or the REST API writes it: one a response."""
+def from_record(
+    record: Mapping[str, Any], options: Options, known: AbstractSet[str] = frozenset()
+) -> Iterator[Converted]:
+    """The sentences of a record, as `records.to_json` or the REST API writes it: one a response.
+
+    `known` are questions that other records of the same dataset have shown to be about spans.
+    """
     if "type" in record and "data" in record:  # a webhook's body as somebody kept it
         yield from _kept_event(record, options)
         return
@@ -121,8 +141,9 @@ def from_record(record: Mapping[str, Any], options: Options) -> Iterator[Convert
         missing = "responses" if "fields" in record else "fields"
         raise InvalidInput("it is missing: export the records with their responses", field=missing)
     responses = record["responses"]
+    questions = shown(record) | known
     if isinstance(responses, dict):
-        yield from _by_question(responses, record, options)
+        yield from _by_question(responses, record, options, questions & responses.keys())
         return
     for place, given in enumerate(listing(responses, "responses")):
         field = f"responses[{place}]"
@@ -133,8 +154,10 @@ def from_record(record: Mapping[str, Any], options: Options) -> Iterator[Convert
                 yield _gone(response, field)
             if status != "submitted":
                 continue
-            values = {n: v.get("value") if isinstance(v, dict) else v for n, v in _items(response.get("values"))}
-            fields = _labelled(values, record, f"{field}.values", options)
+            values = _values(response.get("values"))
+            chosen = options.label or chosen_of(values, questions, f"{field}.values")
+            fields = _labelled(values, chosen, record, f"{field}.values", options)
+            fields["meta"]["responses"] = "list"
             fields["id"] = _identity(response, field)
             fields |= dated(response.get("updated_at"), f"{field}.updated_at")
             yield _with_user(fields, response, record, options)
@@ -142,8 +165,11 @@ def from_record(record: Mapping[str, Any], options: Options) -> Iterator[Convert
             yield error
 
 
-def _by_question(responses: Mapping[str, Any], record: Mapping[str, Any], options: Options) -> Iterator[Converted]:
+def _by_question(
+    responses: Mapping[str, Any], record: Mapping[str, Any], options: Options, questions: AbstractSet[str]
+) -> Iterator[Converted]:
     """Question to a list with one answer a user, as the SDK writes it; it has neither times nor ids."""
+    several = len(questions | ({options.label} & responses.keys())) > 1
     for question, answers in responses.items():
         if options.label not in (None, question):
             continue
@@ -151,15 +177,18 @@ def _by_question(responses: Mapping[str, Any], record: Mapping[str, Any], option
             field = f"responses.{question}[{place}]"
             try:
                 answer = mapping(given, field)
-                if not _is_spans(answer.get("value")) and options.label is None:
-                    continue
                 if answer.get("status", "submitted") != "submitted":
                     continue
-                fields = _labelled({question: answer.get("value")}, record, field, options)
+                if question not in questions and options.label is None:
+                    if answer.get("value") == [] and not questions:
+                        yield InvalidInput(UNTOLD, field=field)
+                    continue
+                fields = _labelled({question: answer.get("value")}, question, record, field, options)
                 user = name_of(answer.get("user_id"))
                 record_id = name_of(record.get("id")) or name_of(record.get("_server_id"))
                 if record_id is not None:
-                    fields["id"] = ":".join(part for part in (PLATFORM, record_id, user) if part)
+                    parts = (PLATFORM, record_id, user, question if several else None)
+                    fields["id"] = ":".join(part for part in parts if part)
                 yield _with_user(fields, answer, record, options)
             except InvalidInput as error:
                 yield error
@@ -176,20 +205,13 @@ def _kept_event(event: Mapping[str, Any], options: Options) -> Iterator[Converte
 
 def _labelled(
     values: Mapping[str, Any],
+    chosen: str,
     record: Mapping[str, Any],
     field: str,
     options: Options,
     *,
-    question: str | None = None,
     text_field: str | None = None,
 ) -> dict[str, Any]:
-    chosen = options.label or question
-    if chosen is None:
-        named = [name for name, value in values.items() if _is_spans(value)]
-        if len(named) != 1:
-            told = f"{', '.join(named)} all hold spans: say which counts" if named else "no answer in it holds spans"
-            raise InvalidInput(told, field=field)
-        chosen = named[0]
     # A question that may be left open has no answer: no entity was found.
     spans = [
         read_span(value, f"{field}.{chosen}[{place}]")
@@ -199,20 +221,22 @@ def _labelled(
     name = options.word or text_field or ("text" if "text" in texts else next(iter(texts), "text"))
     if options.word is None and text_field is None and "text" not in texts and len(texts) != 1:
         raise InvalidInput(f"which of {', '.join(list(texts)[:10])} is the text? Name its field", field="fields")
-    fields = labelled(texts.get(name), spans, options, field=f"fields.{name}")
+    # Its editor stores offsets as the browser counts them; who writes answers by the SDK counts characters.
+    fields = labelled(texts.get(name), spans, options, field=f"fields.{name}", unit=UTF16)
     fields["meta"] |= {"format": PLATFORM, "question": chosen, "field": name}
     record_id = name_of(record.get("id"))
     if record_id is not None:
         fields["meta"]["record"] = record_id
+    others = {part: value for part, value in record.items() if part in _KEPT and value}
+    others["fields"] = {part: value for part, value in texts.items() if part != name}
+    others["values"] = {part: value for part, value in values.items() if part != chosen}
+    fields["meta"] |= kept({part: value for part, value in others.items() if value})
     return fields
 
 
-def _is_spans(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(v, dict) and {"start", "end"} <= v.keys() for v in value)
-
-
-def _items(values: object) -> list[tuple[str, Any]]:
-    return list(values.items()) if isinstance(values, dict) else []
+def _values(values: object) -> dict[str, Any]:
+    found = values.items() if isinstance(values, dict) else ()
+    return {name: one.get("value") if isinstance(one, dict) else one for name, one in found}
 
 
 def _with_user(
@@ -244,4 +268,10 @@ def _add_link(fields: dict[str, Any], dataset: str | None, record: object, optio
         fields["source"] = f"{base}/dataset/{quoted(dataset)}/annotation-mode?_search={quoted(name)}"
 
 
-read = reader(from_record)
+def read(source: Source, options: Options) -> Iterator[Record]:
+    known: set[str] = set()
+
+    def objects(source: Source) -> Iterator[Numbered]:
+        return held_back(read_objects(source), known)
+
+    return reader(lambda found, options: from_record(found, options, known), objects)(source, options)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from service.errors import InvalidInput
 from service.formats import columns
 from service.formats.detect import is_json
+from service.formats.offsets import UTF16
 from service.formats.platforms import Converted, labelled, listing, name_of, reader
 from service.formats.spans import read_span
 
@@ -30,7 +31,8 @@ def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
         read_span(value, f"{name}[{place}]", names=_NAMES) for place, value in enumerate(listing(line[name], name))
     ]
     text_field = options.word or "text"
-    made = labelled(line.get(text_field), spans, options, field=text_field)
+    # Its editor counts as JavaScript does (unless a project counts grapheme clusters); what was imported may not.
+    made = labelled(line.get(text_field), spans, options, field=text_field, unit=UTF16)
     made["meta"]["format"] = PLATFORM
     identity = name_of(line.get("id"))
     if identity is not None:

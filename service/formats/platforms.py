@@ -10,12 +10,14 @@ from urllib.parse import quote, urlsplit
 from service.contracts import LabelledSentence, read_sentence
 from service.errors import InvalidInput
 from service.formats.json_objects import read_objects
+from service.formats.offsets import CHARACTERS, Unit
 from service.formats.records import Options, Record, make_record, rejected
 from service.formats.spans import TextSpan, align
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from service.formats.json_objects import Numbered
     from service.formats.source import Source
     from service.formats.words import Word
 
@@ -39,12 +41,14 @@ class Delivery:
     tasks: tuple[str, ...] = ()
 
 
-def reader(convert: Converter) -> Callable[[Source, Options], Iterator[Record]]:
+def reader(
+    convert: Converter, objects: Callable[[Source], Iterator[Numbered]] = read_objects
+) -> Callable[[Source, Options], Iterator[Record]]:
     """Reads a file of JSON objects, each of which may give several sentences."""
 
     def read(source: Source, options: Options) -> Iterator[Record]:
         number = 0
-        for line, found in read_objects(source):
+        for line, found in objects(source):
             place = source.place(line)
             for made in caught(convert, found, options):
                 number += 1
@@ -87,12 +91,13 @@ def labelled(
     field: str = "text",
     words: Sequence[Word] | None = None,
     splitter: str | None = None,
+    unit: Unit = CHARACTERS,
 ) -> dict[str, Any]:
-    """The fields `tokens`, `labels` and `meta` of a text with spans."""
+    """The fields `tokens`, `labels` and `meta` of a text with spans; `unit` is what the platform's editor counts."""
     if not isinstance(text, str):
         raise InvalidInput("it is missing" if text is None else "it must be text", field=field)
     named = {"splitter": splitter} if splitter is not None else {}
-    aligned = align(text, spans, scheme=options.scheme, words=words, field=field, **named)
+    aligned = align(text, spans, scheme=options.scheme, words=words, field=field, unit=unit, **named)
     return {"tokens": aligned.tokens, "labels": aligned.labels, "meta": aligned.meta}
 
 

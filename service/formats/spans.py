@@ -3,8 +3,7 @@
 A word belongs to a span if they share a character. Where a span begins or ends inside a word it is expanded to the
 whole word, and `alignment` in the message's `meta` says so. Two spans must not share a character or a word.
 
-Offsets are characters (code points), the end exclusive. Exports of old browsers count UTF-16 units, in which an emoji
-is two: where a span carries its text, the two are told apart by comparing.
+Offsets are characters (code points) or UTF-16 units, the end exclusive: `offsets` tells which.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.contracts import NOT_UNICODE
 from service.errors import InvalidInput
+from service.formats.offsets import CHARACTERS, TextSpan, Unit, in_characters
 from service.formats.words import SPLITTER, Word, split_words
 from service.labels import OUTSIDE, Scheme, Span, labels_from_spans, spans
 
@@ -24,18 +24,19 @@ if TYPE_CHECKING:
 
     from service.contracts import LabelledSentence
 
+__all__ = [
+    "Aligned",
+    "TextSpan",
+    "align",
+    "given_scheme",
+    "integer",
+    "one_label",
+    "read_span",
+    "text_spans",
+    "word_offsets",
+]
+
 NOT_TOLD: Final = "it is missing"
-
-
-@dataclass(frozen=True, slots=True)
-class TextSpan:
-    """Characters start..end-1 of a text with a label. `field` is where the span stood, for messages."""
-
-    start: int
-    end: int
-    label: str
-    field: str = "spans"
-    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,12 @@ def align(
     words: Sequence[Word] | None = None,
     splitter: str = SPLITTER,
     field: str = "text",
+    unit: Unit = CHARACTERS,
 ) -> Aligned:
-    """Labels the words of a text: our splitter's, or those that the platform has (`words`, named by `splitter`)."""
+    """Labels the words of a text: our splitter's, or those that the platform has (`words`, named by `splitter`).
+
+    `unit` is what the platform counts in where nothing in the spans tells it.
+    """
     if not text.isascii():
         try:
             text.encode()
@@ -69,71 +74,18 @@ def align(
         meta["offsets"] = [list(word) for word in words]
     if not words:
         raise InvalidInput("there is no word in it", field=field)
-    chosen, utf16 = _in_characters(text, given)
-    if utf16:
-        meta["given_offsets"] = "utf-16"
+    chosen, counted = in_characters(text, given, words, unit=unit)
+    if counted is not None:
+        meta |= {"given_offsets": counted.unit, "offsets_told_by": counted.told_by}
     _check_apart(chosen)
     entities, exact = _over_words(text, chosen, words)
     meta["alignment"] = "exact" if exact else "expanded"
+    # Where a span is not just its words: on the way back it is what it was.
+    bounds = {(words[entity.start].start, words[entity.end - 1].end) for entity in entities}
+    if loose := [[span.start, span.end] for span in chosen if (span.start, span.end) not in bounds]:
+        meta["loose"] = loose
     labels = labels_from_spans(entities, len(words), scheme)
     return Aligned([word.of(text) for word in words], labels, meta)
-
-
-# -- offsets -----------------------------------------------------------------------------------------------------------
-
-
-def _in_characters(text: str, given: Sequence[TextSpan]) -> tuple[list[TextSpan], bool]:
-    """The spans in characters, and whether they were counted in UTF-16 units: one way of counting for all."""
-    wrong = _first_wrong(text, given)
-    if wrong is None:
-        return list(given), False
-    if not text.isascii():
-        ends = _utf16_ends(text)
-        converted = [_from_utf16(span, ends) for span in given]
-        if None not in converted:
-            spans_in_characters = [span for span in converted if span is not None]
-            if any(span.text is not None for span in given) and _first_wrong(text, spans_in_characters) is None:
-                return spans_in_characters, True
-    span, problem = wrong
-    raise InvalidInput(problem, field=span.field)
-
-
-def _first_wrong(text: str, given: Iterable[TextSpan]) -> tuple[TextSpan, str] | None:
-    for span in given:
-        if not 0 <= span.start < span.end <= len(text):
-            return span, f"characters {span.start} to {span.end} don't fit a text of {len(text)}"
-        found = text[span.start : span.end]
-        if span.text is not None and _squashed(found) != _squashed(span.text):
-            return span, (
-                f"characters {span.start} to {span.end} are {found[:40]!r} and the span says {span.text[:40]!r}: "
-                "the text was changed, or its offsets are neither characters nor UTF-16 units"
-            )
-    return None
-
-
-def _squashed(text: str) -> str:
-    """Browsers and exports write line breaks in several ways."""
-    return " ".join(text.replace("\\n", "\n").split())
-
-
-def _utf16_ends(text: str) -> list[int]:
-    """The UTF-16 offset behind each character."""
-    ends, total = [], 0
-    for char in text:
-        total += 2 if ord(char) > 0xFFFF else 1
-        ends.append(total)
-    return ends
-
-
-def _from_utf16(span: TextSpan, ends: Sequence[int]) -> TextSpan | None:
-    """None where an offset lies inside a character or behind the text."""
-    places = []
-    for offset in (span.start, span.end):
-        place = bisect_left(ends, offset) + 1 if offset > 0 else 0
-        if offset < 0 or place > len(ends) or (place and ends[place - 1] != offset):
-            return None
-        places.append(place)
-    return TextSpan(places[0], places[1], span.label, span.field, span.text)
 
 
 # -- words -------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,14 @@ import pytest
 from service.errors import InvalidInput
 from service.formats import Options, Record, read_records
 from service.formats.argilla import from_event
-from tests.unit.formats.platform_bodies import TEXT, argilla_event, span
+from tests.unit.formats.platform_bodies import TEXT, argilla_dataset, argilla_event, span
+
+
+def two_questions() -> dict[str, Any]:
+    dataset = argilla_dataset()
+    dataset["questions"].append({"name": "places", "settings": {"type": "span", "field": "sentence"}})
+    return dataset
+
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 LABELS = ("B-PER", "I-PER", "O", "O", "O", "O", "B-LOC", "O")
@@ -79,7 +86,12 @@ def test_a_question_left_open_says_that_there_is_no_entity() -> None:
         (argilla_event("response.deleted", id=""), "data.id"),
         (argilla_event(record=None), "data.record"),
         (argilla_event(record={"fields": None}), "fields"),
-        (argilla_event(record={"fields": {"a": "x", "b": "y"}}, values={"q": {"value": []}}), "fields"),
+        (argilla_event(record={"fields": {"a": "x", "b": "y"}}), "fields"),
+        (argilla_event(record={"fields": {"a": "x"}}, values={"q": {"value": []}}), "data.values"),
+        (
+            argilla_event(record={"fields": {"sentence": TEXT}, "dataset": two_questions()}),
+            "data.record.dataset.questions",
+        ),
         (
             argilla_event(values={"entities": {"value": [span("Mara", "PER"), span("Mara", "LOC")]}}),
             "data.values.entities[1]",
@@ -135,17 +147,99 @@ def test_records_as_the_api_writes_them() -> None:
     assert first.sentence.source == "https://a.example.org/dataset/d-1/annotation-mode?_search=rec-1"
     assert second.sentence is not None
     assert (second.sentence.id, second.sentence.deleted) == ("argilla:r-3", True)
-    assert "`responses[3].values`: no answer in it holds spans" in str(third.error)
+    assert third.sentence is not None  # the question that the others answer was left open
+    assert (third.sentence.id, set(third.sentence.labels)) == ("argilla:r-4", {"O"})
+    (alone,) = records({**record, "responses": answers[3:]})
+    assert "`responses[0].values`: no answer in it holds spans" in str(alone.error)
 
 
 def test_one_of_several_questions_can_be_chosen() -> None:
-    values = {"one": {"value": ANSWER}, "two": {"value": []}}
+    values = {"one": {"value": ANSWER}, "two": {"value": ANSWER[:1]}}
     record = {"id": "x", "fields": {"text": TEXT}, "responses": [{"id": "r", "values": values}]}
     (found,) = records(record)
-    assert "one, two all hold spans: say which counts" in str(found.error)
+    assert "one, two all ask for spans: say which question counts" in str(found.error)
     (found,) = records(record, label="one")
     assert found.sentence is not None
     assert found.sentence.labels == LABELS
+
+
+def of_sdk(identity: str, **answers: list[object]) -> dict[str, Any]:
+    """A record as the SDK writes it: each question with the values of one user."""
+    given = {name: [{"value": value, "user_id": "u-1"} for value in values] for name, values in answers.items()}
+    return {"id": identity, "fields": {"text": TEXT}, "responses": given}
+
+
+def sentences(*found: object, **options: Any) -> list[tuple[str | None, str, set[str]]]:
+    """Id, question and labels of each."""
+    made = [one.sentence for one in records(*found, **options)]
+    return [(one.id, str((one.meta or {})["question"]), set(one.labels) - {"O"}) for one in made if one is not None]
+
+
+def test_several_span_questions_of_a_record_have_ids_of_their_own() -> None:
+    record = of_sdk("rec-1", people=[ANSWER[:1]], places=[ANSWER[1:]], tags=[[]])
+    both = [
+        ("argilla:rec-1:u-1:people", "people", {"B-PER", "I-PER"}),
+        ("argilla:rec-1:u-1:places", "places", {"B-LOC"}),
+    ]
+    assert sentences(record) == both
+    assert sentences(record, label="places") == both[1:]  # chosen or not, it is the same sentence
+    assert sentences(of_sdk("rec-1", places=[ANSWER[1:]])) == [("argilla:rec-1:u-1", "places", {"B-LOC"})]
+
+
+def test_an_empty_list_counts_only_where_the_question_asks_for_spans() -> None:
+    """Answers with several labels are lists too."""
+    beside = of_sdk("rec-1", tags=[[]], entities=[ANSWER])
+    assert [one[:2] for one in sentences(beside)] == [("argilla:rec-1:u-1", "entities")]
+    alone = of_sdk("rec-2", tags=[[]], mood=["ok"])
+    (found,) = records(alone)
+    assert "`responses.tags[0]`: an empty list says nothing of what was asked" in str(found.error)
+    assert sentences(alone, label="tags") == [("argilla:rec-2:u-1", "tags", set())]
+    suggested = of_sdk("rec-3", entities=[[]]) | {"suggestions": {"entities": {"value": ANSWER, "score": None}}}
+    assert sentences(suggested) == [("argilla:rec-3:u-1", "entities", set())]
+
+
+def test_one_record_tells_a_files_questions() -> None:
+    """Also to those before it, which stay in their order."""
+    first, middle = of_sdk("rec-1", entities=[[]], tags=[["a"]]), of_sdk("rec-2", mood=["ok"])
+    telling, last = of_sdk("rec-3", entities=[ANSWER], tags=[[]]), of_sdk("rec-4", entities=[[]], tags=[[]])
+    assert sentences(first, middle, telling, last) == [
+        ("argilla:rec-1:u-1", "entities", set()),
+        ("argilla:rec-3:u-1", "entities", {"B-PER", "I-PER", "B-LOC"}),
+        ("argilla:rec-4:u-1", "entities", set()),
+    ]
+    assert [one.error is None for one in records(first, middle)] == [False]
+
+
+def test_no_more_than_some_records_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.formats.argilla_questions.MOST_HELD", 2)
+    found = records(
+        *(of_sdk(f"rec-{number}", entities=[[]]) for number in range(3)), of_sdk("rec-3", entities=[ANSWER])
+    )
+    assert [one.error is None for one in found] == [False, False, True, True]
+
+
+def test_offsets_are_read_as_argillas_editor_counts_them() -> None:
+    """In UTF-16 units. They have no text to compare, and nothing else tells it here."""
+    record = of_sdk("rec-1", entities=[[{"label": "X", "start": 7, "end": 8}]])
+    record["fields"]["text"] = "👋👋 a b c d"
+    (found,) = records(record)
+    assert found.sentence is not None
+    assert found.sentence.labels == ("O", "O", "O", "B-X", "O", "O")
+    assert (found.sentence.meta or {})["offsets_told_by"] == "platform"
+
+
+def test_events_of_datasets_without_spans_are_ignored() -> None:
+    body = argilla_event()
+    body["data"]["record"]["dataset"]["questions"] = [{"name": "mood", "settings": {"type": "label_selection"}}]
+    assert from_event(body, received_at=NOW).ignored == "no question of its dataset asks for spans"
+
+
+def test_a_described_question_may_be_answered_with_an_empty_list() -> None:
+    (made,) = from_event(argilla_event(values={"entities": {"value": []}}), received_at=NOW).sentences
+    assert set(made.labels) == {"O"}
+    named = argilla_event(record={"fields": {"sentence": TEXT}, "dataset": two_questions()})
+    (made,) = from_event(named, received_at=NOW, options=Options(label="entities")).sentences
+    assert made.labels == LABELS
 
 
 def test_kept_webhooks_can_be_read_as_a_file() -> None:

@@ -54,6 +54,20 @@ def test_doccano(line: dict[str, object]) -> None:
     assert (found.sentence.meta or {})["format"] == "doccano"
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "unit", "told_by"),
+    [(19, 29, "utf-16", "word boundaries"), (16, 26, "characters", "word boundaries"), (21, 22, "utf-16", "platform")],
+)
+def test_doccano_counts_as_browsers_do(start: int, end: int, unit: str, told_by: str) -> None:
+    """Its lists tell no text. What was imported and never touched may be counted in characters."""
+    line = {"id": 9, "text": "🚒🚒🚒 crews drive firetrucks daily", "label": [[start, end, "CAR"]]}
+    (found,) = records(line, form="doccano")
+    assert found.sentence is not None
+    assert found.sentence.tokens[found.sentence.labels.index("B-CAR")] == "firetrucks"
+    meta = found.sentence.meta or {}
+    assert (meta["given_offsets"], meta["offsets_told_by"]) == (unit, told_by)
+
+
 def test_doccano_columns() -> None:
     (found,) = records("Riga\tB-LOC\nwon\tO\n", form="doccano")
     assert found.sentence is not None

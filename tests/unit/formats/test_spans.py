@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from service.contracts import read_sentence
 from service.errors import InvalidInput
+from service.formats.offsets import CHARACTERS, UTF16, Unit
 from service.formats.spans import TextSpan, align, given_scheme, read_span, text_spans, word_offsets
 from service.formats.words import SPLITTER, Word, split_words
 from service.labels import Scheme, Span, labels_from_spans
@@ -92,9 +93,7 @@ def test_utf16_offsets_are_told_by_the_spans_text() -> None:
 
 
 def test_a_span_without_text_is_counted_as_the_others() -> None:
-    silent = utf16("Bo", "PER")
-    silent = TextSpan(silent.start, silent.end, silent.label, silent.field)
-    made = align(WAVING, [silent, utf16("Oslo", "LOC")])
+    made = align(WAVING, [*silent(utf16("Bo", "PER")), utf16("Oslo", "LOC")])
     assert made.labels == ["O", "O", "O", "O", "O", "B-PER", "O", "B-LOC"]
 
 
@@ -104,8 +103,65 @@ def test_two_ways_of_counting_in_one_text_are_refused() -> None:
         align(WAVING, [characters, utf16("Oslo", "LOC")])
 
 
-def test_characters_need_no_text() -> None:
-    assert "given_offsets" not in align(WAVING, [span("Oslo", "LOC", WAVING, told=False)]).meta
+def silent(*spans: TextSpan) -> list[TextSpan]:
+    """As platforms write them that tell no text."""
+    return [TextSpan(one.start, one.end, one.label, one.field) for one in spans]
+
+
+@pytest.mark.parametrize("unit", [CHARACTERS, UTF16])
+def test_without_text_the_words_boundaries_tell_what_is_counted(unit: Unit) -> None:
+    told = {"offsets_told_by": "word boundaries", "given_offsets": "utf-16"}
+    made = align(WAVING, silent(utf16("Ann", "PER"), utf16("Bo in", "LOC")), unit=unit)
+    assert made.labels == ["O", "O", "B-PER", "O", "O", "B-LOC", "I-LOC", "O"]
+    assert {name: made.meta[name] for name in told} == told
+    made = align(WAVING, silent(span("Bo", "PER", WAVING), span("Oslo", "LOC", WAVING)), unit=unit)
+    assert made.labels == ["O", "O", "O", "O", "O", "B-PER", "O", "B-LOC"]
+    assert {name: made.meta[name] for name in told} == told | {"given_offsets": "characters"}
+
+
+@pytest.mark.parametrize("unit", [CHARACTERS, UTF16])
+def test_without_text_an_end_behind_the_text_tells_what_is_counted(unit: Unit) -> None:
+    made = align(WAVING, silent(utf16("slo", "LOC")), unit=unit)  # on no word's boundary
+    assert made.labels[-1] == "B-LOC"
+    assert (made.meta["given_offsets"], made.meta["offsets_told_by"]) == ("utf-16", "text length")
+    assert made.meta["alignment"] == "expanded"
+    inside = align("👋👋 x", silent(TextSpan(3, 4, "X")), unit=unit)  # in UTF-16 units it would cut the second in two
+    assert inside.labels == ["O", "O", "B-X"]
+    assert "given_offsets" not in inside.meta
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "places"),
+    [
+        ("👋👋 a b c d", 7, {CHARACTERS: 4, UTF16: 3}),  # a word of its own at both places
+        ("👋👋 ab cd", 6, {CHARACTERS: 3, UTF16: 2}),  # a word's beginning, and its end: neither is a word
+    ],
+)
+@pytest.mark.parametrize("unit", [CHARACTERS, UTF16])
+def test_what_nothing_tells_is_counted_as_the_platform_does(
+    text: str, start: int, places: dict[Unit, int], unit: Unit
+) -> None:
+    made = align(text, silent(TextSpan(start, start + 1, "X")), unit=unit)
+    assert made.labels.index("B-X") == places[unit]
+    assert (made.meta["given_offsets"], made.meta["offsets_told_by"]) == (unit, "platform")
+
+
+def test_a_span_of_nothing_but_space_is_on_no_words_boundary() -> None:
+    made = align("👋 b c d", silent(TextSpan(4, 5, "X")), unit=UTF16)  # c; in units the space before it
+    assert made.labels == ["O", "O", "B-X", "O"]
+    assert made.meta["given_offsets"] == "characters"
+
+
+@pytest.mark.parametrize("text", [TEXT, "Ännchen traf Øyvind"])
+def test_where_all_characters_are_one_unit_nothing_is_told(text: str) -> None:
+    made = align(text, [TextSpan(0, 3, "PER")], unit=UTF16)
+    assert "given_offsets" not in made.meta
+    assert "given_offsets" not in align("Ann 👋", [TextSpan(0, 3, "PER")], unit=UTF16).meta
+    assert "given_offsets" not in align(WAVING, [], unit=UTF16).meta
+
+
+def test_characters_with_their_text_are_told_by_it() -> None:
+    assert "given_offsets" not in align(WAVING, [span("Oslo", "LOC", WAVING)], unit=UTF16).meta
 
 
 def test_an_offset_inside_a_character_is_refused() -> None:
