@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from service.formats.words import Word
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_KEPT: Final = 2_000  # characters of JSON a sentence
 
 # The fields of one sentence, or why an annotation gives none.
 Converted: TypeAlias = dict[str, Any] | InvalidInput
@@ -99,6 +101,31 @@ def labelled(
     named = {"splitter": splitter} if splitter is not None else {}
     aligned = align(text, spans, scheme=options.scheme, words=words, field=field, unit=unit, **named)
     return {"tokens": aligned.tokens, "labels": aligned.labels, "meta": aligned.meta}
+
+
+def kept(others: Mapping[str, Any]) -> dict[str, Any]:
+    """For a message's `meta`: what else stood there, for the way back, as far as it is small."""
+    found = small(others)
+    return {"kept": found} if found else {}
+
+
+def small(others: Mapping[str, Any]) -> dict[str, Any]:
+    """The small fields first; those that go past the limit are left out."""
+    written: dict[str, str] = {}
+    for name, value in others.items():
+        try:
+            text = json.dumps({name: value}, allow_nan=False, ensure_ascii=False)
+            text.encode()
+        except ValueError:  # NaN, or half of a surrogate pair: no message can hold it
+            continue
+        written[name] = text
+    room, chosen = MAX_KEPT, set()
+    for name in sorted(written, key=lambda name: len(written[name])):
+        room -= len(written[name])
+        if room < 0:
+            break
+        chosen.add(name)
+    return {name: value for name, value in others.items() if name in chosen}
 
 
 def moment(value: object, field: str) -> datetime:
