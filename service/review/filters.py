@@ -81,6 +81,9 @@ def facets_of(doubtful: Iterable[Flag], suspects: Iterable[SuspectSpan], annotat
     return found
 
 
+TASK_FACETS: Final = '[[]"task",*'
+
+
 def task_facet(platform: str, task: str) -> str:
     """By the platform's task: several annotations may be of one."""
     return _facet("task", platform, task)

@@ -173,6 +173,7 @@ class Projector:
 
     def _changed(self, db: sqlite3.Connection, dataset: str, identity: str) -> None:
         self._touched.add((dataset, identity))
+        self._touched.update(store.of_gone_task(db, dataset, identity))
         if dataset not in self._to_place and store.has_controls(db, dataset):
             self._to_place.add(dataset)
 

@@ -20,7 +20,7 @@ from service.review.settle import decisions_about
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from service.review.overview import Overview, PairPrecision
@@ -89,6 +89,13 @@ class Queue(QueueFile):
         )
         with self.reading() as db:
             return [identity for (identity,) in db.execute(query, (task_facet(platform, task), dataset))]
+
+    def revisions(self, dataset: str, ids: Iterable[str]) -> dict[str, int]:
+        """Of those that are known here."""
+        query = "SELECT revision FROM items WHERE dataset = ? AND id = ?"
+        with self.reading() as db:
+            found = {one: db.execute(query, (dataset, one)).fetchone() for one in ids}
+        return {one: int(row[0]) for one, row in found.items() if row is not None}
 
     def counts(self, dataset: str | None = None) -> dict[str, int]:
         with self.reading() as db:
@@ -162,7 +169,7 @@ def _item(db: sqlite3.Connection, number: int, now: datetime) -> ReviewItem:
         id=identity,
         revision=revision,
         state=state,
-        closed_by=reason if state == "closed" else None,
+        closed_by=None if state != "closed" else reason if reason in store.CLOSING else "deleted",
         rank=rank,
         priority=said.priority,
         score=said.score,

@@ -12,7 +12,7 @@ from service.contracts import Assessment, Decision
 from service.labels import entity_type
 from service.review.items import shown_of, verdict_of, wrong_words
 from service.review.ranker import reviewed
-from service.review.store import CLOSING, day_of, seconds
+from service.review.store import CLOSING, day_of, gone_with_task, seconds
 
 if TYPE_CHECKING:
     import sqlite3
@@ -68,14 +68,16 @@ def settle(db: sqlite3.Connection, key: Key) -> dict[str, Lesson]:
     Returns what they teach the ranker, by reviewer.
     """
     decisions = decisions_about(db, key)
-    row = db.execute("SELECT no, revision, reason, state FROM items WHERE dataset = ? AND id = ?", key).fetchone()
+    row = db.execute("SELECT no, revision, reason FROM items WHERE dataset = ? AND id = ?", key).fetchone()
     now_shown: tuple[int, Shown] | None = None
     if row is not None:
-        number, revision, reason, state = row
+        number, revision, reason = row
         about = [one for one in decisions if one.revision == revision]
-        if state != "closed":
+        if reason not in CLOSING:
             decided = any(not one.withdrawn for one in about)
-            db.execute("UPDATE items SET state = ? WHERE no = ?", ("decided" if decided else "open", number))
+            gone = gone_with_task(db, key[0], number, revision)
+            state = "closed" if gone else "decided" if decided else "open"
+            db.execute("UPDATE items SET state = ? WHERE no = ?", (state, number))
         if any(one.shown is None for one in about) and reason not in CLOSING:
             (value,) = db.execute("SELECT value FROM bodies WHERE item = ?", (number,)).fetchone()
             now_shown = (revision, shown_of(Assessment.model_validate_json(value), ranker_epoch=0))

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from service.labels import entity_type
-from service.review.filters import facets_of, task_facet
+from service.review.filters import TASK_FACETS, facets_of, task_facet
 from service.review.items import doubtful_of, suspects_of, weighted_scores
 
 if TYPE_CHECKING:
@@ -147,6 +147,27 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
         found.add(task_facet(platform, task))
     db.executemany("INSERT INTO facets VALUES (?, ?)", [(facet, number) for facet in sorted(found)])
     return True
+
+
+def gone_with_task(db: sqlite3.Connection, dataset: str, number: int, revision: int) -> bool:
+    """Whether the platform has deleted the item's task since, which it says of the task alone."""
+    query = (
+        "SELECT 1 FROM facets AS f JOIN items AS t ON t.dataset = ?"
+        " AND t.id = json_extract(f.facet, '$[1]') || ':task:' || json_extract(f.facet, '$[2]')"
+        " WHERE f.item = ? AND f.facet GLOB ? AND t.reason = 'deleted' AND t.revision >= ? LIMIT 1"
+    )
+    return db.execute(query, (dataset, number, TASK_FACETS, revision)).fetchone() is not None
+
+
+def of_gone_task(db: sqlite3.Connection, dataset: str, id: str) -> list[tuple[str, str]]:  # noqa: A002 - as the messages call it
+    """The items that may be open or closed by what is known of the task with this id."""
+    platform, colon, task = id.partition(":task:")
+    if not colon:
+        return []
+    query = (
+        "SELECT i.dataset, i.id FROM facets AS f JOIN items AS i ON i.no = f.item WHERE f.facet = ? AND i.dataset = ?"
+    )
+    return [(of, found) for of, found in db.execute(query, (task_facet(platform, task), dataset))]
 
 
 def has_controls(db: sqlite3.Connection, dataset: str) -> bool:
