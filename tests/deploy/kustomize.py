@@ -1,20 +1,27 @@
 """As much of kustomize as deploy/kubernetes uses, so that the manifests are built in a test wherever it runs.
 
-Where `kubectl` is at hand the test compares the two. What this doesn't know is an error, never left out in silence.
+What the real one builds is kept in `kustomized/`, and compared with. What this doesn't know is an error, never left out
+in silence. `python -m tests.deploy.kustomize` writes `kustomized/` anew, with kubectl.
 """
 
 from __future__ import annotations
 
 import copy
 import re
-from typing import TYPE_CHECKING, Any
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import yaml
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 Document = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "deploy" / "kubernetes"
+KEPT = Path(__file__).with_name("kustomized")
+RECORDED = {"base": KEPT / "base.yaml", "overlays/example": KEPT / "example.yaml"}
+OLDEST = 5  # kustomize; Debian's kubectl has one from before there were components
 KNOWN = {
     *("apiVersion", "kind", "resources", "components", "namespace", "labels"),
     *("configMapGenerator", "images", "replicas", "patches"),
@@ -134,3 +141,37 @@ def _step(document: Document, step: dict[str, Any]) -> None:
         del place[last]
     else:
         place[last] = value
+
+
+# -- the real one ------------------------------------------------------------------------------------------------------
+
+
+def by_kubectl(name: str) -> str | None:
+    """What kustomize makes of a folder; none where there is no kubectl that is new enough."""
+    if shutil.which("kubectl") is None:
+        return None
+    told = subprocess.run(["kubectl", "version", "--client"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"Kustomize Version: v(\d+)", told)
+    if found is None or int(found[1]) < OLDEST:
+        return None
+    return subprocess.run(["kubectl", "kustomize", FOLDER / name], capture_output=True, text=True, check=True).stdout
+
+
+def without_hashes(text: str) -> dict[tuple[str, str], Document]:
+    """By kind and name. It adds a hash to names of config maps, so that pods start anew with a changed one."""
+    plain = re.sub(
+        r"name: labelwatch-(?=[a-z0-9]{10}$)[a-z]*\d[a-z0-9]*$", "name: labelwatch", text, flags=re.MULTILINE
+    )
+    return {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(plain)}
+
+
+def main() -> None:
+    for name, path in RECORDED.items():
+        made = by_kubectl(name)
+        if made is None:
+            sys.exit("this needs kubectl 1.27 or newer: https://kubernetes.io/docs/tasks/tools/")
+        path.write_text(made)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from service import __version__
 from tests.deploy.image import instructions
 from tests.deploy.variables import settings_from
 
@@ -43,8 +44,8 @@ def test_services_have_no_rights_they_don_t_need(name: str) -> None:
 def test_images_have_versions_and_no_registry(name: str) -> None:
     image, _, tag = SERVICES[name]["image"].partition(":")
     assert "." not in image
-    assert tag
-    assert (tag == "latest") == (name in OURS)
+    assert re.match(r"v?\d+\.\d+\.\d+$", tag)
+    assert (tag == __version__) == (name in OURS)
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -72,6 +73,18 @@ def test_the_settings_are_those_there_are(name: str) -> None:
     assert settings.kafka is not None
     host, port = settings.kafka.servers[0].split(":")
     assert f"INSIDE://{host}:{port}" in SERVICES[host]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_is_kept_in_memory_has_a_limit(name: str) -> None:
+    """A tmpfs without a size takes up to half the machine's memory."""
+    for each in SERVICES[name].get("tmpfs", ()):
+        assert re.fullmatch(r"/\w+:size=\d+m", each)
+
+
+def test_long_requests_wait_on_disk() -> None:
+    api = SERVICES["api"]
+    assert api["environment"]["TMPDIR"] in {volume.split(":")[1] for volume in api["volumes"]}
 
 
 def test_each_worker_has_its_own_identity_and_the_input_has_a_partition_for_each() -> None:
