@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from service.review.overview import Overview
     from service.review.queue import Page, QueueFilter
     from service.settings import ApiSettings
-    from service.stream.base import Output
+    from service.stream.base import Output, Spot
     from service.stream.mirror import Mirror
     from service.stream.topics import Topics
     from service.telemetry import Telemetry
@@ -98,6 +98,7 @@ class Appender(Protocol):
     """The part of a `Stream` that any thread may use."""
 
     def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None: ...
+    def append_after(self, output: Output, seen: Spot | None, *, timeout: float = 30.0) -> None: ...
 
 
 class GuardedLog:
@@ -108,10 +109,17 @@ class GuardedLog:
         self._mirror = mirror
 
     def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
+        self._check()
+        self._stream.append(outputs, timeout=timeout)
+
+    def append_after(self, output: Output, seen: Spot | None, *, timeout: float = 30.0) -> None:
+        self._check()
+        self._stream.append_after(output, seen, timeout=timeout)
+
+    def _check(self) -> None:
         trouble = self._mirror.broker_trouble
         if trouble is not None:
             raise StreamError(trouble)
-        self._stream.append(outputs, timeout=timeout)
 
 
 def _none() -> Mapping[str, str]:
@@ -139,10 +147,15 @@ class Backend:
     writers: Writers = field(default_factory=Writers)
 
     async def append(self, outputs: Sequence[Output]) -> None:
-        """The one way from a request to the log."""
-        await self.writers.run(
-            lambda left: self.stream.append(outputs, timeout=left), timeout=APPEND_SHARE * self.settings.timeout_s
-        )
+        """The way from a request to the log."""
+        await self._write(lambda left: self.stream.append(outputs, timeout=left))
+
+    async def append_after(self, output: Output, seen: Spot | None) -> None:
+        """The same for what must not be overtaken."""
+        await self._write(lambda left: self.stream.append_after(output, seen, timeout=left))
+
+    async def _write(self, write: Callable[[float], None]) -> None:
+        await self.writers.run(write, timeout=APPEND_SHARE * self.settings.timeout_s)
 
 
 def request_id_of(connection: HTTPConnection) -> str:

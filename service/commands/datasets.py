@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -16,17 +15,18 @@ from service.commands.streams import (
     known_datasets,
     model_folder,
     open_stream,
-    read_datasets,
+    read_latest,
     read_state,
     reading,
     topics_of,
+    write_settings,
 )
 from service.commands.terminal import STDOUT, safe
 from service.contracts import DatasetSettings
 from service.errors import DecodeError, InvalidInput, LabelwatchError, SettingsError
 from service.pipeline import Judge
 from service.settings import read_settings
-from service.stream.datasets import read_fields, settings_record
+from service.stream.datasets import Latest, read_fields
 from service.stream.ledger import Account
 
 if TYPE_CHECKING:
@@ -128,7 +128,8 @@ def set_(name: Name, assignments: Assignments = None, file: File = None) -> None
     asked = _from_file(file) if file is not None else None
     with closing(open_stream(settings, topics=topics)) as stream:
         # As they were written, so that fields of a newer version survive a change of others.
-        before: dict[str, Any] = json.loads(read_datasets(stream, topics).get(name, b"{}"))
+        latest = read_latest(stream, topics).get(name, Latest())
+        before: dict[str, Any] = json.loads(latest.value or b"{}")
         old = DatasetSettings.model_validate({**before, "name": name})
         fields = _changed(before, assignments or ()) if asked is None else _replaced(old, asked)
         fields |= {"name": name, "version": old.version + 1, "epoch": old.epoch}
@@ -139,7 +140,7 @@ def set_(name: Name, assignments: Assignments = None, file: File = None) -> None
             anew = _starts_anew(stream, topics, _checked(old.model_dump(), settings, folder), judge)
         except InvalidInput:  # those before don't fit this model
             anew = False
-        stream.append([settings_record(topics.datasets, fields, at=datetime.now(UTC))])
+        write_settings(stream, topics, fields, latest)
     typer.echo(f"{name}: settings version {fields['version']} is written to {topics.datasets}")
     if anew:
         typer.echo(f"other classes are judged now, so that the statistics of {name} start anew")
@@ -151,15 +152,15 @@ def delete(name: Name, yes: Yes = False) -> None:
     settings = read_settings()
     topics = topics_of(settings)
     with reading(settings, topics) as stream:
-        known = read_datasets(stream, topics)
+        known = {one: latest for one, latest in read_latest(stream, topics).items() if latest.value is not None}
         if name not in known:
             _unknown(name, known)
-        old = DatasetSettings.model_validate_json(known[name])
+        old = DatasetSettings.model_validate_json(known[name].value or b"{}")
         if not yes:
             typer.confirm(f"Take back all settings of {name}?", abort=True)
         # What only grows stays: an epoch that was used before would bring back what was learned in it.
         kept = {"name": name, "version": old.version + 1, "epoch": old.epoch, "ranker_epoch": old.ranker_epoch}
-        stream.append([settings_record(topics.datasets, kept, at=datetime.now(UTC))])
+        write_settings(stream, topics, kept, known[name])
     typer.echo(f"{name} is judged with the default settings, as version {old.version + 1}")
 
 

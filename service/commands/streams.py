@@ -10,17 +10,18 @@ import signal
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import BaseModel, SecretStr
 
-from service.contracts import DatasetSettings
-from service.errors import ModelError, SettingsError, StateError, StreamError
+from service.errors import InvalidInput, ModelError, SettingsError, StateError, StreamError
 from service.inference.default import default_model
 from service.inference.folder import ModelFolder
 from service.state.running import RunningStats
+from service.stream.base import Overtaken
 from service.stream.codec import read_position, read_state_key
-from service.stream.datasets import Datasets
+from service.stream.datasets import Datasets, Latest, settings_record
 from service.stream.ledger import Account, Ledger
 from service.stream.sqlite import Retention, SqliteStream
 from service.stream.topics import Topics
@@ -28,7 +29,7 @@ from service.telemetry import set_up_logs
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
     from types import FrameType
 
@@ -146,19 +147,30 @@ def newest(stream: Stream, topic: str) -> dict[bytes, Record]:
 
 def read_datasets(stream: Stream, topics: Topics) -> dict[str, bytes]:
     """The dataset settings in force, by name, as they were written: the highest version of each that can be read."""
-    found: dict[str, tuple[int, bytes]] = {}
+    found = read_latest(stream, topics)
+    return {name: latest.value for name, latest in found.items() if latest.value is not None}
+
+
+def read_latest(stream: Stream, topics: Topics) -> dict[str, Latest]:
+    """What the datasets topic holds, for who is about to change it."""
+    found: dict[str, Latest] = {}
     for record in read_topic(stream, topics.datasets):
         name = (record.key or b"").decode(errors="replace")
-        if record.value is None:
-            found.pop(name, None)
-            continue
-        try:
-            version = DatasetSettings.model_validate_json(record.value).version
-        except ValidationError:
-            continue
-        if name not in found or version >= found[name][0]:
-            found[name] = (version, record.value)
-    return {name: value for name, (_, value) in found.items()}
+        found[name] = found.get(name, Latest()).after(record)
+    return found
+
+
+def write_settings(stream: Stream, topics: Topics, fields: Mapping[str, Any], seen: Latest) -> None:
+    """The one way in which commands change settings: on top of what they have read, or not at all."""
+    record = settings_record(topics.datasets, fields, at=datetime.now(UTC))
+    try:
+        stream.append_after(record, seen.spot)
+    except Overtaken as error:
+        raise InvalidInput(
+            f"somebody else has changed the settings of {fields['name']} in the same moment: look at them with "
+            f"`labelwatch datasets show {fields['name']}`, and repeat the command",
+            field="version",
+        ) from error
 
 
 def known_datasets(settings: Settings, folder: ModelFolder, stream: Stream, topics: Topics) -> Datasets:

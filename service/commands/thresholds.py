@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,17 +12,18 @@ from service.commands.listing import table
 from service.commands.streams import (
     known_datasets,
     model_folder,
-    read_datasets,
+    read_latest,
     read_state,
     reading,
     topics_of,
+    write_settings,
 )
 from service.commands.terminal import safe
 from service.contracts import DatasetSettings
 from service.errors import InvalidInput
 from service.evaluation.page_text import plural
 from service.settings import read_settings
-from service.stream.datasets import settings_record
+from service.stream.datasets import Latest
 from service.stream.ledger import Account
 
 if TYPE_CHECKING:
@@ -136,18 +136,19 @@ def reset(dataset: Name, yes: Yes = False) -> None:
     settings = read_settings()
     topics = topics_of(settings)
     with reading(settings, topics) as stream:
-        known = read_datasets(stream, topics)
+        known = {name: latest for name, latest in read_latest(stream, topics).items() if latest.value is not None}
         if dataset not in known:
             learned = {account.dataset for account in read_state(stream, topics).ledger.totals}
             if dataset not in learned:
                 raise _unknown(dataset, {*known, *learned})
         # As it was written, so that fields of a newer version survive.
-        fields: dict[str, Any] = json.loads(known.get(dataset, b"{}"))
+        latest = known.get(dataset, Latest())
+        fields: dict[str, Any] = json.loads(latest.value or b"{}")
         before = DatasetSettings.model_validate({**fields, "name": dataset})
         changed = {"name": dataset, "epoch": before.epoch + 1, "version": before.version + 1}
         if not yes:
             typer.confirm(f"Forget what was learned of {dataset} (epoch {before.epoch}) and start anew?", abort=True)
-        stream.append([settings_record(topics.datasets, {**fields, **changed}, at=datetime.now(UTC))])
+        write_settings(stream, topics, {**fields, **changed}, latest)
     typer.echo(f"{dataset} starts anew with epoch {changed['epoch']} (settings version {changed['version']})")
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Headers = tuple[tuple[str, bytes], ...]
+Spot = tuple[int, int]  # partition and offset
 
 # A thousand sentences, or about twenty as long as any may be: what a worker does in seconds, and can hold.
 BATCH_BYTES = 1024 * 1024
@@ -30,6 +31,13 @@ class CommitRefused(StreamError):  # noqa: N818 - it reads as what it says
 
 class NothingAppended(StreamError):  # noqa: N818 - it reads as what it says
     """The log was not reached: none of the messages can be in it."""
+
+
+class Overtaken(StreamError):  # noqa: N818 - it reads as what it says
+    """Somebody has written the key meanwhile: nothing was written."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__(f"{(output.key or b'').decode(errors='replace')} of {output.topic} was changed meanwhile")
 
 
 class FencedError(StreamError):
@@ -47,6 +55,10 @@ class Record:
     value: bytes | None
     headers: Headers = ()
     timestamp_ms: int = 0
+
+    @property
+    def spot(self) -> Spot:
+        return self.partition, self.offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +142,7 @@ class Checked(Protocol):
 
 
 class Stream(Protocol):
-    """A worker's view of the log. One thread uses it; only `append` and `lag` may be called from others."""
+    """A worker's view of the log. One thread uses it; only `append`, `append_after` and `lag` may be called from others."""
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -156,6 +168,13 @@ class Stream(Protocol):
 
     def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
         """Writes messages outside any batch, durable when it returns (used by producers: send, settings, replay)."""
+
+    def append_after(self, output: Output, seen: Spot | None, *, timeout: float = 30.0) -> None:
+        """Writes one message of a compacted topic, if the last of its key is still the one that was seen at this spot.
+
+        Raises `Overtaken` where it is not, so that of two who change the same thing at once one hears of it. Where the
+        log holds none of the key any more, nobody has written it: compaction removes what was deleted.
+        """
 
     def lag(self) -> dict[int, int]:
         """Records behind the end, by owned partition."""

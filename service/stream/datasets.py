@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import uuid
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -20,9 +21,33 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from service.inference.folder import ModelFolder
-    from service.stream.base import Record
+    from service.stream.base import Record, Spot
 
 MAX_DATASETS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """What the topic holds of a dataset, in force or not: who changes it writes the next version, after this spot.
+
+    The value is as it was written, so that fields of a newer labelwatch survive a change of others.
+    """
+
+    version: int = 0
+    value: bytes | None = None
+    spot: Spot | None = None
+
+    def after(self, record: Record) -> Latest:
+        """With one more record. Of several with one version the last counts: compaction leaves no other."""
+        if record.value is None:
+            return Latest(spot=record.spot)
+        try:
+            version = DatasetSettings.model_validate_json(record.value).version
+        except ValidationError:
+            return replace(self, spot=record.spot)
+        if self.value is not None and version < self.version:
+            return replace(self, spot=record.spot)
+        return Latest(version, record.value, record.spot)
 
 
 class Datasets:
@@ -42,6 +67,7 @@ class Datasets:
         self._settings: dict[str, DatasetSettings] = {}
         self._judges: dict[str, Judge] = {}
         self._learned: set[str] = set()
+        self._latest: dict[str, Latest] = {}
         self.refused: dict[str, str] = {}
 
     def know(self, names: Iterable[str]) -> None:
@@ -52,6 +78,7 @@ class Datasets:
         """Takes in records of the datasets topic. One that can't be used leaves the older settings in force."""
         for record in records:
             name = (record.key or b"").decode(errors="replace")
+            self._latest[name] = self.latest(name).after(record)
             if record.value is None:
                 self._settings.pop(name, None)
                 self._judges.pop(name, None)
@@ -84,6 +111,9 @@ class Datasets:
             found = self.made(DatasetSettings(name=name))
             self._judges[name] = found
         return found
+
+    def latest(self, name: str) -> Latest:
+        return self._latest.get(name, Latest())
 
     def made(self, settings: DatasetSettings) -> Judge:
         """A judge with these settings, which is not kept; raises where they don't fit the model."""
@@ -135,6 +165,6 @@ def _clear(error: ValidationError) -> InvalidInput:
 def settings_record(topic: str, fields: Mapping[str, Any], *, at: datetime, request_id: str | None = None) -> Output:
     """The message that brings settings into force; `fields` may hold some that only a newer version knows."""
     name = str(fields["name"])
-    headers = event_headers(DATASET, identity=f"{name}@{fields['version']}", at=at, request_id=request_id)
+    headers = event_headers(DATASET, identity=str(uuid.uuid4()), at=at, request_id=request_id)
     value = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     return Output(topic, name.encode(), value, headers)

@@ -23,6 +23,7 @@ from service.stream.base import BATCH_BYTES, Changes, CommitRefused, Gained, Not
 from service.stream.codec import position_key, position_value
 from service.stream.kafka_client import CLIENT_ERRORS, dispose, named, records_of, send, writer
 from service.stream.kafka_commit import CLOSE_TIMEOUT, Committer
+from service.stream.kafka_exchange import append_after
 from service.stream.kafka_follow import KafkaFollower, follow
 from service.stream.kafka_member import Member, PlaceLostError
 from service.stream.kafka_ranges import within
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from kafka import ConsumerGroupMetadata, KafkaProducer
     from kafka.producer.future import FutureRecordMetadata
 
+    from service.stream.base import Spot
     from service.stream.kafka_settings import KafkaSettings
     from service.stream.topics import Topics
 
@@ -288,6 +290,9 @@ class KafkaStream:
                     dispose(producer)
             kind = StreamError if futures else NothingAppended
             raise kind(f"Kafka did not take the messages: {named(error)}") from error
+
+    def append_after(self, output: Output, seen: Spot | None, *, timeout: float = 30.0) -> None:
+        append_after(self._settings, output, seen, timeout=timeout)
 
     def _shared_producer(self) -> KafkaProducer:
         with self._appending:

@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 import time
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from service.errors import StateError, StreamError
 from service.state.running import RunningStats
 from service.stream.arrivals import Arrivals, Arrived
 from service.stream.base import Checked
-from service.stream.codec import header, read_state_key
+from service.stream.codec import read_state_key
 from service.stream.history import History
 from service.stream.ledger import Account
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from service.pipeline import Judge, Yardstick
     from service.stream.base import Follower, Record, Stream
-    from service.stream.datasets import Datasets
+    from service.stream.datasets import Datasets, Latest
     from service.stream.history import Moment
     from service.stream.topics import Topics
 
@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 PAUSE = 0.05
 RETRY_PAUSE = 1.0
 CHECK_EVERY = 5.0
-READ = 1_000  # ids of settings that are remembered for who waits for his own
 LAST_MS = 253_402_300_799_000  # the end of the year 9999
 PASSING = 256  # datasets that are only asked for, never set up nor learned: so many judges are kept for them
 
@@ -61,7 +60,6 @@ class Mirror:
         self._passing: OrderedDict[str, Judge] = OrderedDict()
         self._history = History()
         self._arrivals = Arrivals()
-        self._read: deque[str] = deque(maxlen=READ)
         self._unreadable: dict[str, str] = {}
         self._caught_up = False
         self._answered_at = time.monotonic()
@@ -130,7 +128,6 @@ class Mirror:
         for record in records:
             name = (record.key or b"").decode(errors="replace")
             self._passing.pop(name, None)
-            self._read.append(header(record.headers, "ce_id") or "")
             if _is_name(name):  # anybody who may write to the topic can write any key
                 self._note(name, _at(record))
 
@@ -212,10 +209,10 @@ class Mirror:
         """A judge with these settings, which it does not keep; InvalidInput where they don't fit the model."""
         return self._datasets.made(settings)
 
-    def settings_if_read(self, dataset: str, event: str) -> DatasetSettings | None:
-        """The settings in force, once the record with this `ce_id` has been read; none before."""
+    def to_change(self, dataset: str) -> tuple[DatasetSettings, Latest]:
+        """The settings in force, and what the topic holds last of them."""
         with self._lock:
-            return self.settings(dataset) if event in self._read else None
+            return self.settings(dataset), self._datasets.latest(dataset)
 
     def settings(self, dataset: str) -> DatasetSettings:
         return self.judge(dataset).settings

@@ -18,19 +18,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.errors import StreamError
-from service.stream.base import BATCH_BYTES, Changes, CommitRefused, Gained, Output, Polled, Record, Work
+from service.stream.base import (
+    BATCH_BYTES,
+    Changes,
+    CommitRefused,
+    Gained,
+    Output,
+    Overtaken,
+    Polled,
+    Record,
+    Work,
+)
 from service.stream.codec import position_key, position_value, read_position
+from service.stream.sqlite_follow import SqliteFollower
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from service.stream.base import Spot
     from service.stream.topics import Topics
 
 PARTITION = 0
 SCHEMA_VERSION = 1
 POLL_PAUSE = 0.02
-FOLLOW_CHUNK = 1_000
 FOLLOW_BYTES = 16 * 1024 * 1024
 PRUNE_EVERY = 60.0
 PRUNED_SHARE = 10
@@ -164,6 +175,14 @@ class SqliteStream:
             for output in outputs:
                 self._write(output)
 
+    def append_after(self, output: Output, seen: Spot | None, *, timeout: float = 30.0) -> None:  # noqa: ARG002 - as above
+        query = "SELECT max(offset) FROM records WHERE topic = ? AND key = ?"
+        with self._writing():
+            (last,) = self._db.execute(query, (output.topic, output.key)).fetchone()
+            if last is not None and (PARTITION, last) != seen:
+                raise Overtaken(output)
+            self._write(output)
+
     def _write(self, output: Output) -> None:
         offset = self._head(output.topic)
         headers = json.dumps([(key, value.decode("latin-1")) for key, value in output.headers])
@@ -243,28 +262,6 @@ class SqliteStream:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-
-class SqliteFollower:
-    """Reads a topic behind its writers."""
-
-    def __init__(self, stream: SqliteStream, topic: str, end: int) -> None:
-        self._stream, self._topic, self._end, self._next = stream, topic, end, 0
-
-    def poll(self) -> Sequence[Record]:
-        records = self._stream.read(self._topic, self._next, FOLLOW_CHUNK)
-        if records:
-            self._next = records[-1].offset + 1
-        else:
-            self._end = min(self._end, self._next)  # compaction took what was left before the end
-        return records
-
-    @property
-    def caught_up(self) -> bool:
-        return self._next >= self._end
-
-    def close(self) -> None:
-        """Nothing to release: the stream owns the file."""
 
 
 @contextmanager

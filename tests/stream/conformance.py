@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from service.stream.base import CommitRefused, Output, Work
+from service.stream.base import CommitRefused, Output, Overtaken, Work
 from tests.stream.steps import batch, everything, gain, read, records, sentences, until, values, work
 
 if TYPE_CHECKING:
@@ -241,6 +242,32 @@ class Conformance:
         polled = batch(stream)
         assert values(polled)[0] == b"2"
         stream.commit(work(polled, state={b"state": b"of more"}))
+
+    def test_of_several_who_change_a_key_at_once_one_does(self, log: Log) -> None:
+        topic = log.topics.datasets
+        writers = [log.producer() for _ in range(3)]
+        writers[0].append([Output(topic, b"k", b"before"), Output(topic, b"other", b"before")])
+        with pytest.raises(Overtaken, match=r"k of .*datasets"):
+            writers[1].append_after(Output(topic, b"k", b"never"), None)
+        first = next(one for one in everything(writers[0], topic) if one.key == b"k")
+
+        def change(number: int) -> bool:
+            try:
+                writers[number].append_after(Output(topic, b"k", str(number).encode()), first.spot)
+            except Overtaken:
+                return False
+            return True
+
+        with ThreadPoolExecutor(len(writers)) as pool:
+            done = list(pool.map(change, range(len(writers))))
+        assert sum(done) == 1
+        found = [one for one in everything(writers[0], topic) if one.key == b"k"]
+        assert [one.value for one in found if one.value != b"before"] == [str(done.index(True)).encode()]
+        # On top of that one the next, and on top of nothing only what nobody has written.
+        writers[1].append_after(Output(topic, b"k", None), found[-1].spot)
+        writers[1].append_after(Output(topic, b"new", b"1"), None)
+        with pytest.raises(Overtaken):
+            writers[2].append_after(Output(topic, b"k", b"never"), found[-1].spot)
 
 
 def _caught_up(follower: Follower) -> bool:

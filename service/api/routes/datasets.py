@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -16,7 +14,7 @@ from service.api.bodies import json_object
 from service.api.problems import ChangedError, ConflictError, NotFoundError
 from service.contracts import DatasetName, DatasetSettings, FlagPolicy, ModelName
 from service.errors import InvalidInput, LabelwatchError
-from service.stream.codec import DATASET, event_headers
+from service.stream.base import Overtaken
 from service.stream.datasets import read_fields, settings_record
 
 router = APIRouter(tags=["datasets"])
@@ -28,6 +26,7 @@ EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy":
 
 At = Annotated[Backend, Depends(backend_dependency)]
 Name = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
+QUICKER = "somebody else has changed the settings in the same moment: read them again"
 PROBLEM = "Why newer settings are not in force"
 
 
@@ -132,19 +131,27 @@ async def put_dataset(
     """Replaces the settings: what is left out is as by default, but `epoch` and `ranker_epoch` stay.
 
     They are checked against the model first. A `version` in the body must be the one in force, as with `If-Match`.
+    Of several changes at once one is made; the others are answered 409, or 412 where they named a version.
     Every process follows; sentences name the version they were judged with.
     """
     body = await json_object(request)
     lock: asyncio.Lock = request.app.state.writing
     async with lock:
-        before = backend.mirror.settings(name)
-        settings = _checked(backend, before, body, if_match)
-        now, event = datetime.now(UTC), str(uuid.uuid4())
-        record = settings_record(backend.topics.datasets, settings.model_dump(mode="json"), at=now)
-        # Another instance may write the same version at the same time: only its own id tells the record apart.
-        headers = event_headers(DATASET, identity=event, at=now, request_id=request_id_of(request))
-        await backend.append([replace(record, headers=headers)])
-        await _until_seen(backend, settings, event)
+        before, latest = backend.mirror.to_change(name)
+        # One that is not in force, since it does not fit our model, may be in another process: ours must be newer.
+        settings = _checked(backend, before, body, if_match, version=max(before.version, latest.version) + 1)
+        record = settings_record(
+            backend.topics.datasets,
+            settings.model_dump(mode="json"),
+            at=datetime.now(UTC),
+            request_id=request_id_of(request),
+        )
+        try:
+            await backend.append_after(record, latest.spot)
+        except Overtaken as error:
+            conditional = if_match is not None or "version" in body
+            raise (ChangedError if conditional else ConflictError)(QUICKER) from error
+        await _until_seen(backend, settings)
     response.headers["ETag"] = f'"{settings.version}"'
     return settings
 
@@ -156,7 +163,9 @@ def _known(backend: Backend, name: str) -> None:
         raise NotFoundError(f"the dataset {name!r} is not known: the datasets are {shown}", field="name")
 
 
-def _checked(backend: Backend, before: DatasetSettings, body: dict[str, Any], if_match: str | None) -> DatasetSettings:
+def _checked(
+    backend: Backend, before: DatasetSettings, body: dict[str, Any], if_match: str | None, *, version: int
+) -> DatasetSettings:
     """The settings to write, tried with the model; the error names the field."""
     kept = {name: getattr(before, name) for name in ("name", "version", *ONLY_GROWS)}
     asked = read_fields({**kept, **body}, strict=True)
@@ -165,7 +174,7 @@ def _checked(backend: Backend, before: DatasetSettings, body: dict[str, Any], if
     for name in ONLY_GROWS:
         if getattr(asked, name) < kept[name]:
             raise InvalidInput(f"it is {kept[name]} and can only grow", field=name)
-    settings = asked.model_copy(update={"version": before.version + 1})
+    settings = asked.model_copy(update={"version": version})
     try:
         backend.mirror.try_out(settings)
     except InvalidInput as error:
@@ -178,21 +187,13 @@ def _checked(backend: Backend, before: DatasetSettings, body: dict[str, Any], if
     return settings
 
 
-async def _until_seen(backend: Backend, settings: DatasetSettings, event: str) -> None:
-    """Who has changed settings finds them changed; where the log is slow, a little later.
-
-    Of several who change them at once the last in the log wins. Which that is shows only when one's own is read.
-    """
+async def _until_seen(backend: Backend, settings: DatasetSettings) -> None:
+    """Who has changed settings finds them changed; where the log is slow, a little later."""
     until = asyncio.get_running_loop().time() + SEEN_WITHIN
-    now = None
-    while now is None and asyncio.get_running_loop().time() < until:
-        now = backend.mirror.settings_if_read(settings.name, event)
-        if now is None:
-            await asyncio.sleep(LOOK_EVERY)
-    if now is None:  # not there yet, or gone already: a compacted topic keeps the last only
-        now = backend.mirror.settings(settings.name)
-    if now != settings and now.version >= settings.version:
-        raise ConflictError("somebody else has changed the settings in the same moment: read them again")
+    while backend.mirror.to_change(settings.name)[1].version < settings.version:
+        if asyncio.get_running_loop().time() >= until:
+            return
+        await asyncio.sleep(LOOK_EVERY)
 
 
 @router.get("/v1/datasets/{name}/thresholds", summary="What was learned")

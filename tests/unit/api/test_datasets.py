@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from starlette.testclient import TestClient
 
+from service.api.app import create_app
+from service.api.writers import Writers
 from service.contracts import DatasetSettings
 from service.errors import StreamError
 from service.stream.base import Output
 from service.stream.codec import header
+from service.stream.datasets import Datasets
+from service.stream.mirror import Mirror
+from service.stream.sqlite import SqliteStream
 from tests.api_desk import TOPICS, wait_for
 from tests.stream_desk import sentences
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.api_desk import ApiDesk
 
 
@@ -42,6 +52,9 @@ def test_settings_are_written_and_in_force(desk: ApiDesk) -> None:
     assert DatasetSettings.model_validate_json(record.value or b"").method == "product"
     assert header(record.headers, "x-request-id") == "r-1"
     assert header(record.headers, "ce_type") == "labelwatch.dataset.v1"
+    desk.client.put("/v1/datasets/news", json={})
+    (newer,) = desk.log.read(TOPICS.datasets, 0, 10)
+    assert header(newer.headers, "ce_id") != header(record.headers, "ce_id")
 
 
 def test_what_is_read_can_be_sent_back_and_left_out_means_default(desk: ApiDesk) -> None:
@@ -94,60 +107,76 @@ def test_settings_that_do_not_fit_name_the_field(desk: ApiDesk, body: dict[str, 
     assert len(desk.log.read(TOPICS.datasets, 0, 10)) == 1
 
 
-@pytest.mark.parametrize("told_apart", [True, False])
-def test_who_was_quicker_wins(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch, told_apart: bool) -> None:
-    """Another instance writes the same version at the same moment: whose came last counts, and the other hears of it."""
-    real = desk.log.append
+@pytest.mark.parametrize(
+    ("more", "headers", "status"),
+    [({}, {}, 409), ({"version": 0}, {}, 412), ({}, {"If-Match": '"0"'}, 412), ({}, {"If-Match": "*"}, 412)],
+)
+def test_who_was_slower_hears_of_it_and_changes_nothing(
+    desk: ApiDesk, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], headers: dict[str, str], status: int
+) -> None:
+    """Another instance writes at the same moment: its record stands in the log when ours is to be written."""
+    real = desk.log.append_after
+    theirs = DatasetSettings(name="x", version=1, method="good-fraction").model_dump_json().encode()
 
-    def append(outputs: Any, **more: Any) -> None:
-        theirs = {**json.loads(outputs[0].value), "method": "good-fraction"}
-        headers = () if told_apart else outputs[0].headers
-        other = type(outputs[0])(outputs[0].topic, outputs[0].key, json.dumps(theirs).encode(), headers)
-        real([*outputs, other], **more)  # which leaves only the last of them
-        wait_for(lambda: desk.backend.mirror.settings("x").method == "good-fraction")
+    def append_after(output: Any, seen: Any, **more: Any) -> None:
+        desk.log.append([Output(TOPICS.datasets, b"x", theirs)])
+        real(output, seen, **more)
 
-    monkeypatch.setattr("service.api.routes.datasets.SEEN_WITHIN", 0.1)
-    monkeypatch.setattr(desk.log, "append", append)
-    answer = desk.client.put("/v1/datasets/x", json={"method": "product"})
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:labelwatch:problem:conflict")
+    monkeypatch.setattr(desk.log, "append_after", append_after)
+    answer = desk.client.put("/v1/datasets/x", json={"method": "product", **more}, headers=headers)
+    assert answer.status_code == status
+    assert "somebody else" in answer.json()["detail"]
+    assert [record.value for record in desk.log.read(TOPICS.datasets, 0, 10)] == [theirs]
+    wait_for(lambda: desk.backend.mirror.settings("x").method == "good-fraction")
 
 
-def test_another_ones_settings_before_ones_own_decide_nothing(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, mirror = desk.log.append, desk.backend.mirror
-    looked = threading.Event()
-    late: list[threading.Thread] = []
+def test_of_many_changes_at_once_none_is_lost_without_a_word(desk: ApiDesk, tmp_path: Path) -> None:
+    """Two instances on one log: the versions that were answered 200 are all there are, one after the other."""
+    with closing(SqliteStream(tmp_path / "log.sqlite", TOPICS, worker=False)) as log:
+        mirror = Mirror(log, TOPICS, new_datasets(desk))
+        stop = threading.Event()
+        following = threading.Thread(target=mirror.run, args=(stop,))
+        following.start()
+        try:
+            other = TestClient(create_app(replace(desk.backend, mirror=mirror, stream=log, writers=Writers())))
 
-    def append(outputs: Any, **more: Any) -> None:
-        theirs = {**json.loads(outputs[0].value), "method": "good-fraction"}
-        real([Output(TOPICS.datasets, b"x", json.dumps(theirs).encode())], **more)
-        wait_for(lambda: mirror.settings("x").method == "good-fraction")
+            def change(client: TestClient) -> list[tuple[int, Any]]:
+                answers = [client.put("/v1/datasets/x", json={"control_share": n / 10}) for n in range(6)]
+                return [(answer.status_code, answer.json()) for answer in answers]
 
-        def ours() -> None:
-            looked.wait(30)
-            real(outputs)
+            with ThreadPoolExecutor(2) as pool:
+                answers = [one for found in pool.map(change, (desk.client, other)) for one in found]
+        finally:
+            stop.set()
+            following.join()
+    assert {status for status, _ in answers} <= {200, 409}
+    made = sorted((body["version"], body["control_share"]) for status, body in answers if status == 200)
+    assert [version for version, _ in made] == list(range(1, len(made) + 1))
+    (record,) = desk.log.read(TOPICS.datasets, 0, 10)
+    now = DatasetSettings.model_validate_json(record.value or b"")
+    assert (now.version, now.control_share) == made[-1]
 
-        late.append(threading.Thread(target=ours))
-        late[0].start()
 
-    asked = mirror.settings_if_read
+def new_datasets(desk: ApiDesk) -> Datasets:
+    return Datasets(desk.backend.classifier.folder, min_words=20, prior_words=200)
 
-    def looking(dataset: str, event: str) -> DatasetSettings | None:
-        found = asked(dataset, event)
-        looked.set()
-        return found
 
-    monkeypatch.setattr(desk.log, "append", append)
-    monkeypatch.setattr(mirror, "settings_if_read", looking)
-    answer = desk.client.put("/v1/datasets/x", json={"method": "product"})
-    late[0].join()
-    assert (answer.status_code, answer.json()["method"]) == (200, "product")
-    assert mirror.settings("x").method == "product"
-    assert mirror.settings("x").version == 1
+def test_settings_that_are_not_in_force_here_are_followed_by_newer_ones(desk: ApiDesk) -> None:
+    """A process with another model may use them: a lower version would leave it with them for ever."""
+    odd = DatasetSettings(name="x", version=7, method="no-such").model_dump_json().encode()
+    desk.log.append([Output(TOPICS.datasets, b"x", odd)])
+    wait_for(lambda: bool(desk.backend.mirror.refused))
+    answer = desk.client.put("/v1/datasets/x", json={"version": 0})
+    assert (answer.status_code, answer.json()["version"]) == (200, 8)
+    assert desk.backend.mirror.refused == {}
 
 
 def test_a_log_that_does_not_answer_is_told(desk: ApiDesk) -> None:
     class Gone:
         def append(self, outputs: object, *, timeout: float = 30.0) -> None:
+            raise StreamError("nobody there")
+
+        def append_after(self, output: object, seen: object, *, timeout: float = 30.0) -> None:
             raise StreamError("nobody there")
 
     answer = desk.use(stream=Gone()).put("/v1/datasets/x", json={})

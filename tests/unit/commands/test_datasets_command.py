@@ -11,6 +11,7 @@ import typer
 from service.contracts import DatasetSettings
 from service.stream.base import Output
 from service.stream.codec import DATASET
+from service.stream.sqlite import SqliteStream
 from service.stream.topics import Topics
 from tests.stream_desk import Desk, sentences
 
@@ -42,6 +43,35 @@ def written(desk: Desk) -> list[tuple[bytes | None, bytes | None]]:
     return [(record.key, record.value) for record in desk.records(TOPICS.datasets)]
 
 
+# -- at the same moment ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("datasets", "set", "news", "control_share=0.5"),
+        ("datasets", "delete", "news", "--yes"),
+        ("thresholds", "reset", "news", "--yes"),
+    ],
+)
+def test_who_was_slower_changes_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+    """Somebody else writes between what the command reads and what it writes."""
+    put(desk, "news", "method=product")
+    theirs = DatasetSettings(name="news", version=2, method="good-fraction").model_dump_json().encode()
+    real = SqliteStream.append_after
+
+    def append_after(stream: SqliteStream, output: Output, seen: Any, **more: Any) -> None:
+        desk.append(Output(TOPICS.datasets, b"news", theirs))
+        real(stream, output, seen, **more)
+
+    monkeypatch.setattr(SqliteStream, "append_after", append_after)
+    ran = desk.run(*command)
+    assert ran.code != 0
+    assert "somebody else has changed the settings of news" in ran.err
+    assert "datasets show news" in ran.err
+    assert written(desk) == [(b"news", theirs)]
+
+
 # -- set ---------------------------------------------------------------------------------------------------------------
 
 
@@ -56,7 +86,9 @@ def test_settings_are_changed_one_by_one_and_each_change_is_a_version(desk: Desk
     [newest] = desk.records(TOPICS.datasets)
     assert newest.key == b"news"
     assert dict(newest.headers)["ce_type"] == DATASET.encode()
-    assert dict(newest.headers)["ce_id"] == b"news@3"
+    put(desk, "news", "method=product")
+    [again] = desk.records(TOPICS.datasets)
+    assert dict(again.headers)["ce_id"] != dict(newest.headers)["ce_id"]
 
 
 @pytest.mark.parametrize(
