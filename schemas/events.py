@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from schemas.messages import CONTRACTS
 from service import __version__
+from service.review.decisions import CLAIM_PARTITION
 from service.settings import TopicSettings
 from service.stream.topics import Topics, TopicSpec
 
@@ -36,7 +37,10 @@ USES = {
     ),
     "datasets": Use("Settings of datasets; the highest version counts", ("dataset.v1",), ("receive", "send")),
     "decisions": Use(
-        "What reviewers answer, and what they have open", ("decision.v1", "claim.v1"), ("receive", "send")
+        f"What reviewers answer, and what they have open: claims go to partition {CLAIM_PARTITION} whatever their key, so "
+        "that who was first is the same to all readers",
+        ("decision.v1", "claim.v1"),
+        ("receive", "send"),
     ),
 }
 STATE_KEYS = {

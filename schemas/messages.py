@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.contracts import Assessment, Claim, DatasetSettings, Decision, LabelledSentence, Message
 from service.errors import InferenceError, InvalidInput
+from service.review.decisions import CLAIM_PARTITION
 from service.state.snapshots import VERSION as STATE_VERSION
 from service.stream.base import Record
 from service.stream.codec import ERRORS, POSITION_VERSION, REQUEST_ID, dead_letter, event_headers
@@ -32,7 +33,12 @@ CONTRACTS = (
     Contract(
         "decision.v1", Decision, "`dataset/id/reviewer`, with % and / in the parts as %25 and %2F", "news/4711/anna"
     ),
-    Contract("claim.v1", Claim, "`dataset/id/reviewer/claim`", "news/4711/anna/claim"),
+    Contract(
+        "claim.v1",
+        Claim,
+        f"`dataset/id/reviewer/claim`, the parts as in a decision's key; always in partition {CLAIM_PARTITION}",
+        "news/4711/anna/claim",
+    ),
     Contract("dataset.v1", DatasetSettings, "name of the dataset", "news"),
 )
 
