@@ -1,19 +1,25 @@
-"""`labelwatch export --decisions`: the corrected data set, from the topics and what reviewers decided."""
+"""`labelwatch export --decisions`: the corrected data set, from the topics and what reviewers decided.
+
+Each sentence goes back in the format it came in, unless another is named.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from pydantic import ValidationError
 
+from service.commands.schemes import Schemes
 from service.commands.streams import newest, read_datasets, read_state, read_topic, reading, topics_of
 from service.commands.terminal import STDOUT, open_output, say
 from service.contracts import Assessment, Decision, LabelledSentence, read_sentence
 from service.errors import InvalidInput, SettingsError
 from service.evaluation.page_text import plural
-from service.formats.sentences_out import SentenceFormat, sentence_writer
+from service.formats.back import Telling
+from service.formats.sentences_out import SentenceFormat, arrived_as, extension, write_sentences
 from service.review.decisions import CLAIM
 from service.review.items import counted, verdict_of
 from service.settings import read_settings
@@ -22,6 +28,7 @@ from service.stream.codec import header
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from service.labels import Scheme
     from service.stream.base import Record, Stream
     from service.stream.topics import Topics
 
@@ -30,10 +37,18 @@ Decisions = Annotated[
 ]
 Dataset = Annotated[str, typer.Option(metavar="D", help="Of this dataset.")]
 Form = Annotated[
-    SentenceFormat,
-    typer.Option("--format", help="CoNLL columns, JSON Lines or CSV: in what the sentences came in as."),
+    Literal["auto", SentenceFormat],
+    typer.Option("--format", help="What is written; auto: the format in which the sentences came."),
 ]
-Output = Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="Write it here; - is standard output.")]
+Output = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE|FOLDER/",
+        help="Write it here; - is standard output. In a folder one file is made for each format.",
+    ),
+]
 Reviewer = Annotated[
     str | None, typer.Option(metavar="NAME", help="Only this reviewer's corrections, whatever others say.")
 ]
@@ -44,7 +59,7 @@ def export(
     *,
     decisions: Decisions = False,
     dataset: Dataset = "default",
-    form: Form = "jsonl",
+    form: Form = "auto",
     output: Output = STDOUT,
     reviewer: Reviewer = None,
     decided_only: DecidedOnly = False,
@@ -57,26 +72,73 @@ def export(
         raise SettingsError("--reviewer and --decided-only need --decisions")
     settings = read_settings()
     topics = topics_of(settings)
-    told: Counter[str] = Counter()
     with reading(settings, topics) as stream:
         found = sentences_of(stream, topics, dataset)
         if not found:
             _check_known(stream, topics, dataset)
         decided = decisions_of(stream, topics, dataset) if decisions else {}
-    with open_output(output) as file:
-        write = sentence_writer(file, form)
-        for sentence in found:
-            about = [
-                one
-                for one in decided.get(sentence.id or "", ())
-                if one.revision == sentence.revision and (reviewer is None or one.reviewer == reviewer)
-            ]
-            if decided_only and not any(not one.withdrawn for one in about):
-                continue
-            outcome, labels = corrected(about, len(sentence.tokens))
-            told[outcome] += 1
-            write(sentence if labels is None else sentence.model_copy(update={"labels": labels}))
+        scheme = Schemes(settings, stream, topics).of(dataset)
+    told: Counter[str] = Counter()
+    chosen: list[LabelledSentence] = []
+    for sentence in found:
+        about = [
+            one
+            for one in decided.get(sentence.id or "", ())
+            if one.revision == sentence.revision and (reviewer is None or one.reviewer == reviewer)
+        ]
+        if decided_only and not any(not one.withdrawn for one in about):
+            continue
+        outcome, labels = corrected(about, len(sentence.tokens))
+        told[outcome] += 1
+        chosen.append(sentence if labels is None else sentence.model_copy(update={"labels": labels}))
+    write(chosen, form, output, dataset=dataset, scheme=scheme)
     say(f"{plural(told.total(), 'sentence')} of {dataset}{_summary(told) if decisions else ''}")
+
+
+def write(
+    sentences: list[LabelledSentence],
+    form: Literal["auto", SentenceFormat],
+    output: str,
+    *,
+    dataset: str,
+    scheme: Scheme,
+) -> None:
+    """To one file; several formats need a folder, in which each has its own."""
+    by_format: dict[SentenceFormat, list[LabelledSentence]] = {}
+    for sentence in sentences:
+        by_format.setdefault(arrived_as(sentence) if form == "auto" else form, []).append(sentence)
+    if not by_format:
+        by_format = {"jsonl" if form == "auto" else form: []}
+    folder = output != STDOUT and (output.endswith("/") or Path(output).is_dir())
+    if len(by_format) > 1 and not folder:
+        there = ", ".join(f"{len(some):,} as {name}" for name, some in by_format.items())
+        raise SettingsError(
+            f"the sentences of {dataset} came in several formats ({there}): give --output a folder (corrected/) for one "
+            f"file each, or write all in one with --format, say --format {next(iter(by_format))}"
+        )
+    for name, some in by_format.items():
+        telling = Telling(scheme)
+        path = _inside(output, f"{dataset}.{name}{extension(name)}") if folder else output
+        with open_output(path) as file:
+            write_sentences(file, name, some, telling)
+        if folder:
+            say(f"{path}: {plural(len(some), 'sentence')}")
+        for note in _notes(telling):
+            say(f"{name}: {note}")
+
+
+def _inside(folder: str, name: str) -> str:
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"can't make {folder}: {error.strerror or error}") from error
+    return str(Path(folder) / name)
+
+
+def _notes(telling: Telling) -> Iterator[str]:
+    if telling.joined:
+        yield f"{plural(telling.joined, 'sentence')} came without a text: the words are joined by one space"
+    yield from telling.notes
 
 
 def _check_known(stream: Stream, topics: Topics, dataset: str) -> None:

@@ -17,6 +17,7 @@ from tqdm import tqdm
 from service.commands import score_options as opt
 from service.commands.file_options import PANEL, Reading, reads_files
 from service.commands.rejects import OnError
+from service.commands.schemes import Schemes
 from service.commands.streams import open_stream, topics_of
 from service.commands.terminal import STDOUT, called_in_ids, say
 from service.contracts import LabelledSentence, read_sentence
@@ -117,11 +118,12 @@ def send(
         hidden = not (sys.stderr.isatty() if progress is None else progress)
         bar = stack.enter_context(tqdm(total=total, unit=" sentences", file=sys.stderr, disable=hidden))
         sending = Sending(stream, topics.sentences, bar)
+        schemes = Schemes(settings, stream, topics)
         skipped = 0
         try:
             for record in source.records():
                 try:
-                    sending.add(message_of(record, change, topics.sentences))
+                    sending.add(message_of(change.in_scheme(record, schemes), change, topics.sentences))
                 except InvalidInput as error:
                     if on_error == "stop":
                         sending.flush()
@@ -156,6 +158,13 @@ class Change:
         except InvalidInput as error:
             raise SettingsError(f"--{error.field}: {error.problem}") from error
         return cls(fields, time.time_ns() // 1000 if update else None)
+
+    def in_scheme(self, record: Record, schemes: Schemes) -> Record:
+        """Labels of spans are written as the dataset has them, whether they come by a file or by a webhook."""
+        if record.sentence is None:
+            return record
+        dataset = self.fields.get("dataset", record.sentence.dataset)
+        return replace(record, sentence=schemes.written(record.sentence, dataset))
 
     def made(self, sentence: LabelledSentence) -> LabelledSentence:
         fields = self.fields

@@ -120,6 +120,8 @@ def _response(data: Mapping[str, Any], options: Options) -> dict[str, Any]:
     annotator = name_of(user.get("username") or user.get("id")) if isinstance(user, dict) else name_of(user)
     if annotator is not None:
         fields["annotator"] = annotator[:256]
+    if isinstance(user, dict) and name_of(user.get("id")) not in (None, annotator):
+        fields["meta"]["user"] = name_of(user.get("id"))  # what a record's responses are told by
     _add_link(fields, about.id, record.get("id"), options)
     return fields
 
@@ -183,8 +185,9 @@ def _by_question(
                     if answer.get("value") == [] and not questions:
                         yield InvalidInput(UNTOLD, field=field)
                     continue
-                fields = _labelled({question: answer.get("value")}, question, record, field, options)
                 user = name_of(answer.get("user_id"))
+                values = {question: answer.get("value")} | _beside(responses, user, questions | {question})
+                fields = _labelled(values, question, record, field, options)
                 record_id = name_of(record.get("id")) or name_of(record.get("_server_id"))
                 if record_id is not None:
                     parts = (PLATFORM, record_id, user, question if several else None)
@@ -192,6 +195,18 @@ def _by_question(
                 yield _with_user(fields, answer, record, options)
             except InvalidInput as error:
                 yield error
+
+
+def _beside(responses: Mapping[str, Any], user: str | None, spans: AbstractSet[str]) -> dict[str, Any]:
+    """What the same user has submitted to questions that ask for something else."""
+    return {
+        question: one.get("value")
+        for question, answers in responses.items()
+        for one in (answers if question not in spans and isinstance(answers, list) else ())
+        if isinstance(one, dict)
+        and name_of(one.get("user_id")) == user
+        and one.get("status", "submitted") == "submitted"
+    }
 
 
 def _kept_event(event: Mapping[str, Any], options: Options) -> Iterator[Converted]:

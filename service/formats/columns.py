@@ -31,6 +31,7 @@ _BARE_ID = re.compile(r"^# *(id) +(\S+)")
 _LABEL = re.compile(r"^(O|[BILUESM]-\S+)$")
 _BLANKS = re.compile(r"[ \t]+")
 _DOCUMENT = "-DOCSTART-"
+FORMAT = "conll"
 _ID_KEYS = ("id", "sent_id", "sentence_id")
 
 
@@ -103,7 +104,7 @@ class _Reader:
         self._number += 1
         if draft.error is not None:
             return rejected(draft.error, self._source.place(draft.error_line))
-        fields = {"tokens": draft.tokens, "labels": draft.labels, "id": draft.id}
+        fields = {"tokens": draft.tokens, "labels": draft.labels, "id": draft.id, "meta": {"format": FORMAT}}
         return make_record(fields, place=self._source.place(draft.line), number=self._number, options=self._options)
 
     def _add(self, draft: _Draft, line: str) -> None:

@@ -8,7 +8,7 @@ from service.errors import InvalidInput
 from service.formats import columns
 from service.formats.detect import is_json
 from service.formats.offsets import UTF16
-from service.formats.platforms import Converted, labelled, listing, name_of, reader
+from service.formats.platforms import Converted, kept, labelled, listing, name_of, reader
 from service.formats.spans import read_span
 
 if TYPE_CHECKING:
@@ -34,6 +34,15 @@ def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
     # Its editor counts as JavaScript does (unless a project counts grapheme clusters); what was imported may not.
     made = labelled(line.get(text_field), spans, options, field=text_field, unit=UTF16)
     made["meta"]["format"] = PLATFORM
+    made["meta"] |= {
+        part: told
+        for part, told, usual in (("field", name, "label"), ("text_field", text_field, "text"))
+        if told != usual
+    }
+    # Relations are between spans by their ids, and these may be others when they come back.
+    made["meta"] |= kept(
+        {part: value for part, value in line.items() if part not in {"id", "relations", name, text_field}}
+    )
     identity = name_of(line.get("id"))
     if identity is not None:
         made["id"] = f"{PLATFORM}:{identity}"

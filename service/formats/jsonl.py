@@ -8,10 +8,11 @@ them, in the record itself or in an earlier one (a first line that holds nothing
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
 from service.formats.json_objects import read_objects
+from service.formats.platforms import kept
 from service.formats.records import (
     CARRIED,
     ID_FIELDS,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from service.formats.source import Source
+
+HUB_LABELS: Final = "ner_tags"
 
 
 def read(source: Source, options: Options) -> Iterator[Record]:
@@ -69,7 +72,7 @@ def _sentences(
         for row in rows(found, options):
             if names and row is found and not any(name in row for name in word_fields(options)):
                 continue  # a header
-            yield sentence_fields(row, options)
+            yield sentence_fields(row, options, names)
     except InvalidInput as error:
         yield error
 
@@ -96,8 +99,8 @@ def word_fields(options: Options) -> tuple[str, ...]:
     return (options.word,) if options.word is not None else WORD_FIELDS
 
 
-def sentence_fields(record: Mapping[str, Any], options: Options) -> dict[str, Any]:
-    """The fields of a sentence under our names."""
+def sentence_fields(record: Mapping[str, Any], options: Options, names: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The fields of a sentence under our names; `names` are those of numbered labels, where the object tells them."""
     fields = {name: record[name] for name in CARRIED if record.get(name) is not None}
     identity = next((record[name] for name in ID_FIELDS if record.get(name) not in (None, "")), None)
     fields["id"] = str(identity) if isinstance(identity, int) and not isinstance(identity, bool) else identity
@@ -108,7 +111,19 @@ def sentence_fields(record: Mapping[str, Any], options: Options) -> dict[str, An
             fields[ours] = record[found]
         elif not fields.get("deleted"):
             raise InvalidInput(_missing(ours, theirs, record), field=ours)
+        if found == HUB_LABELS and fields.get("meta") is None:
+            fields["meta"] = _hub_meta(record, options, names)
     return fields
+
+
+def _hub_meta(record: Mapping[str, Any], options: Options, names: tuple[str, ...]) -> dict[str, Any]:
+    """What a row of a Hugging Face data set needs on its way back: what numbers mean, and its other columns."""
+    numbers = record[HUB_LABELS]
+    meta: dict[str, Any] = {"format": "huggingface"}
+    if isinstance(numbers, list) and any(isinstance(one, int) for one in numbers):
+        meta["label_names"] = list(names or options.label_names)
+    own = {*CARRIED, *ID_FIELDS, *word_fields(options), HUB_LABELS, "features", "names"}
+    return meta | kept({name: value for name, value in record.items() if name not in own})
 
 
 def _missing(ours: str, theirs: tuple[str, ...], record: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
-from service.formats.platforms import Converted, labelled, listing, mapping, microseconds, name_of, reader
+from service.formats.platforms import Converted, kept, labelled, listing, mapping, microseconds, name_of, reader
 from service.formats.spans import TextSpan, integer, one_label
 from service.formats.words import Word
 
@@ -25,6 +25,7 @@ TOKENS: Final = "prodigy-tokens"
 ACCEPTED: Final = "accept"
 ANSWERS: Final = (ACCEPTED, "reject", "ignore")
 _BINARY: Final = "ner"
+_OWN: Final = frozenset({"text", "tokens", "answer", "_task_hash", "_annotator_id", "_timestamp"})
 
 
 def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
@@ -47,6 +48,9 @@ def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
     ]
     made = labelled(line.get("text"), spans, options, words=words, splitter=TOKENS if words is not None else None)
     made["meta"]["format"] = PLATFORM
+    made["meta"] |= kept({name: value for name, value in line.items() if name not in {*_OWN, label_field}})
+    if label_field != "spans":
+        made["meta"]["field"] = label_field
     yield {**made, **about}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from service.errors import DecodeError, InvalidInput
@@ -60,23 +60,24 @@ class _Table:
     label: int
     sentence: int | None
     carried: dict[str, int]
+    meta: dict[str, Any]
 
 
 def read_csv(source: Source, options: Options) -> Iterator[Record]:
     first = next((line for line in source.head.splitlines() if line.strip()), "")
     known = find_header(first)
     likely = max(DELIMITERS, key=first.count)
-    return _read(source, options, _quoted_rows(source, known or likely))
+    return _read(source, options, _quoted_rows(source, known or likely), "csv")
 
 
 def read_tsv(source: Source, options: Options) -> Iterator[Record]:
     """Tabs, mostly without quoting: there a word `"` is just that. A quoted header says that quotes are used."""
     first = next((line for line in source.head.splitlines() if line.strip()), "")
     rows = _quoted_rows(source, "\t") if first.startswith('"') else _plain_rows(source)
-    return _read(source, options, rows)
+    return _read(source, options, rows, "tsv")
 
 
-def _read(source: Source, options: Options, rows: Iterator[Row]) -> Iterator[Record]:
+def _read(source: Source, options: Options, rows: Iterator[Row], form: str) -> Iterator[Record]:
     header_line, header = next(((line, row) for line, row, _ in rows if not isinstance(row, list) or any(row)), (1, []))
     if isinstance(header, InvalidInput):
         raise rejected(header, source.place(header_line)).error or header
@@ -85,6 +86,7 @@ def _read(source: Source, options: Options, rows: Iterator[Row]) -> Iterator[Rec
     table = _table(header, options, source.place(header_line))
     sample = list(itertools.islice(rows, _SAMPLE))
     layout = options.rows or _layout(table, sample, source.name)
+    table = replace(table, meta={"format": form, **({"rows": layout} if layout == "word" else {})})
     checked = ((line, _fit(row, table), raw) for line, row, raw in itertools.chain(sample, rows))
     if layout == "sentence":
         return _sentence_rows(source, options, table, checked)
@@ -173,7 +175,7 @@ def _table(header: list[str], options: Options, place: str) -> _Table:
         known = (*SENTENCE_NAMES, *ID_FIELDS)
         sentence = next((names.index(name) for name in known if name in names and names.index(name) != word), None)
     carried = {name: names.index(name) for name in _CARRIED if name in names}
-    return _Table(header, word, label, sentence, carried)
+    return _Table(header, word, label, sentence, carried, {})
 
 
 def _layout(table: _Table, sample: Iterable[Row], name: str) -> str:
@@ -296,6 +298,7 @@ def _finished(draft: _Draft, source: Source, number: int, options: Options) -> R
 
 def _carried(row: Sequence[str], table: _Table) -> dict[str, Any]:
     fields: dict[str, Any] = {name: row[index] for name, index in table.carried.items() if row[index]}
+    fields["meta"] = table.meta
     revision = fields.get("revision")
     if isinstance(revision, str) and re.fullmatch(r"-?\d{1,18}", revision.strip()):
         fields["revision"] = int(revision)

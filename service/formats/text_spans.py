@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from service.errors import InvalidInput
-from service.formats.platforms import Converted, labelled, listing, name_of, reader
+from service.formats.platforms import Converted, kept, labelled, listing, name_of, reader
 from service.formats.records import CARRIED, ID_FIELDS
 from service.formats.spans import read_span
 
@@ -39,7 +39,14 @@ def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
         carried = fields.get("meta")
         if carried is not None and not isinstance(carried, dict):
             raise InvalidInput("it must be an object", field="meta")
-        fields |= {**made, "meta": {**(carried or {}), **made["meta"], "format": "spans"}}
+        others = {*CARRIED, *ID_FIELDS, name, text_field}
+        about = {"format": "spans", **kept({part: value for part, value in line.items() if part not in others})}
+        about |= {
+            part: told
+            for part, told, usual in (("field", name, "spans"), ("text_field", text_field, "text"))
+            if told != usual
+        }
+        fields |= {**made, "meta": {**(carried or {}), **made["meta"], **about}}
     yield fields
 
 

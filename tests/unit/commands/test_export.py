@@ -104,7 +104,7 @@ def test_in_columns_it_can_be_sent_again(desk: Desk) -> None:
     assert desk.run("export", "--decisions", "--format", "conll", "-o", path).code == 0
     assert path.read_text() == "# id = a\nw0\tO\nw1\tB-LOC\n\n# id = b\nw0\tO\nw1\tB-PER\n\n"
     assert desk.run("send", path, "--update").code == 0
-    assert exported(desk)["a"] == ["O", "B-LOC"]
+    assert exported(desk, "--format", "jsonl")["a"] == ["O", "B-LOC"]
 
 
 def test_options_that_need_decisions_say_so(desk: Desk) -> None:
