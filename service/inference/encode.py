@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from service.errors import InvalidInput, ModelError
-from service.inference.pooling import Overlaps
+from service.inference.pooling import Overlaps, run_starts
 from service.inference.text import (
     CASING_CLASSES,
     casing_class,
@@ -74,6 +74,7 @@ class _Flat(NamedTuple):
     subword: Indices
     word: Indices
     characters: npt.NDArray[np.float64]
+    casing: Sequence[int]  # the class of each word; empty where the model takes none
 
 
 class Encoder:
@@ -112,7 +113,7 @@ class Encoder:
         words = [self._readable(index, sentence, unscored) for index, sentence in enumerate(sentences)]
         word_starts = _starts(len(each) for each in words)
         flat = (self._by_word if self._folder.joining == "words" else self._by_text)(words, word_starts)
-        types = self._types(words, flat) if self._folder.casing_classes else None
+        types = self._types(flat) if self._folder.casing_classes else None
         return self._split(flat, word_starts, types, unscored)
 
     def _readable(self, index: int, words: Sequence[str], unscored: list[dict[int, str]]) -> Sequence[str]:
@@ -136,14 +137,14 @@ class Encoder:
     def _by_word(self, sentences: Sequence[Sequence[str]], word_starts: Indices) -> _Flat:
         """Each word by itself: a subword belongs to one word."""
         pieces = self._pieces.of([word for words in sentences for word in words])
-        sizes = np.fromiter((len(each.ids) for each in pieces), np.intp, len(pieces))
-        ends = _starts(sizes.tolist())
-        total = int(ends[-1])
-        ids = np.fromiter(chain.from_iterable(each.ids for each in pieces), np.int64, total)
-        characters = np.fromiter(chain.from_iterable(each.characters for each in pieces), np.float64, total)
-        ids, starts, keep = self._without_special(ids, ends[word_starts])
+        # Lists, not generators: most of these are short.
+        sizes = [len(each.ids) for each in pieces]
+        ids = np.array([one for each in pieces for one in each.ids], np.int64)
+        characters = np.array([one for each in pieces for one in each.characters], np.float64)
+        ids, starts, keep = self._without_special(ids, _starts(sizes)[word_starts])
         word = np.repeat(np.arange(len(pieces)), sizes)
-        return _Flat(ids, starts, np.arange(len(ids)), word[keep], characters[keep])
+        casing = [each.casing for each in pieces]
+        return _Flat(ids, starts, np.arange(len(ids)), word[keep], characters[keep], casing)
 
     def _by_text(self, sentences: Sequence[Sequence[str]], word_starts: Indices) -> _Flat:
         """Sentences as text: a subword belongs to each word that it shares a character with."""
@@ -159,7 +160,8 @@ class Encoder:
             np.fromiter(chain.from_iterable(each), np.intp, n_words) + np.repeat(text_starts[:-1], np.diff(word_starts))
             for each in ((one.starts for one in joined), (one.ends for one in joined))
         )
-        return _Flat(ids, starts, *_sharing(spans, begin, end))
+        casing = [casing_class(word) for words in sentences for word in words] if self._folder.casing_classes else ()
+        return _Flat(ids, starts, *_sharing(spans, begin, end), casing)
 
     def _without_special(self, ids: Ints, starts: Indices) -> tuple[Ints, Indices, Indices | slice]:
         """No word may stand as a special token, which some vocabularies hold as entries of their own.
@@ -175,19 +177,20 @@ class Encoder:
         return ids[keep], np.searchsorted(keep, starts), keep
 
     @staticmethod
-    def _types(sentences: Sequence[Sequence[str]], flat: _Flat) -> Ints:
+    def _types(flat: _Flat) -> Ints:
         """The casing class of each subword's (first) word."""
-        shapes = np.array([casing_class(word) for words in sentences for word in words], np.int64)
         types = np.zeros(len(flat.ids), np.int64)
-        lead = np.flatnonzero(np.diff(flat.subword, prepend=-1))
-        types[flat.subword[lead]] = shapes[flat.word[lead]]
+        lead = run_starts(flat.subword)
+        types[flat.subword[lead]] = np.array(flat.casing, np.int64)[flat.word[lead]]
         return types
 
     def _split(
         self, flat: _Flat, word_starts: Indices, types: Ints | None, unscored: Sequence[dict[int, str]]
     ) -> list[Encoded]:
         """The flat arrays, cut into sentences."""
-        everything = Overlaps.of(flat.subword, flat.word, flat.characters)
+        # Word by word they come in order.
+        overlaps_of = Overlaps.in_order if self._folder.joining == "words" else Overlaps.of
+        everything = overlaps_of(flat.subword, flat.word, flat.characters)
         pair_starts = np.searchsorted(everything.word, word_starts)
         first_starts = np.searchsorted(everything.first, pair_starts).tolist()
         sentence = np.repeat(np.arange(len(unscored)), np.diff(pair_starts))

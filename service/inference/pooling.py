@@ -37,13 +37,18 @@ class Overlaps:
     def of(cls, subword: Indices, word: Indices, characters: Floats) -> Overlaps:
         """Of pairs in any order."""
         order = np.lexsort((subword, word))
-        word = word[order]
-        first = np.flatnonzero(np.diff(word, prepend=-1))
-        return cls(subword[order], word, characters[order], first)
+        return cls.in_order(subword[order], word[order], characters[order])
+
+    @classmethod
+    def in_order(cls, subword: Indices, word: Indices, characters: Floats) -> Overlaps:
+        """Of pairs that are sorted already."""
+        return cls(subword, word, characters, run_starts(word))
 
     @classmethod
     def joined(cls, parts: Sequence[Overlaps], n_subwords: Sequence[int], n_words: Sequence[int]) -> Overlaps:
         """The overlaps of several sentences as those of one, their subwords and words counted on."""
+        if len(parts) == 1:
+            return parts[0]
         pairs = np.fromiter((len(p.word) for p in parts), np.intp, len(parts))
 
         def before(sizes: Sequence[int] | Indices) -> Indices:
@@ -55,6 +60,13 @@ class Overlaps:
             np.concatenate([p.characters for p in parts]),
             np.concatenate([p.first for p in parts]) + np.repeat(before(pairs), [len(p.first) for p in parts]),
         )
+
+
+def run_starts(values: Indices) -> Indices:
+    """Where another value begins than the one before."""
+    new = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return new.nonzero()[0]
 
 
 def pool(

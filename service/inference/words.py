@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from service.inference.text import casing_class
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,10 +16,11 @@ LONGEST_KEPT = 40  # characters: longer ones hardly come twice, and could be of 
 
 
 class Pieces(NamedTuple):
-    """A word's subwords, and the number of its characters that each stands for."""
+    """A word's subwords, the number of its characters that each stands for, and how the word is capitalised."""
 
     ids: tuple[int, ...]
     characters: tuple[int, ...]
+    casing: int
 
 
 class WordPieces:
@@ -49,6 +52,8 @@ class WordPieces:
         )
         # A subword that is only the space before its word has no character, and still a say.
         return {
-            word: Pieces(tuple(each.ids), tuple([max(end - start, 1) for start, end in each.offsets]))
+            word: Pieces(
+                tuple(each.ids), tuple([max(end - start, 1) for start, end in each.offsets]), casing_class(word)
+            )
             for word, each in zip(words, encodings, strict=True)
         }
