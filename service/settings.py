@@ -107,6 +107,15 @@ class ApiSettings(Group):
     cors_origins: str = Field(default="", description="Comma separated origins that browsers may call from; none: off")
     max_body_bytes: int = Field(default=16_000_000, ge=1_000, description="Largest JSON body of a request")
     max_stream_bytes: int = Field(default=1_000_000_000, ge=1_000, description="Largest NDJSON body of a request")
+    max_streams: int = Field(default=64, ge=1, description="NDJSON bodies that are read at once, at most; more get 429")
+    max_spool_bytes: int = Field(
+        default=1_000_000_000,
+        ge=1_000,
+        description="Temporary files for clients that send NDJSON and read no answers yet, all together",
+    )
+    idle_s: float = Field(
+        default=60.0, gt=0, description="Longest time that a client may neither send lines nor read answers"
+    )
     max_line_bytes: int = Field(default=4_000_000, ge=1_000, description="Longest line of an NDJSON body")
     max_sentences: int = Field(default=1_000, ge=1, description="Most sentences or decisions of a JSON body")
     timeout_s: float = Field(default=30.0, gt=0, description="Longest time for an answer; streamed ones go on")

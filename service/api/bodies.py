@@ -14,7 +14,7 @@ from service.api.problems import MediaTypeError, TooLargeError
 from service.errors import DecodeError, InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.requests import Request
 
@@ -70,6 +70,15 @@ def one_or_many(body: Mapping[str, Any], name: str, most: int) -> list[tuple[str
             f"{len(found):,} {name}, at most {most:,} are taken at once: send several requests", field=name
         )
     return [(f"{name}.{place}", each) for place, each in enumerate(found)]
+
+
+def taken_out(body: dict[str, Any], names: Sequence[str]) -> dict[str, str]:
+    """What stands beside the list, by its name, and no more in the body."""
+    chosen = {name: body.pop(name) for name in names if body.get(name) is not None}
+    for name, value in chosen.items():
+        if not isinstance(value, str):
+            raise InvalidInput("give its name as text", field=name)
+    return chosen
 
 
 async def in_thread(function: Callable[..., T], *arguments: object, **named: object) -> T:

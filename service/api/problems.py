@@ -27,10 +27,14 @@ QUEUE_AWAY = "the review queue can't be read at this moment: try again; the reas
 class RequestError(LabelwatchError):
     """A request that can't be served; each kind has its own status."""
 
-    def __init__(self, problem: str, *, field: str | None = None, retry_after: int | None = None) -> None:
+    def __init__(
+        self, problem: str, *, field: str | None = None, retry_after: int | None = None, close: bool = False
+    ) -> None:
+        """`close`: the connection ends with the answer, since what is left of the body is not read."""
         super().__init__(problem)
         self.field = field
         self.retry_after = retry_after
+        self.headers = {"Connection": "close"} if close else {}
 
 
 class NotFoundError(RequestError):
@@ -47,6 +51,10 @@ class ChangedError(RequestError):
 
 class TooLargeError(RequestError):
     """A body, line or list over its limit."""
+
+
+class IdleError(RequestError):
+    """The rest of the body does not come."""
 
 
 class MediaTypeError(RequestError):
@@ -87,6 +95,7 @@ TABLE: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (NotFoundError, HTTPStatus.NOT_FOUND, "not-found"),
     (ConflictError, HTTPStatus.CONFLICT, "conflict"),
     (ChangedError, HTTPStatus.PRECONDITION_FAILED, "changed"),
+    (IdleError, HTTPStatus.REQUEST_TIMEOUT, "idle"),
     (TooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
     (MediaTypeError, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type"),
     (OverloadedError, HTTPStatus.TOO_MANY_REQUESTS, "overloaded"),
@@ -104,6 +113,7 @@ TITLES = {
     "not-found": "There is no such thing",
     "conflict": "Somebody else was first",
     "changed": "It was changed meanwhile",
+    "idle": "The rest of the request did not come",
     "too-large": "That is too much at once",
     "media-type": "This kind of body is not read here",
     "overloaded": "Too much is waiting",

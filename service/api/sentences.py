@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import from_json
 
-from service.api.bodies import one_or_many
+from service.api.bodies import one_or_many, taken_out
+from service.api.record_query import EXAMPLE as RECORD_EXAMPLE
+from service.api.record_query import RECORD_SCHEMA
 from service.contracts import LabelledSentence, read_sentence
 from service.errors import DecodeError, InvalidInput, TooLongError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from service.api.ndjson import Line
+    from service.api.spool import Line
 
 LIST = "sentences"
 _LIST_KEY = b'"sentences"'
@@ -49,10 +51,7 @@ def _read_body(raw: bytes, max_words: int, most: int, options: tuple[str, ...]) 
         raise DecodeError(f"the body is not JSON: {error}") from None
     if not isinstance(body, dict) or LIST not in body:
         return Asked([_sentence(raw, max_words)], False, {})
-    chosen = {name: body.pop(name) for name in options if body.get(name) is not None}
-    for name, value in chosen.items():
-        if not isinstance(value, str):
-            raise InvalidInput("give its name as text", field=name)
+    chosen = taken_out(body, options)
     return Asked([_listed(place, each, max_words) for place, each in one_or_many(body, LIST, most)], True, chosen)
 
 
@@ -81,12 +80,17 @@ def read_line(line: Line, *, max_words: int, max_bytes: int) -> LabelledSentence
     return _sentence(line.raw, max_words)
 
 
+def in_dataset(sentence: LabelledSentence, dataset: str | None) -> LabelledSentence:
+    """The sentence in the dataset that the query names, as `labelwatch send --dataset` has it."""
+    return sentence if dataset is None else sentence.model_copy(update={"dataset": dataset})
+
+
 def body_schema(list_schema: Mapping[str, Any] | None = None, *, example: Mapping[str, Any]) -> dict[str, Any]:
-    """The request body as OpenAPI tells it: one sentence, a list, or one a line."""
+    """The request body as OpenAPI tells it: one sentence or record, a list, or one a line."""
     listed = {
         "type": "object",
         "properties": {
-            LIST: {"type": "array", "minItems": 1, "items": SENTENCE_SCHEMA},
+            LIST: {"type": "array", "minItems": 1, "items": {"anyOf": [SENTENCE_SCHEMA, RECORD_SCHEMA]}},
             **(list_schema or {}),
         },
         "required": [LIST],
@@ -96,14 +100,30 @@ def body_schema(list_schema: Mapping[str, Any] | None = None, *, example: Mappin
         "required": True,
         "content": {
             "application/json": {
-                "schema": {"anyOf": [SENTENCE_SCHEMA, listed]},
+                "schema": {
+                    "anyOf": [
+                        SENTENCE_SCHEMA,
+                        listed,
+                        RECORD_SCHEMA,
+                        {
+                            "type": "array",
+                            "minItems": 1,
+                            "items": RECORD_SCHEMA,
+                            "description": "With a `format` other than `words`",
+                        },
+                    ]
+                },
                 "examples": {
                     "one": {"summary": "One sentence", "value": example},
                     "many": {"summary": "A list", "value": {LIST: [example]}},
+                    "records": {
+                        "summary": "A task of Label Studio, with `?format=label-studio` (or `auto`)",
+                        "value": RECORD_EXAMPLE,
+                    },
                 },
             },
             "application/x-ndjson": {
-                "schema": {"type": "string", "description": "One sentence a line; answered line by line"},
+                "schema": {"type": "string", "description": "One sentence or record a line; answered line by line"},
             },
         },
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -31,6 +32,8 @@ from service.telemetry.table import (
     STAGES,
     STATUS_CLASSES,
     VERDICTS,
+    WEBHOOK_OUTCOMES,
+    WEBHOOK_PLATFORMS,
     Table,
 )
 
@@ -67,6 +70,10 @@ class Telemetry:
         self._annotators = Annotators(annotators)
         self._hooks: list[Callable[[], None]] = []
         self._scraping = threading.Lock()
+        # What each request moves: looking a label set up costs as much as counting. There are few of them.
+        self._stage = cache(self.table.stage_seconds.labels)
+        self._requests = cache(self.table.http_requests.labels)
+        self._durations = cache(self.table.http_seconds.labels)
         self._prepare()
 
     def _prepare(self) -> None:
@@ -79,6 +86,9 @@ class Telemetry:
                 table.stage_seconds.labels(role, stage)
         for reason in OVERLOADS:
             table.overload.labels(reason)
+        for platform in WEBHOOK_PLATFORMS:
+            for outcome in WEBHOOK_OUTCOMES:
+                table.webhooks.labels(platform, outcome)
 
     # -- scraping --------------------------------------------------------------------------------------------------
 
@@ -193,7 +203,7 @@ class Telemetry:
     def stages(self, role: str, seconds: Mapping[str, float]) -> None:
         """Where the time of one batch (worker) or one request (api) went."""
         for stage, took in seconds.items():
-            self.table.stage_seconds.labels(role, stage).observe(took)
+            self._stage(role, stage).observe(took)
 
     def model_run(self, sequences: int, tokens: int, padded: int) -> None:
         """One run of the graph: the tokens of its sequences, and what it worked on with padding."""
@@ -248,12 +258,18 @@ class Telemetry:
         """Counts one answered request. `route` is the path's pattern, never the path itself."""
         label = (route or NO_ROUTE) if (route or NO_ROUTE) in self._routes else OTHER
         verb = method if method in METHODS else OTHER
-        self.table.http_requests.labels(label, verb, f"{status // 100}xx").inc()
-        self.table.http_seconds.labels(label).observe(seconds)
+        self._requests(label, verb, f"{status // 100}xx").inc()
+        self._durations(label).observe(seconds)
 
     def overloaded(self, reason: str = "queue_full") -> None:
-        """A request turned away: `queue_full` or `draining`."""
+        """A request turned away: `queue_full`, `draining` or `streams_full`."""
         self.table.overload.labels(reason if reason in OVERLOADS else OTHER).inc()
+
+    def webhook(self, platform: str, outcome: str, *, stage: str | None = None) -> None:
+        """An event of a platform, by what became of it; `stage` where it became a dead letter."""
+        self.table.webhooks.labels(platform, outcome).inc()
+        if stage is not None:
+            self.table.dead_letters.labels(stage).inc()
 
     def watch_queue(self, waiting: Callable[[], int]) -> None:
         """Asked at each scrape for the number of sentences that wait for the model."""

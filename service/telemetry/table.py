@@ -35,7 +35,9 @@ SUSPECT_KINDS = ("missed", "spurious", "type", "boundary")
 REVIEW_STATES = ("open", "decided", "closed")
 VERDICTS = ("error", "ok", "unsure")
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")
-OVERLOADS = ("queue_full", "draining")
+OVERLOADS = ("queue_full", "draining", "streams_full")
+WEBHOOK_PLATFORMS = ("label-studio", "argilla")
+WEBHOOK_OUTCOMES = ("taken", "ignored", "repeated", "late", "refused")
 DEGRADED = ("broker", "review", "state", "stream")
 RECALL_BOUNDS = ("estimate", "low", "high")
 
@@ -115,6 +117,9 @@ class Table:
         self.http_requests = counter("http_requests", "Answered requests", "route", "method", "status")
         self.http_seconds = histogram("http_request_seconds", "Time to the end of an answer", REQUEST_SECONDS, "route")
         self.http_queue = gauge("http_queue_sentences", "Sentences that wait for the model")
+        self.webhooks = counter(
+            "webhook_events", "Events of annotation platforms by what became of them", "platform", "outcome"
+        )
         self.overload = counter("overload", "Requests turned away because there was too much to do", "reason")
         # -- the process ---------------------------------------------------------------------------------------------
         self.ready = gauge("ready", "1 where a condition of readiness holds, 0 where not", "condition")

@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
+from service.api import record_query
 from service.api.backend import backend_of, request_id_of
+from service.api.judging import check_datasets, joined, judged
 from service.api.middleware import is_ndjson
-from service.api.ndjson import MEDIA_TYPE, Line, Streamed
+from service.api.ndjson import MEDIA_TYPE, Streamed, streams_of
 from service.api.problems import OverloadedError, answer_to, encoded, problem_of
+from service.api.record_query import Wanted, read_query
+from service.api.record_scores import score_records
+from service.api.records import RecordOutcome
 from service.api.scorer import Choice, Scorer
-from service.api.sentences import at, body_schema, read_body, read_line
+from service.api.sentences import at, body_schema, in_dataset, read_body, read_line
 from service.contracts import Assessment, DatasetSettings
 from service.errors import InferenceError, InvalidInput, LabelwatchError
 from service.scoring.sentence import METHODS
 from service.scoring.token import TOKEN_SCORES
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Sequence
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from service.api.scorer import Scored
-    from service.contracts import LabelledSentence
+    from service.api.spool import Line
 
-MOST_DATASETS = 20  # of a list: the answer tells settings and thresholds of each
-WATCH_FROM = 64  # sentences: who waits behind fewer is answered before a look whether it is still there pays
 
 PATH = "/v1/score"
 
 router = APIRouter(tags=["sentences"])
+
+AS_SET_UP, WORDS_ALONE = Choice(), Wanted()  # what a request without a query asks for
 
 
 class Scores(BaseModel):
@@ -45,6 +48,11 @@ class Scores(BaseModel):
     settings: dict[str, DatasetSettings] = Field(description="By dataset, as they were used")
     thresholds: dict[str, dict[str, float | None]] = Field(
         description="By dataset and class, as they were used; null: too little evidence"
+    )
+    records: list[RecordOutcome] = Field(
+        default_factory=list,
+        description="Only with a `format` other than `words`: what came of each record. The assessments are those of "
+        "its sentences that are not `deleted`, in this order",
     )
 
 
@@ -58,11 +66,17 @@ OPTIONS: dict[str, Any] = {
     "token_score": {"type": "string", "enum": list(TOKEN_SCORES), "description": "Instead of the dataset's"},
 }
 BODY = body_schema(OPTIONS, example=EXAMPLE)
-PARAMETERS = [
+PARAMETERS = record_query.PARAMETERS + [
     {"name": name, "in": "query", "required": False, "schema": schema, "description": "Instead of the dataset's"}
     for name, schema in OPTIONS.items()
 ]
-LINES = {"schema": {"type": "string", "description": "An assessment a line, or a problem with its `line`"}}
+LINES = {
+    "schema": {
+        "type": "string",
+        "description": "An assessment a line, or a problem with its `line`; of platform records `line`, "
+        "`format`, `sentences` and `assessments` a line",
+    }
+}
 
 
 @router.post(
@@ -77,37 +91,36 @@ async def score(request: Request) -> Response:
 
     Send one sentence, a list of them, or (`Content-Type: application/x-ndjson`) one a line for lists of any length:
     those are answered line by line while you send. A line that can't be judged gets a problem in its place.
+    A list may be of at most 20 datasets. With `format` send what annotation platforms export instead, also as a bare
+    array: `records` says what came of each.
     Low is bad in `score` and `priority`. `Server-Timing` says where the time went.
     """
     backend = backend_of(request)
     scorer = scorer_of(request)
-    choice = _chosen(request)
+    choice, wanted = _chosen(request) if request.scope["query_string"] else (AS_SET_UP, WORDS_ALONE)
     request_id = request_id_of(request)
     limits = backend.settings
+    if not wanted.plain:
+        return await score_records(request, scorer, choice, wanted)
     if is_ndjson(request.headers):
 
         async def answered(lines: Sequence[Line], first: bool) -> list[bytes]:
-            return await _score_lines(request, scorer, choice, lines, first=first)
+            return await _score_lines(request, scorer, choice, lines, dataset=wanted.dataset, first=first)
 
-        return Streamed(answered, max_line_bytes=limits.max_line_bytes, request_id=request_id, ahead=True)
+        return Streamed(answered, streams=streams_of(request), request_id=request_id, ahead=True)
     asked = await read_body(
         await request.body(), max_words=backend.max_words, most=limits.max_sentences, options=Choice._fields
     )
-    _check_datasets(asked.sentences)
+    if wanted.dataset is not None:
+        asked = asked._replace(sentences=[in_dataset(each, wanted.dataset) for each in asked.sentences])
+    check_datasets(asked.sentences)
     if asked.options:
         choice = choice._replace(**asked.options)
-    work = scorer.score(asked.sentences, choice, request_id=request_id)
-    if backend.batcher.waiting + len(asked.sentences) > WATCH_FROM:
-        work = _unless_gone(request, work)
-    try:
-        scored = await work
-    except OverloadedError:
-        backend.telemetry.overloaded()
-        raise
+    scored = await judged(request, scorer, asked.sentences, choice)
     for place, answer in enumerate(scored.answers):
         if not isinstance(answer, bytes):
             raise _told(answer, f"sentences.{place}" if asked.listed else None)
-    return Response(_joined(scored), media_type="application/json", headers={"Server-Timing": scored.server_timing})
+    return Response(joined(scored), media_type="application/json", headers={"Server-Timing": scored.server_timing})
 
 
 class Shortcut:
@@ -134,23 +147,10 @@ class Shortcut:
         await (self._app if isinstance(response, Streamed) else response)(scope, receive, send)
 
 
-def _check_datasets(sentences: Sequence[LabelledSentence]) -> None:
-    seen: set[str] = set()
-    for place, sentence in enumerate(sentences):
-        seen.add(sentence.dataset)
-        if len(seen) > MOST_DATASETS:
-            raise InvalidInput(
-                f"{sentence.dataset!r} is dataset number {len(seen)} of the list, at most {MOST_DATASETS} are taken "
-                "at once: send several requests",
-                field=f"sentences.{place}.dataset",
-            )
-
-
-def _chosen(request: Request) -> Choice:
-    if not request.scope["query_string"]:
-        return Choice()
+def _chosen(request: Request) -> tuple[Choice, Wanted]:
     query = request.query_params
-    return Choice(query.get("method"), query.get("token_score"))
+    wanted = read_query(query, also=Choice._fields)
+    return Choice(query.get("method"), query.get("token_score")), wanted
 
 
 def scorer_of(request: Request) -> Scorer:
@@ -161,58 +161,26 @@ def scorer_of(request: Request) -> Scorer:
     return found
 
 
-def _joined(scored: Scored) -> bytes:
-    """Written by hand: everything in it is JSON already."""
-    answers = b",".join(answer for answer in scored.answers if isinstance(answer, bytes))
-    settings = b",".join(b'"%b":%b' % (name.encode(), each.settings) for name, each in scored.standards.items())
-    thresholds = b",".join(b'"%b":%b' % (name.encode(), each.thresholds) for name, each in scored.standards.items())
-    return b'{"assessments":[%b],"settings":{%b},"thresholds":{%b}}' % (answers, settings, thresholds)
-
-
 def _told(error: InvalidInput | InferenceError, place: str | None) -> Exception:
     if isinstance(error, InvalidInput):
         return at(error, place)
     return InferenceError(f"`{place}`: {error}") if place else error
 
 
-async def _unless_gone(request: Request, work: Coroutine[Any, Any, Scored]) -> Scored:
-    """Stops waiting when the client has gone."""
-    task = asyncio.current_task()
-    gone = False
-
-    async def look() -> None:
-        nonlocal gone
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        gone = True
-        if task is not None:
-            task.cancel()
-
-    looking = asyncio.create_task(look())
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if gone and task is not None:
-            task.uncancel()
-            raise ClientDisconnect from None
-        raise
-    finally:
-        looking.cancel()
-
-
 async def _score_lines(
-    request: Request, scorer: Scorer, choice: Choice, lines: Sequence[Line], *, first: bool
+    request: Request, scorer: Scorer, choice: Choice, lines: Sequence[Line], *, dataset: str | None, first: bool
 ) -> list[bytes]:
     """An assessment or a problem a line. Once some are answered, a full queue is waited for."""
     backend = backend_of(request)
     request_id = request_id_of(request)
     max_words, max_bytes = backend.max_words, backend.settings.max_line_bytes
     if first:  # a choice that does not exist is a mistake of the request, not of each line
-        scorer.standard("default", choice)
+        scorer.standard(dataset or "default", choice)
     sentences, answers = [], {}
     for line in lines:
         try:
-            sentences.append((line.number, read_line(line, max_words=max_words, max_bytes=max_bytes)))
+            sentence = in_dataset(read_line(line, max_words=max_words, max_bytes=max_bytes), dataset)
+            sentences.append((line.number, sentence))
         except InvalidInput as error:
             answers[line.number] = _problem(error, request_id, line.number)
     try:

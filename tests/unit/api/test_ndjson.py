@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect
 
 from service.api import ndjson
-from service.api.ndjson import Line, Splitter, Spool, Streamed
+from service.api.ndjson import Streamed
+from service.api.problems import IdleError, OverloadedError
+from service.api.spool import Line, Splitter, Spool, Streams
 from service.errors import StreamError
+from service.settings import ApiSettings
 from tests.score_desk import Conversation
 
 if TYPE_CHECKING:
@@ -34,9 +37,9 @@ def done(work: Coroutine[Any, Any, None]) -> None:
 class App:
     """Answers each line with its number, its length, and whether it was among the first."""
 
-    def __init__(self, *, ahead: bool = False, max_line_bytes: int = 1_000) -> None:
+    def __init__(self, *, ahead: bool = False, max_line_bytes: int = 1_000, **limits: Any) -> None:
         self.ahead = ahead
-        self.max_line_bytes = max_line_bytes
+        self.streams = Streams(ApiSettings(**limits).model_copy(update={"max_line_bytes": max_line_bytes}))
         self.error: Exception | None = None
         self.fails_from = 1
         self.portions: list[int] = []
@@ -64,9 +67,7 @@ class App:
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response = Streamed(
-            self.handle, max_line_bytes=self.max_line_bytes, request_id="r", status_code=202, ahead=self.ahead
-        )
+        response = Streamed(self.handle, streams=self.streams, request_id="r", status_code=202, ahead=self.ahead)
         await response(scope, receive, send)
 
 
@@ -101,7 +102,8 @@ def test_a_line_that_is_too_long_is_not_kept() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.one_of(st.binary(min_size=1, max_size=30), st.integers(1, 40))))
 def test_a_spool_gives_back_what_went_in(steps: list[bytes | int]) -> None:
-    spool, expected, found = Spool(memory=20), b"", b""
+    streams = Streams(ApiSettings())
+    spool, expected, found = Spool(streams, memory=20, piece=50), b"", b""
     for step in steps:
         if isinstance(step, bytes):
             spool.write(step)
@@ -109,9 +111,13 @@ def test_a_spool_gives_back_what_went_in(steps: list[bytes | int]) -> None:
         else:
             found += spool.read(step)
         assert len(spool) == len(expected) - len(found)
-    assert found + spool.read(10_000) == expected
-    assert len(spool) == 0
+        assert len(spool) <= streams.kept <= len(spool) + 80  # what is read is given back piece by piece
+    while len(spool):
+        found += spool.read(7)
+    assert (found, streams.kept) == (expected, 0)
+    spool.write(b"left")
     spool.close()
+    assert streams.kept == 0
 
 
 @pytest.mark.parametrize("ahead", [True, False])
@@ -296,5 +302,116 @@ def test_a_disk_that_fills_up_later_leaves_no_line_out(monkeypatch: pytest.Monke
             assert [(each["line"], each["size"]) for each in found] == [(2, 2)]
             assert (problem["status"], problem["line"]) == (413, 3)
             assert "2 lines were taken" in problem["detail"]
+
+    done(talk())
+
+
+def test_who_sends_nothing_at_all_is_told_so() -> None:
+    async def talk() -> None:
+        app = App(idle_s=0.05)
+        async with conversation(app) as talk:
+            with pytest.raises(IdleError, match=r"nothing was sent for 0\.05 s"):
+                await talk.task
+        assert app.streams.open == 0
+
+    done(talk())
+
+
+def test_before_the_first_answer_the_time_for_an_answer_counts_too() -> None:
+    streams = Streams(ApiSettings(idle_s=60, timeout_s=10))
+    assert (streams.idle_at_first, streams.idle) == (8, 60)
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_who_stops_sending_gets_a_problem_as_the_last_line(ahead: bool) -> None:
+    async def talk() -> None:
+        app = App(ahead=ahead, idle_s=0.05)
+        async with conversation(app) as talk:
+            talk.say(b"a", b"b")
+            await talk.hear()
+            *answers, problem = [each async for each in talk.answers()]
+            assert [each["line"] for each in answers] == [1, 2]
+            assert (problem["status"], problem["line"], problem["type"]) == (408, 3, "urn:labelwatch:problem:idle")
+            await talk.task
+        assert app.streams.open == 0
+
+    done(talk())
+
+
+def test_who_waits_for_a_slow_answer_is_not_idle() -> None:
+    async def talk() -> None:
+        app = App(idle_s=0.05)
+        app.gate.clear()
+        async with conversation(app) as talk:
+            talk.say(b"a")
+            while not app.running:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.25)  # several times as long as a client may be idle
+            app.gate.set()
+            assert (await talk.hear())["status"] == 202
+            answers = talk.answers()
+            assert (await anext(answers))["line"] == 1
+            talk.say(b"b", last=True)
+            assert [each["line"] async for each in answers] == [2]
+
+    done(talk())
+
+
+def test_who_takes_no_answer_and_sends_nothing_is_left() -> None:
+    async def talk() -> None:
+        app = App(idle_s=0.05)
+        async with conversation(app) as talk:
+            talk.reading.clear()
+            talk.say(b"a", last=True)
+            with pytest.raises(ClientDisconnect):
+                await talk.task
+        assert (app.streams.open, app.streams.kept) == (0, 0)
+
+    done(talk())
+
+
+def test_only_so_many_streams_are_open_at_once() -> None:
+    async def talk() -> None:
+        app = App(max_streams=2)
+        turned_away = []
+        app.streams._turned_away = lambda: turned_away.append(1)
+        async with conversation(app) as one, conversation(app) as other:
+            for each in (one, other):
+                each.say(b"a")
+                assert (await each.hear())["status"] == 202
+            async with conversation(app) as third:
+                with pytest.raises(OverloadedError, match="2 NDJSON bodies") as refused:
+                    await third.task
+            assert refused.value.headers == {"Connection": "close"}
+            assert turned_away == [1]
+            other.hang_up()
+            with pytest.raises(ClientDisconnect):
+                await other.task
+            async with conversation(app) as fourth:
+                fourth.say(b"a", last=True)
+                assert (await fourth.hear())["status"] == 202
+
+    done(talk())
+
+
+def test_spools_keep_only_so_much_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ndjson, "AHEAD_BYTES", 2_000)
+    app = App(max_spool_bytes=20_000)
+
+    async def talk() -> None:
+        async with conversation(app) as greedy:
+            greedy.reading.clear()
+            for _ in range(200):
+                greedy.say(b"x" * 500)
+            greedy.say(last=True)
+            while greedy.received < 200 * 501:
+                await asyncio.sleep(0)
+            assert app.streams.kept <= 20_000
+            greedy.reading.set()
+            await greedy.hear()
+            *answers, problem = [each async for each in greedy.answers()]
+            assert (problem["status"], problem["line"]) == (413, len(answers) + 1)
+            assert "read answers while you send" in problem["detail"]
+        assert app.streams.kept == 0
 
     done(talk())

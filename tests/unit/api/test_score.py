@@ -268,7 +268,7 @@ def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifie
 def test_sentences_of_a_client_that_has_gone_are_skipped(
     tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch, lines: bool
 ) -> None:
-    monkeypatch.setattr("service.api.routes.score.WATCH_FROM", 0)
+    monkeypatch.setattr("service.api.judging.WATCH_FROM", 0)
     held: Any = Held(classifier)
     with score_desk(tmp_path, held) as desk:
 
@@ -344,7 +344,7 @@ def of_datasets(count: int) -> list[dict[str, Any]]:
 
 
 def test_a_list_is_of_so_many_datasets_at_most(shared: ScoreDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.routes.score.MOST_DATASETS", 3)
+    monkeypatch.setattr("service.api.judging.MOST_DATASETS", 3)
     taken = shared.post("/v1/score", {"sentences": [*of_datasets(3), *of_datasets(3)]})
     assert taken.status_code == 200
     assert len(taken.json()["settings"]) == 3
