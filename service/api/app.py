@@ -50,6 +50,7 @@ def create_app(backend: Backend) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=_operation,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # asked of at each request; ours is `Telemetry`
     )
     app.state.backend = backend
     app.state.counters = events.Counters(backend)
