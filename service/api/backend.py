@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from starlette.requests import HTTPConnection
 
+from service.api.deliveries import Deliveries
 from service.api.writers import Writers
 from service.contracts import MAX_WORDS
 from service.errors import StreamError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from service.errors import InferenceError
     from service.inference.classifier import Classifier, WordProbs
@@ -81,6 +82,7 @@ class Queue(Protocol):
     def page(self, filter: QueueFilter, *, limit: int, after: str | None = None) -> Page: ...  # noqa: A002 - as it is
     def item(self, dataset: str, id: str) -> ReviewItem | None: ...  # noqa: A002 - as the messages call it
     def of_task(self, dataset: str, platform: str, task: str) -> list[str]: ...
+    def revisions(self, dataset: str, ids: Iterable[str]) -> Mapping[str, int]: ...
     def counts(self, dataset: str | None = None) -> Mapping[str, int]: ...
     def overview(self, dataset: str | None = None) -> Overview: ...
 
@@ -145,6 +147,7 @@ class Backend:
     degraded: Callable[[], Mapping[str, str]] = _none
     draining: threading.Event = field(default_factory=threading.Event)
     writers: Writers = field(default_factory=Writers)
+    deliveries: Deliveries = field(default_factory=Deliveries)
 
     async def append(self, outputs: Sequence[Output]) -> None:
         """The way from a request to the log."""

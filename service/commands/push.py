@@ -22,7 +22,8 @@ from service.commands.terminal import say
 from service.contracts import Assessment
 from service.errors import SettingsError
 from service.evaluation.page_text import plural
-from service.formats.label_studio import PLATFORM, Control, controls
+from service.formats.label_studio import PLATFORM
+from service.formats.label_studio_controls import Control, controls
 from service.formats.predictions import VERSION_PREFIX, annotation_of, label_studio_prediction
 from service.settings import read_settings
 

@@ -1,23 +1,26 @@
 """Label Studio: webhooks and exports (JSON and JSON-MIN) in.
 
 One annotation is one sentence, `label-studio:ID`; its revision is `updated_at` in microseconds. An annotation that was
-skipped (`was_cancelled`) says nothing of the words: it becomes `deleted`, which closes an item that may be open.
+skipped (`was_cancelled`) says nothing of the words: it becomes `deleted`, which closes an item that may be open. Of a
+task that is gone Label Studio names the task alone: `label-studio:task:ID` is `deleted`, and stands for all of it.
 Webhooks without payload and events about anything but annotations are answered and ignored.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from service.contracts import LabelledSentence, read_sentence
 from service.errors import InvalidInput
+from service.formats.label_studio_controls import controls
 from service.formats.platforms import (
     Converted,
     Delivery,
     dated,
     delivered,
+    kept,
     labelled,
     link_base,
     listing,
@@ -26,6 +29,7 @@ from service.formats.platforms import (
     name_of,
     quoted,
     reader,
+    small,
 )
 from service.formats.records import Options
 from service.formats.spans import TextSpan, integer, one_label
@@ -38,38 +42,20 @@ CREATED: Final = ("ANNOTATION_CREATED", "ANNOTATIONS_CREATED")
 UPDATED: Final = "ANNOTATION_UPDATED"
 DELETED: Final = "ANNOTATIONS_DELETED"
 TASKS_DELETED: Final = "TASKS_DELETED"
+# The part of each event's body that tells what it is about.
+_PAYLOAD: Final = {
+    **dict.fromkeys((*CREATED, UPDATED), "annotation"),
+    DELETED: "annotations",
+    TASKS_DELETED: "tasks",
+}
 NO_PAYLOAD: Final = "the event has no payload: switch `Send payload` on in the webhook's settings"
 # Results that are about the task or about other results, and say nothing of words.
 _BESIDES: Final = frozenset(
     {"choices", "datetime", "number", "pairwise", "ranker", "rating", "relation", "taxonomy", "textarea"}
 )
 _SPANS: Final = "labels"
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """A `Labels` tag of the project's labelling interface, and the field of the text it is about."""
-
-    name: str
-    to_name: str
-    text_field: str
-    labels: tuple[str, ...]
-
-
-def controls(config: object) -> list[Control]:
-    """The span controls over text in a `parsed_label_config`."""
-    found = []
-    for name, control in config.items() if isinstance(config, dict) else ():
-        if not isinstance(control, dict) or control.get("type") != "Labels":
-            continue
-        inputs, to_name, labels = (control.get(key) for key in ("inputs", "to_name", "labels"))
-        first = inputs[0] if isinstance(inputs, list) and inputs else None
-        if not isinstance(first, dict) or first.get("type") != "Text" or first.get("valueType") == "url":
-            continue
-        if isinstance(to_name, list) and to_name and isinstance(labels, list):
-            field = str(first.get("value") or "").removeprefix("$")
-            found.append(Control(str(name), str(to_name[0]), field, tuple(map(str, labels))))
-    return found
+# What JSON-MIN says of the annotation, beside the task's data and the controls' values.
+_MINIMAL: Final = frozenset({"annotation_id", "annotator", "created_at", "id", "lead_time", "updated_at"})
 
 
 # -- webhooks ----------------------------------------------------------------------------------------------------------
@@ -87,20 +73,18 @@ def from_event(
     action = event.get("action")
     if not isinstance(action, str):
         raise InvalidInput("it is missing: is this a webhook of Label Studio?", field="action")
-    if action not in (*CREATED, UPDATED, DELETED, TASKS_DELETED):
+    if action not in _PAYLOAD:
         return Delivery(action, ignored="only annotations that are created, updated or deleted count")
-    key = {DELETED: "annotations", TASKS_DELETED: "tasks"}.get(action, "annotation")
+    key = _PAYLOAD[action]
     if key not in event:
         return Delivery(action, ignored=NO_PAYLOAD)
-    if action == TASKS_DELETED:  # no event says that their annotations are gone too
-        gone = enumerate(listing(event["tasks"], "tasks"))
-        tasks = (mapping(task, f"tasks[{place}]").get("id") for place, task in gone)
-        return Delivery(
-            action, tasks=tuple(str(integer(task, f"tasks[{place}].id")) for place, task in enumerate(tasks))
-        )
     converted = list(_event_sentences(event, action, received_at, options))
-    ignored = None if converted else "skipped by the annotator"
-    return delivered(action, converted, dataset=dataset, max_words=options.max_words, ignored=ignored)
+    nothing = "it names none" if key.endswith("s") else "skipped by the annotator"
+    ignored = None if converted else nothing
+    found = delivered(action, converted, dataset=dataset, max_words=options.max_words, ignored=ignored)
+    if action != TASKS_DELETED:
+        return found
+    return replace(found, tasks=tuple(str((sentence.meta or {})["task"]) for sentence in found.sentences))
 
 
 def _event_sentences(
@@ -112,6 +96,13 @@ def _event_sentences(
             yield _gone(_identity(mapping(gone, field), field), received_at)
         return
     project = event.get("project")
+    if action == TASKS_DELETED:
+        for place, gone in enumerate(listing(event["tasks"], "tasks")):
+            number = str(integer(mapping(gone, f"tasks[{place}]").get("id"), f"tasks[{place}].id"))
+            of = name_of(project.get("id")) if isinstance(project, dict) else None
+            about = {"task": number} | ({} if of is None else {"project": of})
+            yield _gone(f"{PLATFORM}:task:{number}", received_at, **about)
+        return
     config = project.get("parsed_label_config") if isinstance(project, dict) else None
     many = isinstance(event["annotation"], list)
     annotations = event["annotation"] if many else [event["annotation"]]
@@ -130,8 +121,8 @@ def deletions(identities: Iterable[str], *, received_at: datetime, dataset: str)
     return tuple(read_sentence({**_gone(one, received_at), "dataset": dataset}) for one in identities)
 
 
-def _gone(identity: str, at: datetime) -> dict[str, Any]:
-    return {"id": identity, "deleted": True, "revision": microseconds(at), "meta": {"format": PLATFORM}}
+def _gone(identity: str, at: datetime, **about: str) -> dict[str, Any]:
+    return {"id": identity, "deleted": True, "revision": microseconds(at), "meta": {"format": PLATFORM, **about}}
 
 
 def _task_of(tasks: object, annotation: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -166,15 +157,26 @@ def from_task(task: Mapping[str, Any], options: Options) -> Iterator[Converted]:
 def _minimal(task: Mapping[str, Any], options: Options) -> dict[str, Any]:
     """JSON-MIN: the data's fields and the controls' values side by side."""
     spans: list[TextSpan] = []
+    used: list[str] = []
     for name, values in task.items():
         wanted = options.label is None or options.label == name
-        if wanted and isinstance(values, list) and all(isinstance(v, dict) and "labels" in v for v in values):
+        listed = wanted and isinstance(values, list) and values  # an empty one may be the task's own
+        if listed and all(isinstance(v, dict) and "labels" in v for v in values):
+            if used:
+                raise InvalidInput(f"spans of {used[0]} and of {name}: say which control counts", field=name)
             spans += [_span(value, f"{name}[{place}]") for place, value in enumerate(values)]
+            used.append(name)
     text_field = options.word or "text"
     fields = labelled(task.get(text_field), spans, options, field=text_field)
     fields["id"] = f"{PLATFORM}:{integer(task.get('annotation_id'), 'annotation_id')}"
     fields |= dated(task.get("updated_at"), "updated_at") | _annotator(task.get("annotator"))
     fields["meta"] |= {"format": PLATFORM, "task": name_of(task.get("id"))}
+    if len(used) == 1:
+        fields["meta"]["from_name"] = used[0]
+    if text_field != "text":
+        fields["meta"]["field"] = text_field
+    data = {name: value for name, value in task.items() if name not in {*_MINIMAL, *used, text_field}}
+    fields["meta"] |= kept({"data": small(data)} if data else {})
     return fields
 
 
@@ -184,8 +186,7 @@ def from_object(found: Mapping[str, Any], options: Options) -> Iterator[Converte
         yield from from_task(found, options)
         return
     action = str(found["action"])
-    wanted = "annotations" if action == DELETED else "annotation" if action in (*CREATED, UPDATED) else None
-    if wanted in found:
+    if _PAYLOAD.get(action) in found:
         yield from _event_sentences(found, action, datetime.now(UTC), options)
 
 
@@ -220,9 +221,31 @@ def _sentence(
         "task": task_id,
         "from_name": used or (control.name if control else None),
         "to_name": control.to_name if control else _to_name(annotation.get("result")),
+        "field": text_field if text_field != "text" else None,
     }
     fields["meta"] |= {name: value for name, value in about.items() if value is not None}
+    fields["meta"] |= _beside(annotation, task, data, text_field)
     return fields
+
+
+def _beside(
+    annotation: Mapping[str, Any], task: Mapping[str, Any], data: Mapping[str, Any], text_field: str
+) -> dict[str, Any]:
+    """What an export must say again. Results that hang on a span by its id can't come back: spans may be others then."""
+    alone = [
+        one
+        for one in annotation.get("result") or ()
+        if one.get("type") in _BESIDES
+        and one.get("type") != "relation"
+        and not {"start", "parentID"} & {*one, *(one.get("value") or ())}
+    ]
+    others = {
+        "data": small({name: value for name, value in data.items() if name != text_field}),
+        "meta": task.get("meta"),
+        "result": alone,
+        "ground_truth": annotation.get("ground_truth"),
+    }
+    return kept({name: value for name, value in others.items() if value})
 
 
 def _spans(result: object, field: str, options: Options) -> tuple[list[TextSpan], str | None]:

@@ -34,7 +34,7 @@ Converter: TypeAlias = "Callable[[Mapping[str, Any], Options], Iterable[Converte
 class Delivery:
     """What came of a platform's event: sentences to send, or why there is nothing to do.
 
-    `tasks` are gone, with all that was annotated in them: whoever keeps the annotations knows which these were.
+    `tasks` are gone, with all that was annotated in them: whoever keeps the annotations may know some of these.
     """
 
     event: str

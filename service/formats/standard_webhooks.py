@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from service.errors import InvalidInput
 from service.formats.platforms import microseconds, moment
@@ -24,6 +24,13 @@ TOLERANCE_S: Final = 300
 _VERSION: Final = "v1,"
 _PREFIX: Final = "whsec_"
 _BODY_TIME: Final = re.compile(rb'"timestamp"\s*:\s*"([^"\\]{1,64})"')
+
+
+class Signed(NamedTuple):
+    """A message that was signed by one who knows the secret; `late` says why it may be a repetition by another."""
+
+    id: str
+    late: str | None
 
 
 def read_secret(text: str) -> bytes:
@@ -51,8 +58,8 @@ def verify(
     *,
     now: datetime,
     tolerance_s: int = TOLERANCE_S,
-) -> str:
-    """The message's id if one of the secrets has signed it and not too long ago; else raises.
+) -> Signed:
+    """The message's id if one of the secrets has signed it, and why it is not of now; else raises.
 
     Argilla signs the time of the event and sends the time of sending: the event's, which the signed body holds, counts
     as well.
@@ -71,9 +78,10 @@ def verify(
                     right = seconds
     if right is None:
         raise InvalidInput("it is of no secret that is known here", field=SIGNATURE)
+    late = None
     if abs(microseconds(now) / 1e6 - right) > tolerance_s:
-        raise InvalidInput(f"it is more than {tolerance_s} seconds from now: are the clocks right?", field=TIMESTAMP)
-    return identity
+        late = f"it is more than {tolerance_s} seconds from now: are the clocks right?"
+    return Signed(identity, late)
 
 
 def _times(sent: str, body: bytes) -> list[int]:

@@ -2,16 +2,17 @@
 
 Label Studio waits one second for the answer and never sends again, so there is nothing to wait for but the log. What
 can't be read is refused with its field, and kept as a dead letter: nobody looks at the answers that a webhook gets.
+So is what was signed too long ago. An event that was delivered before is not taken again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
@@ -22,9 +23,11 @@ from service.api.bodies import in_thread, json_object
 from service.api.problems import TooLargeError, UnauthorizedError
 from service.api.routes.sentences import message_of
 from service.contracts import DatasetName
-from service.errors import DecodeError, InvalidInput, StreamError
+from service.errors import DecodeError, InvalidInput, StateError, StreamError
 from service.formats import Options, argilla, label_studio
-from service.formats.standard_webhooks import read_secret, verify
+from service.formats.platforms import Delivery
+from service.formats.standard_webhooks import ID as WEBHOOK_ID
+from service.formats.standard_webhooks import TIMESTAMP, read_secret, verify
 from service.stream.base import Record
 from service.stream.codec import dead_letter
 from service.stream.topics import MAX_OUTPUT_BYTES
@@ -33,12 +36,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from service.api.backend import Backend
-    from service.formats.platforms import Delivery
+    from service.contracts import LabelledSentence
     from service.stream.base import Output
 
 log = logging.getLogger(__name__)
 
 MAX_KEPT_BYTES = MAX_OUTPUT_BYTES - (1 << 16)  # headers count too
+
+MAX_REVISION = 2**63 - 1
+REPEATED = "it was delivered before"
 
 router = APIRouter(tags=["webhooks"])
 
@@ -121,16 +127,34 @@ async def argilla_event(
 
     Where `LABELWATCH_API_ARGILLA_SECRETS` is set the signature is checked and no key is needed.
     """
-    settings = backend_of(request).settings
+    backend, raw = backend_of(request), await request.body()
+    settings = backend.settings
+    late = None
     if settings.webhook_secrets:
         secrets = [read_secret(one) for one in settings.webhook_secrets]
         try:
-            verify(await request.body(), request.headers, secrets, now=datetime.now(UTC))
+            late = verify(raw, request.headers, secrets, now=datetime.now(UTC)).late
         except InvalidInput as error:
             raise UnauthorizedError(str(error)) from None
     options = Options(word=field, label=question, base_url=settings.argilla_url)
     convert = partial(argilla.from_event, only=argilla_dataset)
-    return await _take(request, convert, argilla.PLATFORM, dataset, options)
+    with backend.deliveries.once(_names(request, raw)) as new:
+        if not new:
+            backend.telemetry.webhook(argilla.PLATFORM, "repeated")
+            return _answer(request, Delivery("", ignored=REPEATED))
+        if late is not None:
+            # Whoever signed it once, anybody can have kept it: it is not taken, but nothing is lost either.
+            await _keep(backend, argilla.PLATFORM, raw, InvalidInput(late, field=TIMESTAMP), outcome="late")
+            return _answer(request, Delivery("", ignored=f"{late} It is kept as a dead letter"))
+        return await _take(request, convert, argilla.PLATFORM, dataset, options)
+
+
+def _names(request: Request, raw: bytes) -> list[str]:
+    """By which an event is known again: its id, or where a new attempt has a new one, its body, which has its time."""
+    identity = request.headers.get(WEBHOOK_ID)
+    if not identity:
+        return []
+    return [f"{request.url.query}\n{name}" for name in (identity, hashlib.sha256(raw).hexdigest())]
 
 
 async def _take(request: Request, convert: Converter, platform: str, dataset: str, options: Options) -> Response:
@@ -153,11 +177,7 @@ async def _take(request: Request, convert: Converter, platform: str, dataset: st
         )
         now = datetime.now(UTC)
         found = convert(event, received_at=now, dataset=dataset, options=chosen)
-        if found.tasks:
-            gone = [one for task in found.tasks for one in backend.queue.of_task(dataset, platform, task)]
-            ignored = None if gone else "none of their annotations is in review"
-            sentences = label_studio.deletions(gone, received_at=now, dataset=dataset)
-            found = replace(found, sentences=sentences, ignored=ignored)
+        found = replace(found, sentences=_dated(backend, _with_known(backend, found, dataset, now), dataset))
         return found, [message_of(backend, sentence, request_id) for sentence in found.sentences]
 
     try:
@@ -169,17 +189,70 @@ async def _take(request: Request, convert: Converter, platform: str, dataset: st
         await _keep(backend, platform, raw, InvalidInput(str(error), field=error.field))
         raise
     if messages:
+        backend.deliveries.brought(found.sentences)
         await backend.append(messages)
+    backend.telemetry.webhook(platform, "taken" if messages else "ignored")
+    return _answer(request, found)
+
+
+def _answer(request: Request, found: Delivery) -> Response:
     ids = [sentence.id or "" for sentence in found.sentences]
-    answer = Taken(event=found.event[:100], ids=ids, ignored=found.ignored, request_id=request_id)
+    answer = Taken(event=found.event[:100], ids=ids, ignored=found.ignored, request_id=request_id_of(request))
     return Response(answer.model_dump_json(), status_code=202, media_type="application/json")
 
 
-async def _keep(backend: Backend, platform: str, raw: bytes, error: InvalidInput) -> None:
+# -- deletions ---------------------------------------------------------------------------------------------------------
+
+
+def _with_known(backend: Backend, found: Delivery, dataset: str, now: datetime) -> tuple[LabelledSentence, ...]:
+    """With the annotations that are known to have gone with their task: the queue closes the others when they come."""
+    if not found.tasks:
+        return found.sentences
+    try:
+        gone = [one for task in found.tasks for one in backend.queue.of_task(dataset, label_studio.PLATFORM, task)]
+    except StateError:  # it is being built anew
+        gone = []
+    return (*found.sentences, *label_studio.deletions(gone, received_at=now, dataset=dataset))
+
+
+def _dated(backend: Backend, sentences: tuple[LabelledSentence, ...], dataset: str) -> tuple[LabelledSentence, ...]:
+    """A deletion without a time of its own is no older than what it deletes, whatever our clock says."""
+    undated = [one for one in sentences if _is_undated(one)]
+    if not undated:
+        return sentences
+    newest = backend.deliveries.newest(dataset)
+    try:
+        known = list(backend.queue.revisions(dataset, [one.id or "" for one in undated]).values())
+    except StateError:  # it is being built anew
+        known = []
+    least = min(max([*known, *([] if newest is None else [newest])], default=-MAX_REVISION) + 1, MAX_REVISION)
+    return tuple(
+        one.model_copy(update={"revision": least}) if _is_undated(one) and one.revision < least else one
+        for one in sentences
+    )
+
+
+def _is_undated(sentence: LabelledSentence) -> bool:
+    return sentence.deleted and sentence.annotated_at is None
+
+
+# -- dead letters ------------------------------------------------------------------------------------------------------
+
+
+async def _keep(
+    backend: Backend, platform: str, raw: bytes, error: InvalidInput, *, outcome: Literal["refused", "late"] = "refused"
+) -> None:
     """As a dead letter, whose origin is the webhook. Of an event larger than the topic takes its beginning is kept."""
     log.warning("an event of %s is refused: %s", platform, error)
     letter = dead_letter(
         backend.topics.dead_letters, Record(f"webhook:{platform}", 0, 0, None, raw[:MAX_KEPT_BYTES]), error
     )
-    with suppress(StreamError):  # the answer says it as well
+    try:
         await backend.append([letter])
+    except StreamError:
+        if outcome == "late":
+            raise
+        # the answer of what is refused says it as well
+        backend.telemetry.webhook(platform, outcome)
+    else:
+        backend.telemetry.webhook(platform, outcome, stage=error.stage)

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import base64
 import json
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from service.api.auth import digest_of
-from service.errors import InvalidInput, StreamError
+from service.api.deliveries import Deliveries
+from service.contracts import read_sentence
+from service.errors import InvalidInput, StateError, StreamError
 from service.formats.standard_webhooks import ID, SIGNATURE, TIMESTAMP, read_secret, sign, verify
 from service.stream.codec import header
 from service.stream.topics import Topics
@@ -78,13 +81,121 @@ def test_annotations_go_with_their_task(desk: ApiDesk) -> None:
         )
     desk.send()
     deleted = {"action": "TASKS_DELETED", "tasks": [{"id": 7}, {"id": 9}]}
-    assert desk.client.post(f"{LABEL_STUDIO}?dataset=others", json=deleted).json()["ids"] == []
+    tasks = ["label-studio:task:7", "label-studio:task:9"]
+    assert desk.client.post(f"{LABEL_STUDIO}?dataset=others", json=deleted).json()["ids"] == tasks
     answer = desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=deleted).json()
-    assert (answer["ids"], answer["ignored"]) == (["label-studio:41", "label-studio:42"], None)
+    assert (answer["ids"], answer["ignored"]) == ([*tasks, "label-studio:41", "label-studio:42"], None)
     desk.send()
-    assert [one["id"] for one in desk.client.get("/v1/review?dataset=trips").json()["items"]] == ["label-studio:43"]
+    assert open_items(desk) == ["label-studio:43"]
     again = desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=deleted)
-    assert (again.status_code, again.json()["ignored"]) == (202, "none of their annotations is in review")
+    assert (again.status_code, again.json()["ids"]) == (202, tasks)
+    none = desk.client.post(LABEL_STUDIO, json={"action": "TASKS_DELETED", "tasks": []})
+    assert (none.status_code, none.json()["ignored"]) == (202, "it names none")
+
+
+def open_items(desk: ApiDesk) -> list[str]:
+    return [one["id"] for one in desk.client.get("/v1/review?dataset=trips").json()["items"]]
+
+
+def flags_all(desk: ApiDesk) -> None:
+    desk.client.put("/v1/datasets/trips", json={"flag_policy": {"kind": "below", "cut": 2.0}})
+    desk.worker._datasets.read(desk.log.read(TOPICS.datasets, 0, 10))  # as its thread would
+
+
+def test_a_task_may_go_before_its_annotation_was_judged(desk: ApiDesk) -> None:
+    """The queue does not know the annotation yet: it closes when it comes."""
+    flags_all(desk)
+    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.event())
+    deleted = {"action": "TASKS_DELETED", "tasks": [{"id": 7}], "project": {"id": 3}}
+    assert desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=deleted).json()["ids"] == ["label-studio:task:7"]
+    desk.send()
+    assert open_items(desk) == []
+    closed = desk.client.get("/v1/review/trips/label-studio:41").json()
+    assert (closed["state"], closed["closed_by"]) == ("closed", "deleted")
+
+
+def test_deletions_are_taken_while_the_queue_is_being_built(desk: ApiDesk) -> None:
+    class Building:
+        version = 0
+
+        def of_task(self, dataset: str, platform: str, task: str) -> list[str]:
+            raise StateError("the review queue's file is gone")
+
+        def revisions(self, dataset: str, ids: list[str]) -> dict[str, int]:
+            raise StateError("the review queue's file is gone")
+
+    queue = desk.backend.queue
+    flags_all(desk)
+    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.event())
+    desk.send()
+    assert open_items(desk) == ["label-studio:41"]
+    desk.use(queue=Building())
+    deleted = {"action": "TASKS_DELETED", "tasks": [{"id": 7}]}
+    for body in (deleted, bodies.event("ANNOTATIONS_DELETED", annotations=[{"id": 99}])):
+        assert desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=body).status_code == 202
+    desk.use(queue=queue)
+    desk.send()
+    assert open_items(desk) == []
+
+
+@pytest.mark.parametrize("judged", [True, False])
+@pytest.mark.parametrize("body", [
+    bodies.event("ANNOTATIONS_DELETED", annotations=[{"id": 41}]), {"action": "TASKS_DELETED", "tasks": [{"id": 7}]},
+])  # fmt: skip
+def test_a_deletion_is_newer_than_what_it_deletes_whatever_our_clock_says(
+    desk: ApiDesk, body: dict[str, Any], judged: bool
+) -> None:
+    """Label Studio's clock may be ahead of ours. The annotation is in the queue, or still on its way there."""
+    flags_all(desk)
+    ahead = datetime.now(UTC) + timedelta(hours=3)
+    late = bodies.annotation(bodies.region("Riga", "LOC"), updated_at=ahead.isoformat())
+    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.event(annotation=late))
+    if judged:
+        desk.send()
+        assert open_items(desk) == ["label-studio:41"]
+        desk.use(deliveries=Deliveries())  # another replica, or this one started anew
+    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=body)
+    desk.send()
+    assert open_items(desk) == []
+    # What is annotated after that is newer by Label Studio's clock, and opens again.
+    later = late | {"updated_at": (ahead + timedelta(seconds=1)).isoformat()}
+    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.event("ANNOTATION_UPDATED", annotation=later))
+    desk.send()
+    assert open_items(desk) == ["label-studio:41"]
+
+
+def test_a_deletion_with_the_highest_revision_there_is(desk: ApiDesk) -> None:
+    desk.backend.deliveries.brought([read_sentence({"tokens": ["a"], "labels": ["O"], "revision": 2**63 - 1})])
+    assert desk.client.post(LABEL_STUDIO, json=bodies.event("ANNOTATIONS_DELETED")).status_code == 202
+    assert {one["revision"] for one in desk.messages(TOPICS.sentences)} == {2**63 - 1}
+
+
+def counted(desk: ApiDesk, name: str, **labels: str) -> float | None:
+    return desk.backend.telemetry.registry.get_sample_value(f"labelwatch_{name}_total", labels)
+
+
+def test_what_became_of_events_is_counted(trusting: ApiDesk) -> None:
+    def post(path: str, **request: Any) -> None:
+        trusting.client.post(path, headers={"x-api-key": "write-key"} | request.pop("headers", {}), **request)
+
+    post(LABEL_STUDIO, json=bodies.event())
+    post(LABEL_STUDIO, json={"action": "ANNOTATION_CREATED"})
+    post(LABEL_STUDIO, json=overlapping())
+    post(LABEL_STUDIO, content=b"{", headers={"Content-Type": "application/json"})
+    request = signed(bodies.argilla_event())
+    for _ in range(2):
+        post(ARGILLA, **request)
+    updated = bodies.argilla_event("response.updated")
+    post(ARGILLA, **signed(updated, sent=datetime.now(UTC) - timedelta(hours=1)))
+    expected = {("label-studio", "refused"): 2.0, ("argilla", "ignored"): 0.0, ("argilla", "refused"): 0.0}
+    expected |= dict.fromkeys([("label-studio", "taken"), ("label-studio", "ignored")], 1.0)
+    expected |= dict.fromkeys([("argilla", "taken"), ("argilla", "repeated"), ("argilla", "late")], 1.0)
+    for (platform, outcome), number in expected.items():
+        found = counted(trusting, "webhook_events", platform=platform, outcome=outcome)
+        assert found == number, (platform, outcome)
+    stages = {"decode": 1.0, "validate": 2.0, "labels": 0.0}
+    assert {stage: counted(trusting, "dead_letters", stage=stage) for stage in stages} == stages
+    assert len(trusting.messages(TOPICS.sentences)) == 2
 
 
 @pytest.mark.parametrize("tasks", [{"id": 7}, [7], [{"id": "7"}], [{}]])
@@ -150,11 +261,12 @@ def test_labels_are_written_in_the_datasets_scheme(desk: ApiDesk) -> None:
     assert desk.messages(TOPICS.sentences)[0]["labels"][:2] == ["B-PER", "L-PER"]
 
 
-def test_a_log_that_does_not_answer(desk: ApiDesk) -> None:
-    class Broken:
-        def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
-            raise StreamError("no broker")
+class Broken:
+    def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
+        raise StreamError("no broker")
 
+
+def test_a_log_that_does_not_answer(desk: ApiDesk) -> None:
     client = desk.use(stream=Broken())
     answer = client.post(LABEL_STUDIO, json=bodies.event())
     assert answer.status_code == 503
@@ -210,13 +322,19 @@ def test_of_an_event_larger_than_a_dead_letter_the_beginning_is_kept(desk: ApiDe
 
 
 def signed(
-    body: dict[str, Any], *, secret: str = SECRET, sent: datetime | None = None, at: datetime | None = None
+    body: dict[str, Any],
+    *,
+    secret: str = SECRET,
+    sent: datetime | None = None,
+    at: datetime | None = None,
+    identity: str | None = None,
 ) -> dict[str, Any]:
     """A request as Argilla sends it; `at` is signed, `sent` stands in the header."""
     raw = json.dumps(body).encode()
     sent = sent or datetime.now(UTC)
-    signature = sign(read_secret(secret), "msg_1", int((at or sent).timestamp()), raw)
-    headers = {ID: "msg_1", TIMESTAMP: str(int(sent.timestamp())), SIGNATURE: f"v1a,abc {signature}"}
+    identity = identity or f"msg_{uuid.uuid4()}"
+    signature = sign(read_secret(secret), identity, int((at or sent).timestamp()), raw)
+    headers = {ID: identity, TIMESTAMP: str(int(sent.timestamp())), SIGNATURE: f"v1a,abc {signature}"}
     return {"content": raw, "headers": {**headers, "Content-Type": "application/json"}}
 
 
@@ -252,15 +370,75 @@ def test_a_wrong_signature_is_refused_whatever_the_key(trusting: ApiDesk) -> Non
     changed = signed(bodies.argilla_event())
     changed["content"] = changed["content"].replace(b"PER", b"ORG")
     assert "of no secret that is known" in refused(changed)
-    old = datetime.now(UTC) - timedelta(minutes=6)
-    assert "more than 300 seconds from now" in refused(signed(bodies.argilla_event(), sent=old))
-    ahead = datetime.now(UTC) + timedelta(minutes=6)
-    assert "more than 300 seconds from now" in refused(signed(bodies.argilla_event(), sent=ahead))
     for name in (ID, TIMESTAMP, SIGNATURE):
         request = signed(bodies.argilla_event())
         del request["headers"][name]
         assert f"`{name}`: the header is missing" in refused(request)
     assert trusting.messages(TOPICS.sentences) == []
+
+
+@pytest.mark.parametrize("minutes", [-6, 6])
+def test_a_late_event_is_kept_and_not_asked_for_again(trusting: ApiDesk, minutes: int) -> None:
+    """Only who knows the secret can have signed it: what the platform had no way to send earlier is not lost."""
+    late = signed(bodies.argilla_event(), sent=datetime.now(UTC) + timedelta(minutes=minutes))
+    answer = trusting.client.post(ARGILLA, **late)
+    assert (answer.status_code, answer.json()["ids"]) == (202, [])
+    assert "more than 300 seconds from now" in answer.json()["ignored"]
+    assert trusting.client.post(ARGILLA, **late).json()["ignored"] == "it was delivered before"
+    (letter,) = trusting.log.read(TOPICS.dead_letters, 0, 10)
+    assert letter.value == late["content"]
+    assert header(letter.headers, "__connect.errors.topic") == "webhook:argilla"
+    assert "300 seconds" in str(header(letter.headers, "__connect.errors.exception.message"))
+    assert trusting.messages(TOPICS.sentences) == []
+
+
+def test_a_late_event_that_cannot_be_kept_is_asked_for_again(trusting: ApiDesk) -> None:
+    late = signed(bodies.argilla_event(), sent=datetime.now(UTC) - timedelta(hours=1))
+    trusting.use(stream=Broken())
+    assert trusting.client.post(ARGILLA, **late).status_code == 503
+    trusting.use(stream=trusting.log)
+    assert trusting.client.post(ARGILLA, **late).status_code == 202
+    assert len(trusting.messages(TOPICS.dead_letters)) == 1
+
+
+def test_an_event_that_is_delivered_again_teaches_once(trusting: ApiDesk) -> None:
+    first = signed(bodies.argilla_event())
+    # A new attempt of Argilla's has a new id, and the same body.
+    attempts = (first, first, signed(bodies.argilla_event()))
+    answers = [trusting.client.post(f"{ARGILLA}?dataset=trips", **one).json() for one in attempts]
+    assert [one["ids"] for one in answers] == [["argilla:r-1"], [], []]
+    assert {one["ignored"] for one in answers[1:]} == {"it was delivered before"}
+    assert len(trusting.messages(TOPICS.sentences)) == 1
+    # Two webhooks of one event, for two datasets of ours.
+    assert trusting.client.post(f"{ARGILLA}?dataset=others", **first).json()["ids"] == ["argilla:r-1"]
+
+
+def test_what_the_log_did_not_take_may_be_delivered_again(trusting: ApiDesk) -> None:
+    request = signed(bodies.argilla_event())
+    trusting.use(stream=Broken())
+    assert trusting.client.post(ARGILLA, **request).status_code == 503
+    trusting.use(stream=trusting.log)
+    assert trusting.client.post(ARGILLA, **request).json()["ids"] == ["argilla:r-1"]
+
+
+def test_deliveries_at_the_same_time_and_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.deliveries.MOST_NAMES", 2)
+    monkeypatch.setattr("service.api.deliveries.MOST_DATASETS", 1)
+    deliveries = Deliveries()
+    with deliveries.once(["a"]) as new:
+        assert new
+        with pytest.raises(StreamError, match="at this moment"), deliveries.once(["a", "b"]):
+            pass
+    for name in ("b", "c"):
+        with deliveries.once([name]) as new:
+            assert new
+    with deliveries.once(["c"]) as new:
+        assert not new
+    with deliveries.once(["a"]) as new:
+        assert new  # forgotten since
+    for dataset in ("one", "two"):
+        deliveries.brought([read_sentence({"tokens": ["a"], "labels": ["O"], "dataset": dataset, "revision": 3})])
+    assert (deliveries.newest("one"), deliveries.newest("two")) == (None, 3)
 
 
 def test_one_of_argillas_datasets_can_be_picked(trusting: ApiDesk) -> None:
@@ -290,7 +468,9 @@ def test_the_signature_of_the_specification() -> None:
     assert sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body) == expected
     headers = {ID: "msg_p5jXN8AQM9LWM0D4loKWxJek", TIMESTAMP: "1614265330", SIGNATURE: f"v1,xyz {expected}"}
     now = datetime.fromtimestamp(1614265330 + 299, UTC)
-    assert verify(body, headers, [b"other", secret], now=now) == "msg_p5jXN8AQM9LWM0D4loKWxJek"
+    assert verify(body, headers, [b"other", secret], now=now) == ("msg_p5jXN8AQM9LWM0D4loKWxJek", None)
+    later = now + timedelta(seconds=2)
+    assert "more than 300 seconds" in str(verify(body, headers, [secret], now=later).late)
     with pytest.raises(InvalidInput, match="of no secret"):
         verify(body, headers | {TIMESTAMP: "1614265331"}, [secret], now=now)
     with pytest.raises(InvalidInput, match="of no secret"):

@@ -10,7 +10,8 @@ import pytest
 
 from service.errors import InvalidInput
 from service.formats import Options, Record, read_records
-from service.formats.label_studio import NO_PAYLOAD, Control, controls, from_event
+from service.formats.label_studio import NO_PAYLOAD, from_event
+from service.formats.label_studio_controls import Control, controls
 from tests.unit.formats.platform_bodies import CONFIG, TEXT, annotation, event, region, task
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def test_a_created_annotation() -> None:
         "task": "7",
         "from_name": "label",
         "to_name": "text",
+        "kept": {"data": {"doc": "d"}},
     }
 
 
@@ -72,6 +74,19 @@ def test_deleted_annotations() -> None:
     assert (first.id, first.deleted, first.tokens) == ("label-studio:41", True, ())
     assert second.id == "label-studio:42"
     assert first.revision == int(NOW.timestamp()) * 1_000_000 > REVISION
+
+
+def test_deleted_tasks_stand_for_all_that_was_annotated_in_them() -> None:
+    body = {"action": "TASKS_DELETED", "tasks": [{"id": 7}, {"id": 8}], "project": {"id": 3}}
+    found = from_event(body, received_at=NOW, dataset="trips")
+    assert found.tasks == ("7", "8")
+    first, second = found.sentences
+    assert (first.id, first.deleted, first.dataset) == ("label-studio:task:7", True, "trips")
+    assert (first.revision, second.id) == (int(NOW.timestamp()) * 1_000_000, "label-studio:task:8")
+    assert first.meta == {"format": "label-studio", "task": "7", "project": "3"}
+    (kept,) = records({**body, "tasks": [{"id": 7}]})
+    assert kept.sentence is not None
+    assert kept.sentence.id == first.id
 
 
 def test_annotations_created_together_find_their_tasks() -> None:
@@ -253,6 +268,19 @@ def test_json_min_exports() -> None:
     assert found.sentence is not None
     assert (found.sentence.id, found.sentence.revision, found.sentence.annotator) == ("label-studio:41", REVISION, "5")
     assert found.sentence.labels[-2:] == ("B-LOC", "O")
+
+
+def test_json_min_exports_with_several_controls() -> None:
+    line = {
+        "text": TEXT, "id": 7, "annotation_id": 41, "none": [], "place": [region("Riga", "LOC")["value"]],
+        "person": [region("Mara Quill", "PER")["value"]],
+    }  # fmt: skip
+    (found,) = records(line)
+    assert "`person`: spans of place and of person: say which control counts" in str(found.error)
+    (found,) = records(line, label="person")
+    assert found.sentence is not None
+    assert found.sentence.labels == ("B-PER", "I-PER", "O", "O", "O", "O", "O", "O")
+    assert (found.sentence.meta or {})["from_name"] == "person"
 
 
 def test_kept_webhooks_can_be_read_as_a_file() -> None:
