@@ -9,93 +9,31 @@ judging, a batch can be thrown away whole, and a replay gives the same answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import TypeAdapter
 
-from service.contracts import (
-    Assessment,
-    BelowPolicy,
-    BudgetPolicy,
-    DatasetSettings,
-    EntitySpan,
-    Flag,
-    LabelledSentence,
-    ModelName,
-    SuspectSpan,
-    WordScore,
-)
+from service.contracts import BelowPolicy, BudgetPolicy, ModelName
 from service.errors import InvalidInput
-from service.labels import OUTSIDE, UNSCORED, LabelMap, Scheme, Span, entity_type
+from service.labels import UNSCORED, LabelMap, Scheme
 from service.scoring.confident import NEVER, judge_sentence, weighted_word_scores
-from service.scoring.flat import Flat, merge_classes
+from service.scoring.flat import merge_classes
 from service.scoring.sentence import DEFAULT_METHOD, METHODS
 from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES
 from service.state.priors import MIN_WORDS, PRIOR_WORDS, HeldOut, flag_thresholds, priority_weights, warming_up
 from service.state.running import UNDATED, RunningStats, day_of
-from service.suspects import decode_valid, find_suspects
+from service.verdicts import Lesson, Observation, Verdict, Yardstick
+from service.wording import Wording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
     from datetime import datetime
 
-    import numpy.typing as npt
-
-    from service.contracts import Reason
+    from service.contracts import Assessment, DatasetSettings, LabelledSentence, Reason
     from service.inference.classifier import WordProbs
     from service.inference.folder import ModelFolder
 
-WORD_SCORES = TypeAdapter(tuple[WordScore, ...])
 NO_CLASS = "its label has no class in the model"
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """A sentence's scored words: probabilities and given classes, with the place of each in the sentence."""
-
-    sentence: LabelledSentence
-    probs: npt.NDArray[np.float64]
-    given: npt.NDArray[np.intp]
-    index: npt.NDArray[np.intp]
-    unscored: Mapping[int, str]
-    classes: npt.NDArray[np.intp]  # of every word of the sentence; UNSCORED where the model has none for its label
-
-    @property
-    def flat(self) -> Flat:
-        return Flat(self.probs, self.given, np.zeros(1, np.intp))
-
-
-@dataclass(frozen=True, slots=True)
-class Yardstick:
-    """What sentences are held against: read from the statistics once, used until they change."""
-
-    thresholds: npt.NDArray[np.float64]
-    weights: npt.NDArray[np.float64]
-    named: dict[str, float | None]
-    warming_up: tuple[str, ...]
-    cut: float | None  # of a policy that sends sentences to review by a number
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is found of a sentence, in numbers: enough to know whether anybody has to be told."""
-
-    reason: Reason
-    flags: npt.NDArray[np.bool_]
-    qualities: npt.NDArray[np.float64]
-    weighted: npt.NDArray[np.float64]  # the word scores behind `priority`
-    score: float | None
-    priority: float | None
-
-
-class Lesson(NamedTuple):
-    """A judged sentence that is still to be learned."""
-
-    seen: Observation
-    priority: float | None
-    arrived_at: datetime | None
 
 
 class Judge:
@@ -109,8 +47,12 @@ class Judge:
         min_words: int = MIN_WORDS,
         prior_words: int = PRIOR_WORDS,
         held_out: bool = True,
+        streamed: bool = False,
     ) -> None:
-        """`held_out=False` leaves the model's own statistics out: thresholds are those of the data alone."""
+        """`held_out=False` leaves the model's own statistics out: thresholds are those of the data alone.
+
+        `streamed`: an unknown label is explained by the dataset's settings, rather than by a command's options.
+        """
         if settings.method not in METHODS:
             raise InvalidInput(f"unknown method {settings.method!r}: use one of {', '.join(METHODS)}", field="method")
         if settings.token_score not in TOKEN_SCORES:
@@ -130,11 +72,13 @@ class Judge:
             dataset_scheme=self.scheme,
             mapping=settings.label_map,
             unmapped=settings.unmapped,
+            dataset=settings.name if streamed else None,
         )
         self.classes = self.labels.classes
         self.own = self.labels.own()
         self._held_out = self._prior(folder) if held_out else None
-        self._model = ModelName(name=folder.name, fingerprint=folder.fingerprint)
+        model = ModelName(name=folder.name, fingerprint=folder.fingerprint)
+        self._wording = Wording(settings, self.labels, self.own, model)
         self.stats_key = f"{folder.stats_key(settings.pooling or folder.pooling, self.classes)}/{settings.epoch}"
 
     def _prior(self, folder: ModelFolder) -> HeldOut | None:
@@ -196,42 +140,11 @@ class Judge:
         return Verdict(found, flags, qualities, weighted, score, priority)
 
     def assessment(self, seen: Observation, verdict: Verdict, by: Yardstick) -> Assessment:
-        """The verdict in words. What goes in was validated on its way here, so it is not validated again."""
-        doubted = bool(verdict.flags.any())
-        path = None if self.own.simple(seen.sentence.labels) else self._path(seen)
-        rows = np.flatnonzero(verdict.flags).tolist() if doubted else ()
-        return Assessment.model_construct(
-            **seen.sentence.__dict__,
-            reason=verdict.reason,
-            score=verdict.score,
-            method=self.settings.method,
-            token_score=self.settings.token_score,
-            priority=verdict.priority,
-            words=self._words(seen, verdict.qualities),
-            flags=tuple(self._flag(seen, row, by, path) for row in rows),
-            worst=self._flag(seen, int(verdict.weighted.argmin()), by, path) if len(seen.given) else None,
-            suspects=self._suspects(seen, verdict.flags, path) if doubted else (),
-            weights=self._weights(seen, by),
-            inclusion_probability=None,
-            thresholds=by.named,
-            warming_up=by.warming_up,
-            model=self._model,
-            settings_version=self.settings.version,
-            position=None,
-            scored_at=None,
-            request_id=None,
-        )
+        return self._wording.assessment(seen, verdict, by)
 
     def deleted(self, sentence: LabelledSentence) -> Assessment:
         """A sentence that is gone: nothing to judge or to learn, but its item must be closed."""
-        return Assessment(
-            **dict(sentence),
-            reason="deleted",
-            method=self.settings.method,
-            token_score=self.settings.token_score,
-            model=self._model,
-            settings_version=self.settings.version,
-        )
+        return self._wording.deleted(sentence)
 
     def _reason(
         self, sentence: LabelledSentence, by: Yardstick, *, doubted: bool, score: float | None, priority: float | None
@@ -277,90 +190,3 @@ class Judge:
         if self.settings.forget_after_days and arrived_at:
             return day_of(seen.sentence.annotated_at, arrived_at)
         return UNDATED
-
-    def _words(self, seen: Observation, qualities: npt.NDArray[np.float64]) -> tuple[WordScore, ...]:
-        p_given = seen.probs[np.arange(len(seen.given)), seen.given].tolist()
-        numbers = [{"p_given": p, "score": q} for p, q in zip(p_given, qualities.tolist(), strict=True)]
-        scored = WORD_SCORES.validate_python(numbers)  # all at once: a sentence has many words
-        if not seen.unscored:
-            return scored
-        words = {int(place): word for place, word in zip(seen.index, scored, strict=True)}
-        words |= {place: WordScore(unscored=why) for place, why in seen.unscored.items()}
-        return tuple(words[place] for place in range(len(words)))
-
-    def _flag(self, seen: Observation, row: int, by: Yardstick, path: list[int] | None) -> Flag:
-        """The doubt about one word, in the dataset's own labels; the threshold is that of the model's class."""
-        probs, given, place = seen.probs[row], int(seen.given[row]), int(seen.index[row])
-        best = likeliest_other(probs, given)
-        return Flag(
-            index=place,
-            token=seen.sentence.tokens[place],
-            given=seen.sentence.labels[place],
-            suggested=self._suggested(seen, place, best, path),
-            p_given=float(probs[given]),
-            p_suggested=float(probs[best]),
-            threshold=by.named[self.classes[best]],
-        )
-
-    def _suggested(self, seen: Observation, place: int, best: int, path: list[int] | None) -> str:
-        """How the dataset writes a class in this place; `path` is the valid reading of the sentence around it."""
-        labels = seen.sentence.labels
-        if path is None:
-            return self.own.label(best, labels)
-        names = [self.classes[k] for k in path]
-        if entity_type(names[place], self.labels.scheme) != entity_type(self.classes[best], self.labels.scheme):
-            names[place] = self.classes[best]  # the path reads another type here, but this one is the likeliest
-        return self.own.rewritten(names, labels)[place]
-
-    def _weights(self, seen: Observation, by: Yardstick) -> dict[str, float]:
-        """By given label, so that the word scores behind `priority` can be had again from those in `words`."""
-        classes = dict(zip(seen.sentence.labels, seen.classes.tolist(), strict=True))
-        return {label: float(by.weights[k]) for label, k in classes.items() if k != UNSCORED}
-
-    def _whole(self, seen: Observation) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
-        """Classes and probabilities of every word: one without counts as what it was given, and parts nothing."""
-        outside = self.classes.index(OUTSIDE) if OUTSIDE in self.classes else 0
-        given = np.where(seen.classes == UNSCORED, outside, seen.classes)
-        probs = np.eye(len(self.classes))[given]
-        probs[seen.index] = seen.probs
-        return given, probs
-
-    def _path(self, seen: Observation) -> list[int]:
-        return decode_valid(self._whole(seen)[1], self.classes, self.labels.scheme)
-
-    def _suspects(
-        self, seen: Observation, flags: npt.NDArray[np.bool_], path: list[int] | None = None
-    ) -> tuple[SuspectSpan, ...]:
-        """Spans of the whole sentence, their types in the dataset's own names."""
-        given, probs = self._whole(seen)
-        flagged = np.zeros(len(given), np.bool_)
-        flagged[seen.index] = flags
-        names = [self.classes[k] for k in given]
-        labels = seen.sentence.labels
-        return tuple(
-            SuspectSpan(
-                kind=suspect.kind,
-                given_span=self._entity(suspect.given_span, labels, given=True),
-                suggested_span=self._entity(suspect.suggested_span, labels, given=False),
-                confidence=suspect.confidence,
-            )
-            for suspect in find_suspects(names, probs, self.classes, self.labels.scheme, flagged.tolist(), path=path)
-        )
-
-    def _entity(self, span: Span | None, labels: Sequence[str], *, given: bool) -> EntitySpan | None:
-        if span is None:
-            return None
-        name = span.type
-        if not self.own.same:
-            name = self.own.source(labels[span.start]) if given else self.own.type_at(span, labels)
-        return EntitySpan(start=span.start, end=span.end, type=name)
-
-
-def likeliest_other(probs: npt.NDArray[np.float64], given: int) -> int:
-    """The class that is suggested for a word: the likeliest, or the likeliest other one where that is the given."""
-    best = int(probs.argmax())
-    if best == given:
-        others = probs.copy()
-        others[given] = -1.0
-        best = int(others.argmax())
-    return best

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from service.api.backend import Backend
     from service.contracts import LabelledSentence
     from service.inference.classifier import WordProbs
-    from service.pipeline import Judge, Yardstick
+    from service.pipeline import Judge
     from service.state.running import RunningStats
+    from service.verdicts import Yardstick
 
 KEPT_STANDARDS = 256
 JUDGED_AT_ONCE = 16  # then others have their turn in the event loop

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from service.contracts import Assessment, LabelledSentence
     from service.inference.classifier import Classifier
-    from service.pipeline import Judge, Observation, Yardstick
+    from service.pipeline import Judge
     from service.state.running import RunningStats
+    from service.verdicts import Observation, Yardstick
 
 
 class Located(Protocol):

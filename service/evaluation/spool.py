@@ -12,7 +12,7 @@ import numpy as np
 
 from service.contracts import LabelledSentence
 from service.errors import SettingsError
-from service.pipeline import Observation
+from service.verdicts import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

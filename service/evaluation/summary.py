@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from service.pipeline import likeliest_other
+from service.wording import likeliest_other
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from service.contracts import Assessment, SuspectSpan
-    from service.pipeline import Observation
+    from service.verdicts import Observation
 
 WORST: Final = 100
 # Bins of equal width in log10 odds: a score of .001 is as far from .01 as .99 is from .999.

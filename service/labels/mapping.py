@@ -87,11 +87,13 @@ class LabelMap:
         dataset_scheme: Scheme,
         mapping: Mapping[str, str] = NO_MAPPING,
         unmapped: Unmapped = "reject",
+        dataset: str | None = None,
     ) -> LabelMap:
         """Map a dataset onto a model, or say what doesn't fit.
 
         `mapping` takes an entity type or a full label of the dataset to a type of the model, to a full label (such a
-        type with a prefix of the dataset's scheme) or to "O". Several types may go to one. `dataset_labels` (all of them, where they are known) are checked here already.
+        type with a prefix of the dataset's scheme) or to "O". Several types may go to one. `dataset_labels` (all of them, where they are known)
+        are checked here already.
         """
         tags = _model_tags(model_classes, model_scheme)
         types = tuple(dict.fromkeys(OUTSIDE if tag.prefix == OUTSIDE else tag.type for tag in tags))
@@ -119,7 +121,8 @@ class LabelMap:
         if label_by_label:
             known = ((label, by_tag.get(_tag(reading, scheme))) for label, reading in readings.items())
             ids = {label: k for label, k in known if k is not None}
-        return cls(classes, scheme, merge, dataset_scheme, unmapped, tuple(model_classes), types, readings, by_tag, ids)
+        names = tuple(model_classes)
+        return cls(classes, scheme, merge, dataset_scheme, unmapped, names, types, readings, by_tag, ids, dataset)
 
     def own(self) -> OwnLabels:
         """The way back: what is judged, as the dataset writes it."""

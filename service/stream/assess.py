@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 
 from service.contracts import MAX_WORDS, Assessment, LabelledSentence, Position, read_sentence
 from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError
-from service.pipeline import Judge, Lesson
 from service.stream.base import Output, Polled, Record, Work
 from service.stream.codec import ASSESSMENT, REQUEST_ID, dead_letter, event_headers, header, state_key
 from service.stream.ledger import Account, Draft, Ledger
 from service.telemetry.reports import BatchReport, Judged
+from service.verdicts import Lesson
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from service.inference.classifier import Classifier, WordProbs
     from service.inference.pooling import Pooling
+    from service.pipeline import Judge
     from service.state.running import RunningStats
     from service.stream.datasets import Datasets
     from service.stream.topics import Topics

@@ -117,9 +117,7 @@ class Datasets:
 
     def made(self, settings: DatasetSettings) -> Judge:
         """A judge with these settings, which is not kept; raises where they don't fit the model."""
-        judge = Judge(self._folder, settings, min_words=self._min_words, prior_words=self._prior_words)
-        judge.labels = replace(judge.labels, dataset=settings.name)  # so that what helps is told in terms of settings
-        return judge
+        return Judge(self._folder, settings, min_words=self._min_words, prior_words=self._prior_words, streamed=True)
 
     def __contains__(self, name: str) -> bool:
         return name in self._judges

@@ -28,11 +28,12 @@ from service.stream.ledger import Account
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from service.pipeline import Judge, Yardstick
+    from service.pipeline import Judge
     from service.stream.base import Follower, Record, Stream
     from service.stream.datasets import Datasets, Latest
     from service.stream.history import Moment
     from service.stream.topics import Topics
+    from service.verdicts import Yardstick
 
 log = logging.getLogger(__name__)
 

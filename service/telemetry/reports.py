@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from service.contracts import Assessment, LabelledSentence
-    from service.pipeline import Verdict
+    from service.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from service.inference.classifier import Classifier
-    from service.pipeline import Observation
+    from service.verdicts import Observation
     from tests.chaos.reading import Message, Topic
 
 Place = tuple[int, int]

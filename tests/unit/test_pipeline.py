@@ -12,9 +12,10 @@ from service.errors import InvalidInput, UnknownLabelError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.folder import HeldOutSums, ModelFolder
 from service.labels import is_valid
-from service.pipeline import Judge, Lesson, Observation
+from service.pipeline import Judge
 from service.scoring.confident import NEVER, class_sums, flag_words, thresholds
 from service.scoring.sentence import METHODS
+from service.verdicts import Lesson, Observation
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -252,7 +253,9 @@ def test_a_word_without_a_class_parts_spans_and_one_without_a_subword_does_not(f
         words = WordProbs(probs, scored, 1, dict.fromkeys(np.flatnonzero(~scored).tolist(), "no subword"))
         seen = judge.observe(LabelledSentence(tokens=("a", "b", "c"), labels=labels), words)
         flags = np.ones(len(seen.given), np.bool_)
-        return sorted((s.given_span.start, s.given_span.end) for s in judge._suspects(seen, flags) if s.given_span)
+        return sorted(
+            (s.given_span.start, s.given_span.end) for s in judge._wording._suspects(seen, flags) if s.given_span
+        )
 
     assert person
     assert given_spans(("B-PER", "B-DATE", "I-PER"), whole) == [(0, 1), (2, 3)]

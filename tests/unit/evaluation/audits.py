@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from service.errors import InferenceError, InvalidInput
     from service.inference.classifier import Classifier
     from service.inference.folder import ModelFolder
-    from service.pipeline import Observation
     from service.state.priors import HeldOut
+    from service.verdicts import Observation
 
 NO_FIELDS: Mapping[str, str] = {}
 CLASSES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")

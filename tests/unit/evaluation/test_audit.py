@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from service.contracts import Assessment
     from service.inference.classifier import WordProbs
-    from service.pipeline import Judge, Observation
+    from service.pipeline import Judge
+    from service.verdicts import Observation
 
 RNG = np.random.default_rng(3)
 

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from service.contracts import LabelledSentence
 from service.errors import SettingsError
 from service.evaluation.spool import Observations, Ranking
-from service.pipeline import Observation
+from service.verdicts import Observation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

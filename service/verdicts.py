@@ -1,0 +1,65 @@
+"""What judging passes on from step to step: a sentence's scored words, what they are held against, what is found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from service.scoring.flat import Flat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    import numpy.typing as npt
+
+    from service.contracts import LabelledSentence, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A sentence's scored words: probabilities and given classes, with the place of each in the sentence."""
+
+    sentence: LabelledSentence
+    probs: npt.NDArray[np.float64]
+    given: npt.NDArray[np.intp]
+    index: npt.NDArray[np.intp]
+    unscored: Mapping[int, str]
+    classes: npt.NDArray[np.intp]  # of every word of the sentence; UNSCORED where the model has none for its label
+
+    @property
+    def flat(self) -> Flat:
+        return Flat(self.probs, self.given, np.zeros(1, np.intp))
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """What sentences are held against: read from the statistics once, used until they change."""
+
+    thresholds: npt.NDArray[np.float64]
+    weights: npt.NDArray[np.float64]
+    named: dict[str, float | None]
+    warming_up: tuple[str, ...]
+    cut: float | None  # of a policy that sends sentences to review by a number
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is found of a sentence, in numbers: enough to know whether anybody has to be told."""
+
+    reason: Reason
+    flags: npt.NDArray[np.bool_]
+    qualities: npt.NDArray[np.float64]
+    weighted: npt.NDArray[np.float64]  # the word scores behind `priority`
+    score: float | None
+    priority: float | None
+
+
+class Lesson(NamedTuple):
+    """A judged sentence that is still to be learned."""
+
+    seen: Observation
+    priority: float | None
+    arrived_at: datetime | None
