@@ -11,6 +11,7 @@ from pydantic_core import from_json, to_json
 
 from service.api.middleware import is_ndjson
 from service.api.problems import MediaTypeError, TooLargeError
+from service.api.wording import in_words
 from service.errors import DecodeError, InvalidInput
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ def read(model: type[Model], fields: object, *, at: str | None = None) -> Model:
 
 def _clear(error: ValidationError, at: str | None) -> InvalidInput:
     first = error.errors(include_url=False)[0]
-    problem = first["msg"].removeprefix("Value error, ").replace("valid tuple", "valid array")
-    if first["type"] == "extra_forbidden":
-        problem = "there is no such field: correct its name or leave it out"
+    problem = in_words(first)
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     place = ".".join(str(part) for part in ((at,) if at else ()) + first["loc"])
     return InvalidInput(problem + more, field=place or None)

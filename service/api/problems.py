@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from service.api.wording import in_words
 from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError, StateError, StreamError
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def _validation(error: RequestValidationError) -> tuple[int, str, str]:
     if first["type"] == "json_invalid":
         return HTTPStatus.BAD_REQUEST, "unreadable", f"the body is not JSON: {first.get('ctx', {}).get('error', '')}"
     field = _place(first)
-    problem = str(first["msg"]).removeprefix("Value error, ")
+    problem = in_words(first)
     return HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", f"`{field}`: {problem}" if field else problem
 
 

@@ -40,7 +40,7 @@ PARAMETERS: Final[list[dict[str, Any]]] = [
         ),
         (
             "dataset",
-            {"pattern": "^[a-z0-9._-]{1,64}$"},
+            {"pattern": _DATASET.json_schema()["pattern"]},
             "Dataset of all records, whatever they say: 1 to 64 lower-case letters, digits, dots, dashes or underscores",
         ),
         (
