@@ -184,7 +184,14 @@ def sentences_of(stream: Stream, topics: Topics, dataset: str) -> list[LabelledS
     for sentence in _reviewed(stream, topics, dataset):  # of one revision that came twice, the input holds the newer
         if sentence.revision > _revision(found, sentence):
             found[sentence.id or ""] = sentence
-    return [sentence for sentence in found.values() if not sentence.deleted]
+    return [one for one in found.values() if not one.deleted and not _gone_with_task(found, one)]
+
+
+def _gone_with_task(found: dict[str, LabelledSentence], sentence: LabelledSentence) -> bool:
+    """Of a task that is deleted the platform names the task alone."""
+    meta = sentence.meta or {}
+    task = found.get(f"{meta.get('format')}:task:{meta.get('task')}")
+    return task is not None and task.deleted and task.revision >= sentence.revision
 
 
 def _revision(found: dict[str, LabelledSentence], sentence: LabelledSentence) -> int:
