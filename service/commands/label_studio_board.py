@@ -1,23 +1,35 @@
-"""What the review topic says of the tasks of a Label Studio project."""
+"""What the review topic and reviewers say of the tasks of a Label Studio project."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
-from service.contracts import Assessment
+from service.commands.export import corrected
+from service.contracts import Assessment, Decision
 from service.formats.label_studio import PLATFORM
+from service.review.decisions import read_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from service.stream.base import Record
 
+TASK = f"{PLATFORM}:task:"
+
+
+class Doubt(NamedTuple):
+    """An annotation that looks wrong, or that reviewers found to be; with the labels they gave it, where they did."""
+
+    said: Assessment
+    confirmed: bool = False
+    labels: tuple[str, ...] | None = None
+
 
 class Board:
-    """What the review topic says of the project's tasks: per sentence the highest revision."""
+    """Per sentence the highest revision, and the last decision of each reviewer."""
 
     def __init__(self, project: int, dataset: str | None) -> None:
         self._project = str(project)
@@ -25,6 +37,8 @@ class Board:
         self._newest: dict[str, Assessment] = {}
         self._task: dict[str, int] = {}
         self._of_task: dict[int, set[str]] = defaultdict(set)
+        self._gone_tasks: dict[tuple[str, int], int] = {}  # by dataset and task, the revision of its end
+        self._decisions: dict[str, dict[str, Decision]] = defaultdict(dict)  # by sentence and reviewer
         self.gone: set[str] = set()  # deleted, and the topic does not hold any more of which task they were
         self.foreign = 0
 
@@ -33,7 +47,7 @@ class Board:
         return sorted(self._of_task)
 
     def take(self, records: Iterable[Record]) -> list[int]:
-        """The tasks that something new was said of."""
+        """The tasks that the review topic says something new of."""
         changed = set()
         for record in records:
             try:
@@ -42,6 +56,9 @@ class Board:
                 continue
             if self._dataset not in (None, said.dataset) or (said.meta or {}).get("format") != PLATFORM:
                 self.foreign += 1
+                continue
+            if said.deleted and (said.id or "").startswith(TASK):
+                changed |= self._end_task(said)
                 continue
             key = f"{said.dataset}/{said.id}"
             before = self._newest.get(key)
@@ -57,6 +74,42 @@ class Board:
                 self.gone.add(said.id or "")
         return sorted(changed)
 
+    def decide(self, records: Iterable[Record]) -> list[int]:
+        """The tasks that reviewers say something new of."""
+        changed = set()
+        for record in records:
+            place = read_key(record.key or b"")
+            if place is None or place[3]:  # a claim
+                continue
+            dataset, identity, reviewer, _ = place
+            if self._dataset not in (None, dataset):
+                continue
+            key = f"{dataset}/{identity}"
+            try:
+                self._decisions[key][reviewer] = Decision.model_validate_json(record.value or b"")
+            except ValidationError:
+                if record.value is not None:
+                    continue
+                self._decisions[key].pop(reviewer, None)
+            if key in self._task:
+                changed.add(self._task[key])
+        return sorted(changed)
+
+    def open(self, task: int) -> list[Doubt]:
+        """The doubtful annotations of a task: what reviewers say counts before what the model says."""
+        found = (self._doubt(self._newest[key], task) for key in sorted(self._of_task.get(task, ())))
+        return [one for one in found if one is not None]
+
+    def _doubt(self, said: Assessment, task: int) -> Doubt | None:
+        ended = self._gone_tasks.get((said.dataset, task))
+        if said.deleted or (ended is not None and said.revision <= ended):
+            return None
+        decisions = self._decisions.get(f"{said.dataset}/{said.id}", {}).values()
+        outcome, labels = corrected([one for one in decisions if one.revision == said.revision], len(said.tokens))
+        if outcome == "ok" or not (said.flags or labels):
+            return None
+        return Doubt(said, outcome in ("corrected", "uncorrected"), labels)
+
     def _known_task(self, key: str, said: Assessment) -> int | None:
         """A deletion does not name its task: it is the one that was named before."""
         meta = said.meta or {}
@@ -64,7 +117,10 @@ class Board:
             return int(str(meta["task"]))
         return self._task.get(key) if said.deleted else None
 
-    def open(self, task: int) -> list[Assessment]:
-        """The doubtful annotations of a task."""
-        said = (self._newest[key] for key in sorted(self._of_task.get(task, ())))
-        return [one for one in said if not one.deleted and one.flags]
+    def _end_task(self, said: Assessment) -> set[int]:
+        number = (said.id or "").removeprefix(TASK)
+        if not (number.isascii() and number.isdecimal()):
+            return set()
+        place = (said.dataset, int(number))
+        self._gone_tasks[place] = max(said.revision, self._gone_tasks.get(place, said.revision))
+        return {place[1]} & self._of_task.keys()

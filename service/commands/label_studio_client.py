@@ -6,7 +6,7 @@ import json
 import urllib.error
 import urllib.request
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from service.errors import InvalidInput, SettingsError, StreamError
 from service.formats.platforms import link_base
@@ -67,12 +67,21 @@ class LabelStudio:
         return found
 
     def predictions(self, project: int) -> list[dict[str, Any]]:
-        found = self._call("GET", f"/api/predictions/?project={quote(str(project))}")
-        if isinstance(found, dict):  # where answers come in pages
-            found = found.get("results")
-        if not isinstance(found, list):
-            raise StreamError(f"{self.url} does not answer like Label Studio: is the address right?")
-        return [one for one in found if isinstance(one, dict)]
+        """All of a project's, also where they come in pages."""
+        found: list[dict[str, Any]] = []
+        asked: set[str] = set()
+        query = f"project={quote(str(project))}"
+        while query:
+            asked.add(query)
+            page = self._call("GET", f"/api/predictions/?{query}")
+            # The address of the next page is the server's word: only its query is taken, so that the token stays here.
+            following = page.get("next") if isinstance(page, dict) else None
+            query = urlsplit(following).query if isinstance(following, str) else ""
+            listed = page.get("results") if isinstance(page, dict) else page
+            if not isinstance(listed, list) or query in asked:
+                raise StreamError(f"{self.url} does not answer like Label Studio: is the address right?")
+            found += [one for one in listed if isinstance(one, dict)]
+        return found
 
     def predict(self, prediction: dict[str, Any]) -> dict[str, Any]:
         found = self._call("POST", "/api/predictions/", prediction)

@@ -1,7 +1,7 @@
 """`labelwatch push label-studio`: the doubts of the review topic as predictions on Label Studio's tasks.
 
 What is there already is told and not pushed again. A prediction of ours that no longer holds, since the annotation was
-corrected or judged anew, is removed; those of other models are never touched.
+corrected or judged anew or a reviewer found it right, is removed; those of other models are never touched.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from service.commands.label_studio_board import Board
 from service.commands.label_studio_client import LabelStudio, RefusedError
 from service.commands.streams import PAUSE, reading, topics_of
 from service.commands.terminal import say
-from service.contracts import Assessment
-from service.errors import SettingsError
+from service.errors import InvalidInput, SettingsError
 from service.evaluation.page_text import plural
 from service.formats.label_studio import PLATFORM
 from service.formats.label_studio_controls import Control, controls
@@ -28,7 +27,11 @@ from service.formats.predictions import VERSION_PREFIX, annotation_of, label_stu
 from service.settings import read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from service.commands.label_studio_board import Doubt
+    from service.contracts import Assessment
+    from service.stream.base import Follower, Record
 
 TOKEN_ENV = "LABEL_STUDIO_TOKEN"
 
@@ -77,24 +80,30 @@ def label_studio(
         server = LabelStudio(url, token)
         board = Board(project, dataset)
         pusher = Pusher(server, project, control=control, renamed=renamed, dry_run=dry_run)
-        with closing(stream.follow(topics.review)) as follower:
-            while not follower.caught_up:
-                records = follower.poll()
-                board.take(records)
-                if not records and not follower.caught_up:
-                    time.sleep(PAUSE)
-            board.take(follower.poll())
+        with closing(stream.follow(topics.review)) as review, closing(stream.follow(topics.decisions)) as decisions:
+            read_to_end(review, board.take)
+            read_to_end(decisions, board.decide)
             pusher.sync(board, [*board.tasks, *pusher.tasks_about(board.gone)])
             typer.echo(pusher.told(board))
             try:
                 while follow:
-                    changed = [*board.take(follower.poll()), *pusher.tasks_about(board.gone)]
+                    changed = {*board.take(review.poll()), *board.decide(decisions.poll())}
+                    changed.update(pusher.tasks_about(board.gone))
                     if changed:
-                        pusher.sync(board, changed)
+                        pusher.sync(board, sorted(changed))
                         say(pusher.told(board))
                     time.sleep(PAUSE)
             except KeyboardInterrupt:
                 return
+
+
+def read_to_end(follower: Follower, take: Callable[[Sequence[Record]], object]) -> None:
+    while not follower.caught_up:
+        records = follower.poll()
+        take(records)
+        if not records and not follower.caught_up:
+            time.sleep(PAUSE)
+    take(follower.poll())
 
 
 def _pairs(given: Iterable[str]) -> dict[str, str]:
@@ -180,8 +189,7 @@ class Pusher:
             try:
                 number = None if self.dry_run else self.server.predict(prediction).get("id")
             except RefusedError as error:
-                self.counts["refused"] += 1
-                say(f"labelwatch: task {task} gets no prediction: {error}")
+                self._refuse(task, error)
                 continue
             self.counts["pushed"] += 1
             if isinstance(number, int):
@@ -192,22 +200,33 @@ class Pusher:
                 self.server.remove(number)
                 del self._there[task][number]
 
-    def _predictions(self, doubtful: Iterable[Assessment]) -> list[dict[str, Any]]:
+    def _predictions(self, doubtful: Iterable[Doubt]) -> list[dict[str, Any]]:
         found = []
-        for said in doubtful:
+        for said, confirmed, labels in doubtful:
             control = self._control_of(said)
-            made = label_studio_prediction(
-                said,
-                task=int(str((said.meta or {})["task"])),
-                from_name=control.name,
-                to_name=control.to_name,
-                rename=self.renamed,
-            )
+            task = int(str((said.meta or {})["task"]))
+            try:
+                made = label_studio_prediction(
+                    said,
+                    task=task,
+                    from_name=control.name,
+                    to_name=control.to_name,
+                    rename=self.renamed,
+                    corrected=labels,
+                    confirmed=confirmed,
+                )
+            except InvalidInput as error:  # any program may write decisions
+                self._refuse(task, error)
+                continue
             if made is None:
                 self.counts["textless"] += 1
             else:
                 found.append(made)
         return found
+
+    def _refuse(self, task: int, error: Exception) -> None:
+        self.counts["refused"] += 1
+        say(f"labelwatch: task {task} gets no prediction: {error}")
 
     def _control_of(self, said: Assessment) -> Control:
         named = (said.meta or {}).get("from_name")

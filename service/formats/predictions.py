@@ -11,7 +11,7 @@ from service.formats.spans import TextSpan, given_scheme, text_spans
 from service.labels import Span, spans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from service.contracts import Assessment
 
@@ -44,6 +44,13 @@ def suggested_entities(assessment: Assessment) -> list[Suggested]:
     return sorted([*kept, *new])
 
 
+def corrected_entities(assessment: Assessment, labels: Sequence[str]) -> list[Suggested]:
+    """What a reviewer says; the reviewer is sure of what is new."""
+    scheme = given_scheme(assessment)
+    given = set(spans(assessment.labels, scheme))
+    return [Suggested(span, None if span in given else 1.0) for span in spans(labels, scheme)]
+
+
 def _overlap(one: Span, other: Span) -> bool:
     return one.start < other.end and other.start < one.end
 
@@ -55,13 +62,16 @@ def label_studio_prediction(
     from_name: str,
     to_name: str,
     rename: Mapping[str, str] | None = None,
+    corrected: Sequence[str] | None = None,
+    confirmed: bool = False,
 ) -> dict[str, Any] | None:
     """The body of `POST /api/predictions/`; none where the sentence does not hold the text it came from.
 
     `mislabeling` is 1 - priority, so that tasks sorted by it begin with the worst; `score` is the sentence's score, low
-    is bad. `rename` gives the project's names of suggested types that the dataset calls otherwise.
+    is bad. `rename` gives the project's names of suggested types that the dataset calls otherwise. Where a reviewer has
+    confirmed the error, `mislabeling` is 1, and the spans are those of the labels the reviewer `corrected` it to.
     """
-    entities = suggested_entities(assessment)
+    entities = suggested_entities(assessment) if corrected is None else corrected_entities(assessment, corrected)
     placed = text_spans(assessment, [entity.span for entity in entities])
     if placed is None:
         return None
@@ -72,7 +82,7 @@ def label_studio_prediction(
         label = span.label if entity.confidence is None else names.get(span.label, span.label)
         region = _region(assessment.id or "", span, label, from_name, to_name)
         result.append(region if entity.confidence is None else {**region, "score": entity.confidence})
-    worst = assessment.priority if assessment.priority is not None else assessment.score
+    worst = 0.0 if confirmed else assessment.priority if assessment.priority is not None else assessment.score
     return {
         "task": task,
         "model_version": f"{VERSION_PREFIX}{assessment.model.name} {assessment.model.fingerprint[:12]}",

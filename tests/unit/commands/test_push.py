@@ -7,11 +7,13 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 import pytest
 
 from service.commands.label_studio_board import Board
-from service.contracts import DatasetSettings
+from service.contracts import Claim, DatasetSettings, Decision
+from service.review.decisions import claim_output, decision_output
 from service.stream.base import Output, Record
 from service.stream.topics import Topics
 from tests.stream_desk import Desk, Ran
@@ -39,6 +41,8 @@ class FakeLabelStudio(ThreadingHTTPServer):
         self.refuse_tasks: set[int] = set()
         self.calls: list[tuple[str, str]] = []
         self.redirect: str | None = None
+        self.page_size: int | None = None
+        self.endless = False
 
     @property
     def url(self) -> str:
@@ -73,8 +77,8 @@ class _Handler(BaseHTTPRequestHandler):
         match self.command, path:
             case "GET", "/api/projects/3/":
                 return self._answer(200, {"id": 3, "parsed_label_config": server.config})
-            case "GET", "/api/predictions/?project=3":
-                return self._answer(200, list(server.predictions.values()))
+            case "GET", _ if path.startswith("/api/predictions/?"):
+                return self._list(parse_qs(path.partition("?")[2]))
             case "POST", "/api/predictions/":
                 if body["task"] in server.refuse_tasks:
                     return self._answer(400, {"task": ["Invalid pk - object does not exist."]})
@@ -85,6 +89,22 @@ class _Handler(BaseHTTPRequestHandler):
                 found = server.predictions.pop(int(path.rstrip("/").rpartition("/")[2]), None)
                 return self._answer(204 if found else 404)
         return self._answer(404, {"detail": "Not found."})
+
+    def _list(self, query: dict[str, list[str]]) -> None:
+        """All at once as version 1.23 does, or in pages as its other lists come."""
+        server = self.server
+        assert query["project"] == ["3"]
+        listed, size = list(server.predictions.values()), server.page_size
+        if size is None:
+            return self._answer(200, listed)
+        page = int(query.get("page", ["1"])[0])
+        more = page * size < len(listed)
+        # Behind a proxy Label Studio may not know by what name it was asked.
+        following = f"http://inside.example.org/api/predictions/?page={page + 1}&project=3" if more else None
+        if server.endless:
+            following = f"{server.url}{self.path}"
+        shown = listed[(page - 1) * size : page * size]
+        return self._answer(200, {"count": len(listed), "next": following, "previous": None, "results": shown})
 
     do_GET = do_POST = do_DELETE = _handle  # noqa: N815 - as http.server looks for them
 
@@ -115,7 +135,7 @@ def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) ->
     return Desk(tmp_path, tiny_model, capfd=capfd)
 
 
-def flagged(number: int = 41, *, task: int = 7, suggested: str = "LOC", revision: int = 1, **more: Any) -> Output:
+def flagged(number: int | str = 41, *, task: int = 7, suggested: str = "LOC", revision: int = 1, **more: Any) -> Output:
     """A review message of an annotation whose ORG is doubted."""
     flag = {
         "index": 4,
@@ -171,12 +191,138 @@ def test_what_no_longer_holds_is_removed_and_others_stay(desk: Desk, studio: Fak
     ]  # fmt: skip
 
 
+def test_predictions_that_come_in_pages_are_all_known(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(*(flagged(40 + number, task=number) for number in range(1, 6)))
+    push(desk, studio)
+    studio.page_size = 2
+    assert "0 predictions pushed to project 3; 5 were there already" in push(desk, studio).out
+    asked = [path for method, path in studio.calls if "?" in path][-3:]
+    assert asked == [f"/api/predictions/?{query}" for query in ("project=3", "page=2&project=3", "page=3&project=3")]
+    studio.endless = True
+    ran = push(desk, studio)
+    assert ran.code == 1
+    assert "does not answer like Label Studio" in ran.err
+
+
+# -- what reviewers say ------------------------------------------------------------------------------------------------
+
+
+def decision(verdict: str, *, number: int = 41, revision: int = 1, reviewer: str = "kim", **more: Any) -> Output:
+    about = {"dataset": "trips", "id": f"label-studio:{number}", "revision": revision, "reviewer": reviewer}
+    return decision_output(TOPICS, Decision.model_validate({**about, "verdict": verdict, **more}))
+
+
+def labels_of(prediction: dict[str, Any]) -> dict[str, str]:
+    return {region["value"]["text"]: region["value"]["labels"][0] for region in prediction["result"]}
+
+
+CORRECTED = ("B-PER", "I-PER", "O", "O", "B-PER", "O", "B-LOC", "O")
+
+
+def test_what_reviewers_found_right_is_taken_away(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged(), flagged(42, task=8))
+    push(desk, studio)
+    desk.append(decision("ok"), decision("unsure", number=42), decision("ok", number=42, revision=0))
+    assert push(desk, studio).out == (
+        "0 predictions pushed to project 3; 1 were there already; 1 no longer right were removed\n"
+    )
+    assert [one["task"] for one in studio.predictions.values()] == [8]
+    desk.append(decision("ok", withdrawn=True))
+    assert push(desk, studio).out.startswith("1 prediction pushed to project 3; 1 were")
+    desk.append(decision("ok"), Output(TOPICS.decisions, b"trips/label-studio:41/kim", None))
+    assert push(desk, studio).out.startswith("0 predictions pushed to project 3; 2 were")
+
+
+def test_reviewers_labels_are_pushed_in_place_of_the_models(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged(), flagged(42, task=8))
+    push(desk, studio)
+    before = labels_of(studio.predictions[1])
+    assert before["Tallinn"] == "LOC"
+    desk.append(decision("error", labels=CORRECTED), decision("error", number=42))
+    assert push(desk, studio).out == (
+        "2 predictions pushed to project 3; 0 were there already; 2 no longer right were removed\n"
+    )
+    first, second = studio.predictions.values()
+    assert labels_of(first) == before | {"Tallinn": "PER"}
+    assert [region.get("score") for region in first["result"]] == [None, 1.0, None]
+    assert labels_of(second) == before  # nobody said what is right
+    assert (first["mislabeling"], second["mislabeling"], first["score"]) == (1.0, 1.0, 0.125)
+    assert push(desk, studio).out.startswith("0 predictions pushed to project 3; 2 were")
+
+
+def test_where_reviewers_differ_the_model_is_asked(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged(), decision("ok"), decision("error", reviewer="lee", labels=CORRECTED))
+    push(desk, studio)
+    assert (labels_of(studio.predictions[1])["Tallinn"], studio.predictions[1]["mislabeling"]) == ("LOC", 0.75)
+
+
+def test_reviewers_labels_are_checked_and_renamed_too(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged(), decision("error", labels=[*CORRECTED[:4], "B-CITY", *CORRECTED[5:]]))
+    assert "project 3 has no label CITY" in push(desk, studio).err
+    push(desk, studio, "--map", "CITY=LOC")
+    assert labels_of(studio.predictions[1])["Tallinn"] == "LOC"
+
+
+def test_labels_that_are_none_cost_only_themselves(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged(), flagged(42, task=8), decision("error", labels=["?"] * 8))
+    ran = push(desk, studio)
+    assert ran.out.startswith("1 prediction pushed"), ran.err
+    assert "1 were refused" in ran.out
+    assert "task 7 gets no prediction: " in ran.err
+
+
+def test_an_error_that_only_a_reviewer_saw_is_pushed_with_its_labels(desk: Desk, studio: FakeLabelStudio) -> None:
+    """A control sentence: nothing in it was flagged."""
+    control: dict[str, Any] = {"flags": (), "suspects": (), "reason": "control"}
+    desk.append(flagged(**control), flagged(42, task=8, **control))
+    assert push(desk, studio).out.startswith("0 predictions pushed")
+    desk.append(decision("error", labels=CORRECTED), decision("error", number=42))
+    assert push(desk, studio).out.startswith("1 prediction pushed")
+    assert labels_of(studio.predictions[1])["Tallinn"] == "PER"
+
+
+def test_other_decisions_and_claims_are_left_alone() -> None:
+    board = Board(3, "trips")
+    board.take([Record(TOPICS.review, 0, 0, None, flagged().value)])
+    claim = claim_output(TOPICS, Claim(dataset="trips", id="label-studio:41", reviewer="kim"))
+    elsewhere = (b"others/label-studio:41/kim", decision("ok").value)
+    unread = (b"trips/label-studio:41/kim", b"not json")
+    for key, value in ((claim.key, claim.value), elsewhere, unread, (b"odd", b"{}"), (None, None)):
+        assert board.decide([Record(TOPICS.decisions, 0, 0, key, value)]) == []
+    unknown = decision("ok", number=99)
+    assert board.decide([Record(TOPICS.decisions, 0, 0, unknown.key, unknown.value)]) == []
+    assert len(board.open(7)) == 1
+
+
+def gone_task(task: int, *, revision: int = 2, **meta: str) -> Output:
+    about = {"format": "label-studio", "task": str(task), "project": "3", **meta}
+    bare: dict[str, Any] = {
+        "flags": (),
+        "suspects": (),
+        "tokens": (),
+        "labels": (),
+        "deleted": True,
+        "reason": "deleted",
+    }
+    return flagged(f"task:{task}", revision=revision, meta=about, **bare)
+
+
+def test_nothing_is_pushed_to_tasks_that_are_gone(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged(), flagged(42, task=8), flagged(43, task=9, revision=3))
+    push(desk, studio)
+    desk.append(*(gone_task(task) for task in (7, 9, 70)))
+    assert push(desk, studio).out == (
+        "0 predictions pushed to project 3; 2 were there already; 1 no longer right were removed\n"
+    )
+    assert [one["task"] for one in studio.predictions.values()] == [8, 9]
+
+
 def test_an_older_revision_that_comes_late_changes_nothing() -> None:
     board = Board(3, None)
     older = flagged(flags=(), suspects=(), reason="update", revision=0)
     records = [Record(TOPICS.review, 0, place, one.key, one.value) for place, one in enumerate((flagged(), older))]
     assert board.take(records) == [7]
-    assert [said.revision for said in board.open(7)] == [1]
+    assert [doubt.said.revision for doubt in board.open(7)] == [1]
 
 
 def test_labels_are_checked_before_anything_is_pushed(desk: Desk, studio: FakeLabelStudio) -> None:
@@ -291,11 +437,11 @@ def test_what_comes_later_is_pushed_too(desk: Desk, studio: FakeLabelStudio, mon
         if number is None:
             raise KeyboardInterrupt
         if number == 0:
-            desk.append(flagged(42, task=8))
+            desk.append(flagged(42, task=8), decision("ok"))
 
     monkeypatch.setattr("service.commands.push.time.sleep", pause)
     ran = push(desk, studio, "--follow")
     assert ran.code == 0
     assert ran.out.startswith("1 prediction pushed")
     assert "1 prediction pushed" in ran.err
-    assert [one["task"] for one in studio.predictions.values()] == [7, 8]
+    assert [one["task"] for one in studio.predictions.values()] == [8]
