@@ -75,15 +75,15 @@ def test_the_programs_are_python() -> None:
         ast.parse(program)
 
 
-def test_the_queries_are_those_of_the_webhooks() -> None:
+def test_the_queries_are_those_of_the_routes() -> None:
     from schemas.generate import openapi
 
     text = (DOCS / PAGE).read_text()
     told = set(re.findall(r"[?&](\w+)=", text))
     known = {
         parameter["name"]
-        for platform in ("label-studio", "argilla")
-        for parameter in openapi()["paths"][f"/v1/webhooks/{platform}"]["post"]["parameters"]
+        for path in ("/v1/webhooks/label-studio", "/v1/webhooks/argilla", "/v1/score", "/v1/sentences")
+        for parameter in openapi()["paths"][path]["post"]["parameters"]
     }
     assert told <= known
-    assert told >= {"dataset", "field", "control", "question", "argilla_dataset"}
+    assert told >= {"dataset", "field", "control", "question", "argilla_dataset", "format"}

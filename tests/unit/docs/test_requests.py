@@ -81,9 +81,20 @@ def test_the_quick_start_does_what_it_says(address: str) -> None:
 
 def test_the_producers_requests_work(address: str) -> None:
     requests = [line for kind, block in blocks("producers.md") if kind == "http" for line in block.splitlines()]
-    one, lines = (shell(line, address) for line in requests)
+    one, lines, spans = (shell(line, address) for line in requests)
     assert json.loads(one)["ids"] == ["4713"]
     good, bad = map(json.loads, lines.splitlines())
     assert good["line"] == 1
     assert good["id"]
     assert (bad["line"], bad["status"], bad["field"]) == (2, 422, "labels")
+    (record,) = json.loads(spans)["records"]
+    assert record["sentences"] == [{"id": "4714", "alignment": "exact", "deleted": False}]
+
+
+def test_the_platforms_requests_work(address: str) -> None:
+    requests = [line for kind, block in blocks("platforms.md") if kind == "http" for line in block.splitlines()]
+    scored, sent = (json.loads(shell(line, address)) for line in requests)
+    (assessment,) = scored["assessments"]
+    assert [flag["token"] for flag in assessment["flags"]] == ["Riga"]
+    assert sent["ids"] == ["label-studio:41", "label-studio:42"]
+    assert [one["deleted"] for one in sent["records"][0]["sentences"]] == [False, True]
