@@ -111,19 +111,21 @@ def sentence_fields(record: Mapping[str, Any], options: Options, names: tuple[st
             fields[ours] = record[found]
         elif not fields.get("deleted"):
             raise InvalidInput(_missing(ours, theirs, record), field=ours)
-        if found == HUB_LABELS and fields.get("meta") is None:
-            fields["meta"] = _hub_meta(record, options, names)
+        if found == HUB_LABELS:
+            fields["meta"] = _with_hub(fields.get("meta"), record, options, names)
     return fields
 
 
-def _hub_meta(record: Mapping[str, Any], options: Options, names: tuple[str, ...]) -> dict[str, Any]:
+def _with_hub(own: object, record: Mapping[str, Any], options: Options, names: tuple[str, ...]) -> object:
     """What a row of a Hugging Face data set needs on its way back: what numbers mean, and its other columns."""
+    if own is not None and (not isinstance(own, dict) or "format" in own):
+        return own
     numbers = record[HUB_LABELS]
     meta: dict[str, Any] = {"format": "huggingface"}
     if isinstance(numbers, list) and any(isinstance(one, int) for one in numbers):
         meta["label_names"] = list(names or options.label_names)
-    own = {*CARRIED, *ID_FIELDS, *word_fields(options), HUB_LABELS, "features", "names"}
-    return meta | kept({name: value for name, value in record.items() if name not in own})
+    told = {*word_fields(options), HUB_LABELS, "features", "names"}
+    return (own or {}) | meta | kept({name: value for name, value in record.items() if name not in told})
 
 
 def _missing(ours: str, theirs: tuple[str, ...], record: Mapping[str, Any]) -> str:

@@ -39,7 +39,7 @@ def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
         carried = fields.get("meta")
         if carried is not None and not isinstance(carried, dict):
             raise InvalidInput("it must be an object", field="meta")
-        others = {*CARRIED, *ID_FIELDS, name, text_field}
+        others = {*CARRIED, name, text_field}
         about = {"format": "spans", **kept({part: value for part, value in line.items() if part not in others})}
         about |= {
             part: told

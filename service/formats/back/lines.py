@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from service.formats import doccano, huggingface, prodigy
 from service.formats.back.telling import kept_of, meta_of, name_in, number, written_at
 from service.formats.offsets import UTF16
+from service.formats.records import ID_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -99,7 +100,7 @@ def write_huggingface(stream: TextIO, sentences: Iterable[LabelledSentence], tel
     for row in rows:
         meta = meta_of(row, huggingface.PLATFORM)
         tags = [numbers.get(label, label) for label in row.labels]
-        _write(stream, {"id": row.id, "tokens": list(row.tokens), "ner_tags": tags} | kept_of(meta))
+        _write(stream, _named(row, meta) | {"tokens": list(row.tokens), "ner_tags": tags} | kept_of(meta))
 
 
 def _label_names(sentence: LabelledSentence) -> tuple[str, ...]:
@@ -116,7 +117,7 @@ def write_spans(stream: TextIO, sentences: Iterable[LabelledSentence], telling: 
             start, end = told.counted(entity)
             spans.append({"start": start, "end": end, "label": entity.label, "text": entity.text})
         line = {
-            "id": sentence.id,
+            **_named(sentence, meta),
             name_in(meta, "text_field", "text"): told.text,
             name_in(meta, "field", "spans"): spans,
             "annotator": sentence.annotator,
@@ -126,6 +127,11 @@ def write_spans(stream: TextIO, sentences: Iterable[LabelledSentence], telling: 
             "meta": {name: value for name, value in (sentence.meta or {}).items() if name not in _NOTES} or None,
         }
         _write(stream, {name: value for name, value in line.items() if value is not None} | kept_of(meta))
+
+
+def _named(sentence: LabelledSentence, meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The id, unless it stands among what was kept, as it was written there."""
+    return {} if any(name in kept_of(meta) for name in ID_FIELDS) else {"id": sentence.id}
 
 
 def _identity(sentence: LabelledSentence, meta: Mapping[str, Any], platform: str) -> dict[str, Any]:

@@ -114,6 +114,23 @@ def test_tsv_refuses_what_it_would_change(broken: str) -> None:
         gone([sentence], "tsv")
 
 
+def test_what_is_kept_is_small_and_can_be_a_message() -> None:
+    body = {
+        "id": 1,
+        "text": TEXT,
+        "label": [],
+        "page": 3,
+        "scan": "x" * 3_000,
+        "score": float("nan"),
+        "half": "\ud83d",
+        "title": "At sea",
+    }
+    (sentence,) = came(body, "doccano")
+    assert (sentence.meta or {})["kept"] == {"page": 3, "title": "At sea"}
+    (back,) = objects(gone([sentence], "doccano"))
+    assert back == {"id": 1, "text": TEXT, "label": [], "page": 3, "title": "At sea"}
+
+
 # -- what a real Label Studio wrote ------------------------------------------------------------------------------------
 
 

@@ -135,7 +135,7 @@ BODIES: dict[str, tuple[SentenceFormat, dict[str, Any]]] = {
         "huggingface",
         {"id": "12", "tokens": WORDS.split(), "ner_tags": [NAMES.index(one) for one in GIVEN], "pos_tags": [1] * 9},
     ),
-    "huggingface-names": ("huggingface", {"id": "12", "tokens": WORDS.split(), "ner_tags": list(GIVEN)}),
+    "huggingface-names": ("huggingface", {"sentence_id": 12, "meta": {"page": 3}, "tokens": WORDS.split(), "ner_tags": list(GIVEN)}),
     "spans": (
         "spans",
         {
