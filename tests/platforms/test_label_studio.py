@@ -122,6 +122,42 @@ def test_a_wrong_label_comes_to_the_queue_and_goes_back_until_it_is_corrected(st
     assert again_open["revision"] > item["revision"]
 
 
+def test_what_reviewers_decide_is_pushed_in_place_of_the_models_word(studio: Studio, watch: Watch) -> None:
+    dataset = "decided"
+    project = connected(studio, watch, dataset)
+    tasks = [studio.task(project, OTHER_TEXT) for _ in range(3)]
+    names = [f"label-studio:{studio.annotate(task, OTHER_TEXT, OTHER_WRONG)}" for task in tasks]
+    queue = watch.waited(dataset, lambda queue: set(names) <= set(queue))
+    assert push(watch, studio, project, dataset).out.startswith("3 predictions pushed")
+    assert [spans(one) for task in tasks for one in studio.predictions(task)] == [OTHER_RIGHT] * 3
+
+    labels = ["B-MISC" if label == "B-ORG" else label for label in queue[names[1]]["labels"]]
+    right = {"dataset": dataset, "id": names[0], "reviewer": "kim", "verdict": "ok"}
+    wrong = {"dataset": dataset, "id": names[1], "reviewer": "kim", "verdict": "error", "labels": labels}
+    answer = watch.http.post("/v1/decisions", json={"decisions": [right, wrong]})
+    assert answer.status_code == 202, answer.text
+    assert push(watch, studio, project, dataset).out.startswith(
+        f"1 prediction pushed to project {project}; 1 were there already; 2 no longer right were removed"
+    )
+    assert studio.predictions(tasks[0]) == []
+    assert [spans(one) for one in studio.predictions(tasks[1])] == [{"Tomas Berg": "PER", "Oslo": "MISC"}]
+    shown = {one["task"]: one["mislabeling"] for one in studio.call("GET", "/api/predictions/", project=project)}
+    assert shown[tasks[1]] == 1.0
+    assert [spans(one) for one in studio.predictions(tasks[2])] == [OTHER_RIGHT]
+
+
+def test_a_task_that_is_deleted_at_once_leaves_nothing_open(studio: Studio, watch: Watch) -> None:
+    """Its deletion may be in the log before the annotation has been judged."""
+    dataset = "at-once"
+    project = connected(studio, watch, dataset)
+    task, other = studio.task(project, OTHER_TEXT), studio.task(project, OTHER_TEXT)
+    gone, stays = (f"label-studio:{studio.annotate(one, OTHER_TEXT, OTHER_WRONG)}" for one in (task, other))
+    studio.call("DELETE", f"/api/tasks/{task}/")
+    ended = f"label-studio:task:{task}"
+    queue = watch.waited(dataset, lambda queue: {gone, stays, ended} <= set(queue))
+    assert (queue[gone]["state"], queue[gone]["closed_by"], queue[stays]["state"]) == ("closed", "deleted", "open")
+
+
 def test_what_is_deleted_or_skipped_is_closed_and_its_prediction_removed(studio: Studio, watch: Watch) -> None:
     dataset = "gone"
     project = connected(studio, watch, dataset)
