@@ -11,6 +11,7 @@ from service.commands.export import corrected
 from service.contracts import Assessment, Decision
 from service.formats.label_studio import PLATFORM
 from service.review.decisions import read_key
+from service.review.items import verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -105,10 +106,11 @@ class Board:
         if said.deleted or (ended is not None and said.revision <= ended):
             return None
         decisions = self._decisions.get(f"{said.dataset}/{said.id}", {}).values()
-        outcome, labels = corrected([one for one in decisions if one.revision == said.revision], len(said.tokens))
+        about = [one for one in decisions if one.revision == said.revision]
+        outcome, labels = corrected(about, len(said.tokens))
         if outcome == "ok" or not (said.flags or labels):
             return None
-        return Doubt(said, outcome in ("corrected", "uncorrected"), labels)
+        return Doubt(said, verdict_of(about) == "error", labels)
 
     def _known_task(self, key: str, said: Assessment) -> int | None:
         """A deletion does not name its task: it is the one that was named before."""

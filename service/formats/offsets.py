@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Unit = Literal["characters", "utf-16"]
 CHARACTERS: Final = "characters"
 UTF16: Final = "utf-16"
-_LAST_OF_ONE_UNIT: Final = 0xFFFF
+_LAST_OF_ONE_UNIT: Final = "\uffff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def in_characters(
     """The spans in characters; and how they were counted, where it is not as everybody would read them."""
     as_told = list(given)
     wrong = _first_wrong(text, as_told)
-    converted = None if text.isascii() else _from_utf16(text, as_told)
+    converted = _from_utf16(text, as_told) if max(text, default="") > _LAST_OF_ONE_UNIT else None
     if converted is not None and (converted == as_told or _first_wrong(text, converted) is not None):
         converted = None
     if converted is None:
@@ -105,7 +105,7 @@ def _from_utf16(text: str, given: Sequence[TextSpan]) -> list[TextSpan] | None:
     """None where an offset lies inside a character or behind the text."""
     ends, total = [], 0
     for char in text:
-        total += 2 if ord(char) > _LAST_OF_ONE_UNIT else 1
+        total += 2 if char > _LAST_OF_ONE_UNIT else 1
         ends.append(total)
     found = []
     for span in given:

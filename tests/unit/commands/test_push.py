@@ -256,6 +256,13 @@ def test_where_reviewers_differ_the_model_is_asked(desk: Desk, studio: FakeLabel
     assert (labels_of(studio.predictions[1])["Tallinn"], studio.predictions[1]["mislabeling"]) == ("LOC", 0.75)
 
 
+def test_where_only_their_corrections_differ_it_is_an_error_all_the_same(desk: Desk, studio: FakeLabelStudio) -> None:
+    other = ("B-LOC", *CORRECTED[1:])
+    desk.append(flagged(), decision("error", labels=CORRECTED), decision("error", reviewer="lee", labels=other))
+    push(desk, studio)
+    assert (labels_of(studio.predictions[1])["Tallinn"], studio.predictions[1]["mislabeling"]) == ("LOC", 1.0)
+
+
 def test_reviewers_labels_are_checked_and_renamed_too(desk: Desk, studio: FakeLabelStudio) -> None:
     desk.append(flagged(), decision("error", labels=[*CORRECTED[:4], "B-CITY", *CORRECTED[5:]]))
     assert "project 3 has no label CITY" in push(desk, studio).err

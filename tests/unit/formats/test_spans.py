@@ -203,6 +203,23 @@ def test_words_to_spans_to_words(given: tuple[str, list[Span]], scheme: Scheme) 
 
 
 @settings(max_examples=100, deadline=None)
+@given(entities(), st.sampled_from([CHARACTERS, UTF16]))
+def test_spans_over_words_need_no_text_where_the_platform_counts_as_it_says(
+    given: tuple[str, list[Span]], unit: Unit
+) -> None:
+    text, chosen = given
+    words = split_words(text)
+
+    def counted(offset: int) -> int:
+        return offset if unit == CHARACTERS else len(text[:offset].encode("utf-16-le")) // 2
+
+    told = [TextSpan(counted(words[one.start].start), counted(words[one.end - 1].end), one.type) for one in chosen]
+    made = align(text, told, unit=unit)
+    assert made.labels == labels_from_spans(chosen, len(words), Scheme.IOB2)
+    assert made.meta.get("given_offsets", unit) == unit
+
+
+@settings(max_examples=100, deadline=None)
 @given(
     TEXTS, st.lists(st.tuples(st.integers(-2, 42), st.integers(-2, 42), st.sampled_from(["PER", "O", ""])), max_size=4)
 )
