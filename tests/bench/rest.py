@@ -1,8 +1,11 @@
-"""REST against the graph alone: the service with its one-thread model on one core, its clients on the other.
+"""REST against the graph alone: the model on one thread, clients on one of two cores.
 
 The service is the real command on a loopback port. Clients are bare sockets that send prepared bytes and look for the
 length of the answer: they take a fraction of their core (`client_share`), so that they are not what is measured.
-The graph alone runs on the service's core, in turn with it.
+The graph alone runs on the other core, in turn with the service.
+
+Two services are measured: one that may use both cores, as where nobody confines it (the model still has one thread),
+and one that is confined to the core without clients, so that reading, judging and answering take time from the model.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +32,8 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 CLIENTS = 32
-CLIENT_CORE, SERVICE_CORE = 0, 1
+CLIENT_CORE, MODEL_CORE = 0, 1
+PLACES = {"": {CLIENT_CORE, MODEL_CORE}, "one_core_": {MODEL_CORE}}  # of a service, by what its figures' names say
 REQUESTS = 2_000
 WAIT = 60.0
 
@@ -119,11 +123,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def service(folder: Path) -> Iterator[tuple[int, int]]:
-    """`labelwatch api` on its core; gives its port and process id."""
+def service(folder: Path, cores: set[int]) -> Iterator[tuple[int, int]]:
+    """`labelwatch api` on its cores; gives its port and process id."""
     port = free_port()
     variables = {
-        "LABELWATCH_LOG_PATH": str(folder / "log.sqlite"),
+        "LABELWATCH_LOG_PATH": str(folder / f"log{port}.sqlite"),
+        "LABELWATCH_MODEL_THREADS": "1",
         "LABELWATCH_API_PORT": str(port),
         "LABELWATCH_LOGS_LEVEL": "warning",
     }
@@ -132,7 +137,7 @@ def service(folder: Path) -> Iterator[tuple[int, int]]:
         [sys.executable, "-c", "from service.cli import main; main()", "api"],
         env={**clean, **variables},
         stdout=subprocess.DEVNULL,
-        preexec_fn=lambda: os.sched_setaffinity(0, {SERVICE_CORE}),  # noqa: PLW1509 - no threads here
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),  # noqa: PLW1509 - no threads here
     )
     try:
         until = time.monotonic() + WAIT
@@ -157,7 +162,7 @@ def _ready(port: int) -> bool:
 @contextmanager
 def raw_graph() -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.rest_side", str(SERVICE_CORE)],
+        [sys.executable, "-m", "tests.bench.rest_side", str(MODEL_CORE)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -191,7 +196,8 @@ def milliseconds(latencies: Sequence[float]) -> dict[str, float]:
     return {"p50": 1e3 * cuts[49], "p99": 1e3 * cuts[98]}
 
 
-def one_round(raw: subprocess.Popen[str], port: int, process_id: int, requests: list[bytes]) -> dict[str, Any]:
+def one_round(raw: subprocess.Popen[str], port: int, process_id: int) -> dict[str, Any]:
+    requests = requests_of(port)
     limit = measured(raw)
     used = cpu_seconds(process_id)
     many = load(port, requests * -(-REQUESTS // len(requests)), CLIENTS)
@@ -216,44 +222,59 @@ def one_round(raw: subprocess.Popen[str], port: int, process_id: int, requests: 
     }
 
 
+def told(place: str, each: dict[str, Any]) -> str:
+    return (
+        f"{place or 'both_cores_'}{CLIENTS} clients: {each['requests_per_s']:.0f}/s of "
+        f"{each['raw_sentences_per_s']:.0f} raw, p50 {each['ms_32']['p50']:.1f} p99 {each['ms_32']['p99']:.1f} ms; "
+        f"one client: p50 {each['ms_1']['p50']:.2f} p99 {each['ms_1']['p99']:.2f} ms, "
+        f"raw p50 {each['raw_ms_1']['p50']:.2f} ms"
+    )
+
+
 def run() -> list[dict[str, Any]]:
     everywhere = os.sched_getaffinity(0)
     if len(everywhere) < 2:
-        raise SystemExit("the REST benchmarks need two cores: one for the service, one for its clients")
+        raise SystemExit("the REST benchmarks need two cores: one for the model, one for the clients")
     os.sched_setaffinity(0, {CLIENT_CORE})
+    rounds: dict[str, list[dict[str, Any]]] = {place: [] for place in PLACES}
     try:
-        with tempfile.TemporaryDirectory() as scratch, raw_graph() as raw, service(Path(scratch)) as (port, process_id):
-            requests = requests_of(port)
-            load(port, requests, CLIENTS)  # warm
-            rounds = [one_round(raw, port, process_id, requests) for _ in range(ROUNDS)]
+        with ExitStack() as leaving:
+            folder = Path(leaving.enter_context(tempfile.TemporaryDirectory()))
+            raw = leaving.enter_context(raw_graph())
+            services = {place: leaving.enter_context(service(folder, cores)) for place, cores in PLACES.items()}
+            for port, _ in services.values():
+                load(port, requests_of(port), CLIENTS)  # warm
+            for _ in range(ROUNDS):
+                for place, (port, process_id) in services.items():
+                    rounds[place].append(one_round(raw, port, process_id))
+                    print(told(place, rounds[place][-1]), file=sys.stderr)
     finally:
         os.sched_setaffinity(0, everywhere)
-    for each in rounds:
-        print(
-            f"{CLIENTS} clients: {each['requests_per_s']:.0f}/s of {each['raw_sentences_per_s']:.0f} raw, "
-            f"p50 {each['ms_32']['p50']:.1f} p99 {each['ms_32']['p99']:.1f} ms; one client: "
-            f"p50 {each['ms_1']['p50']:.2f} p99 {each['ms_1']['p99']:.2f} ms, raw p50 {each['raw_ms_1']['p50']:.2f} ms",
-            file=sys.stderr,
-        )
-    shared = {"rounds": len(rounds), "clients_core": CLIENT_CORE, "service_core": SERVICE_CORE}
+    return [figure for place, found in rounds.items() for figure in figures(place, found)]
+
+
+def figures(place: str, rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    cores = sorted(PLACES[place])
+    shared = {"rounds": len(rounds), "clients_core": CLIENT_CORE, "service_cores": cores, "model_threads": 1}
+    where = "" if len(cores) > 1 else ", the whole service on one core"
     many = ("ratio_32", "requests", "requests_per_s", "raw_sentences_per_s", "ms_32", "client_share")
     cost = ("service_cpu_ms", "raw_cpu_ms")
     one = ("ratio_1", "ms_1", "raw_ms_1")
     return [
         {
-            "name": "rest_32_clients_vs_raw_ort",
+            "name": f"rest_32_clients_{place}vs_raw_ort",
             "ratio": statistics.median(each["ratio_32"] for each in rounds),
             "detail": {
-                "what": "single sentences of 32 clients, one model thread, over the graph alone",
+                "what": f"single sentences of 32 clients, one model thread, over the graph alone{where}",
                 **shared,
                 **{name: [each[name] for each in rounds] for name in (*many, *cost)},
             },
         },
         {
-            "name": "rest_1_client_p50_vs_raw_ort",
+            "name": f"rest_1_client_{place}p50_vs_raw_ort",
             "ratio": statistics.median(each["ratio_1"] for each in rounds),
             "detail": {
-                "what": "time of a sentence over REST to that in the graph alone (lower is better), median",
+                "what": f"time of a sentence over REST to that in the graph alone (lower is better), median{where}",
                 **shared,
                 **{name: [each[name] for each in rounds] for name in one},
             },
