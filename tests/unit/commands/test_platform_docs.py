@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.contracts import Assessment, LabelledSentence
+from service.formats import read_sentences
 from tests.docs_blocks import DOCS, blocks
 from tests.stream_desk import Desk
 
@@ -52,8 +53,17 @@ def test_what_is_shown_is_read(desk: Desk) -> None:
     assert written == SHOWN
     with (desk.folder / "ranked.csv").open(newline="") as file:
         assert [row["id"] for row in csv.DictReader(file)] == ["doccano:1"]
-    assert json.loads((desk.folder / "corrected.jsonl").read_text())["annotator"] == "kim"
-    assert (desk.folder / "corrected.conll").read_text().splitlines()[1] == "Mara\tI-PER"
+    for name, shown in (("corrected.jsonl", "all.jsonl"), ("corrected.conll", "annotated.conll")):
+        back = list(read_sentences(desk.folder / name))
+        assert [(one.tokens, one.labels) for one in back] == [
+            (one.tokens, one.labels) for one in read_sentences(desk.folder / shown)
+        ]
+    assert json.loads((desk.folder / "corrected.jsonl").read_text()) == json.loads(
+        (desk.folder / "all.jsonl").read_text()
+    )
+    (task,), (given,) = (json.loads((desk.folder / name).read_text()) for name in ("corrected.json", "export.json"))
+    assert (task["id"], task["project"], task["data"]) == (given["id"], given["project"], given["data"])
+    assert json.loads((desk.folder / "spans.jsonl").read_text())["spans"][0]["text"] == "Mara Quill"
     sent = [LabelledSentence.model_validate_json(one.value or b"") for one in desk.records(desk.topics.sentences)]
     assert {one.dataset for one in sent} == {"trips", "reports", "doccano", "prodigy", "columns", "hub", "texts"}
     assert {one.labels[:2] for one in sent} == {("B-PER", "I-PER"), ("I-PER", "I-PER")}
