@@ -53,16 +53,14 @@ def test_what_is_shown_is_read(desk: Desk) -> None:
     assert written == SHOWN
     with (desk.folder / "ranked.csv").open(newline="") as file:
         assert [row["id"] for row in csv.DictReader(file)] == ["doccano:1"]
-    for name, shown in (("corrected.jsonl", "all.jsonl"), ("corrected.conll", "annotated.conll")):
-        back = list(read_sentences(desk.folder / name))
-        assert [(one.tokens, one.labels) for one in back] == [
-            (one.tokens, one.labels) for one in read_sentences(desk.folder / shown)
-        ]
+    for corrected, given in (("corrected.jsonl", "all.jsonl"), ("corrected.conll", "annotated.conll")):
+        (back,), (was,) = (list(read_sentences(desk.folder / file)) for file in (corrected, given))
+        assert (back.tokens, back.labels) == (was.tokens, was.labels)
     assert json.loads((desk.folder / "corrected.jsonl").read_text()) == json.loads(
         (desk.folder / "all.jsonl").read_text()
     )
-    (task,), (given,) = (json.loads((desk.folder / name).read_text()) for name in ("corrected.json", "export.json"))
-    assert (task["id"], task["project"], task["data"]) == (given["id"], given["project"], given["data"])
+    (task,), (told,) = (json.loads((desk.folder / file).read_text()) for file in ("corrected.json", "export.json"))
+    assert (task["id"], task["project"], task["data"]) == (told["id"], told["project"], told["data"])
     assert json.loads((desk.folder / "spans.jsonl").read_text())["spans"][0]["text"] == "Mara Quill"
     sent = [LabelledSentence.model_validate_json(one.value or b"") for one in desk.records(desk.topics.sentences)]
     assert {one.dataset for one in sent} == {"trips", "reports", "doccano", "prodigy", "columns", "hub", "texts"}
