@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import re
 import socket
-import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import uvicorn
 
 from service.inference.classifier import Classifier
 from service.inference.folder import ModelFolder
+from tests import live_server
 from tests.api_desk import wait_for
+from tests.live_server import PATIENCE
 from tests.score_desk import ScoreDesk, score_desk
 from tests.tiny_models import make_model
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PATIENCE = 30.0
 LINE = json.dumps({"tokens": ["Timber", "said"], "labels": ["B-PER", "O"], "id": "a"}).encode() + b"\n"
 PATHS = pytest.mark.parametrize("path", ["/v1/score", "/v1/sentences"])
 
@@ -56,19 +55,8 @@ class Served:
 
 @contextmanager
 def served(folder: Path, classifier: Classifier, **limits: Any) -> Iterator[Served]:
-    """The app as it is served; not told of in a log."""
-    with score_desk(folder, classifier, **limits) as desk:
-        listening = socket.create_server(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(desk.app, lifespan="off", log_config=None, access_log=False))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-        wait_for(lambda: server.started)
-        try:
-            yield Served(desk, listening.getsockname()[1])
-        finally:
-            server.should_exit = True
-            thread.join(PATIENCE)
-            listening.close()
+    with score_desk(folder, classifier, **limits) as desk, live_server.served(desk.app) as port:
+        yield Served(desk, port)
 
 
 @dataclass
