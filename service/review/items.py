@@ -1,7 +1,7 @@
 """A queue item as reviewers see it.
 
 A control sentence looks like the others until it is decided: where nothing is flagged, the worst word stands in for
-the flags, and the suspect is read from it. The numbers are what they are; nobody is shown a made-up one.
+the flags, and the suspect is read from it. `controls` says what else that takes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from service.contracts import (
     ModelName,
     Reason,
     Shown,
+    SuspectKind,
     SuspectSpan,
     WordScore,
 )
@@ -34,16 +35,47 @@ State = Literal["open", "decided", "closed"]
 Agreement = Literal["agree", "differ"]
 Verdict = Literal["error", "ok"]
 STATES: tuple[State, ...] = ("open", "decided", "closed")
+HELD_BACK = "None: held back until it is decided"
+
+
+class Doubt(Message):
+    """A word to look at."""
+
+    index: int
+    token: str
+    given: str
+    suggested: str = Field(description="As the dataset would write it: in its own names and scheme")
+    p_given: float | None = Field(default=None, description=HELD_BACK)
+    p_suggested: float | None = Field(default=None, description=HELD_BACK)
+    threshold: float | None = Field(
+        default=None, description="Threshold of the class that is suggested; none where it has no evidence yet"
+    )
+
+
+class DoubtfulSpan(Message):
+    """The doubt said of an entity: given and suggested span side by side."""
+
+    kind: SuspectKind
+    given_span: EntitySpan | None = None
+    suggested_span: EntitySpan | None = None
+    confidence: float | None = Field(default=None, description=HELD_BACK)
 
 
 class ReviewItem(Message):
-    """One sentence of the queue. Low is bad in `rank`, `priority` and `score`; the queue is sorted by `rank`."""
+    """One sentence of the queue. Low is bad in `rank`, `priority` and `score`; the queue is sorted by `rank`.
+
+    Until it is decided, a control sentence has the rank, priority and score of its place in the queue, not its own.
+    """
 
     dataset: DatasetName
     id: str
     revision: int
     state: State
     closed_by: Literal["update", "deleted"] | None = None
+    blind: bool = Field(
+        default=False,
+        description="Whether probabilities are held back until it is decided, since the dataset has a control sample",
+    )
     rank: float = Field(description="What orders the queue: the ranker's answer where it is on, else priority")
     priority: float | None = None
     score: float | None = None
@@ -53,8 +85,8 @@ class ReviewItem(Message):
     source: str | None = None
     annotated_at: datetime | None = None
     scored_at: datetime | None = None
-    doubtful: tuple[Flag, ...] = Field(default=(), description="Words to look at, by their place in the sentence")
-    suspects: tuple[SuspectSpan, ...] = ()
+    doubtful: tuple[Doubt, ...] = Field(default=(), description="Words to look at, by their place in the sentence")
+    suspects: tuple[DoubtfulSpan, ...] = ()
     words: tuple[WordScore, ...] = ()
     thresholds: dict[str, float | None] = Field(default_factory=dict)
     warming_up: tuple[str, ...] = ()
@@ -73,9 +105,7 @@ class ReviewItem(Message):
     @property
     def shown(self) -> Shown:
         """What a decision about this item keeps of it. Not part of the body: it knows which items are controls."""
-        if self._shown is not None:
-            return self._shown
-        return Shown(labels=self.labels, doubtful=self.doubtful, method=self.method, annotator=self.annotator)
+        return self._shown or Shown(labels=self.labels, method=self.method, annotator=self.annotator)
 
     def knowing(self, shown: Shown) -> ReviewItem:
         self._shown = shown
@@ -92,6 +122,22 @@ def suspects_of(assessment: Assessment) -> tuple[SuspectSpan, ...]:
     if assessment.flags or assessment.worst is None:
         return assessment.suspects
     return _suspects_at(assessment.worst, assessment.labels)
+
+
+def doubts_told(assessment: Assessment, *, blind: bool) -> tuple[Doubt, ...]:
+    held_back = {"p_given", "p_suggested"} if blind else set()
+    return tuple(Doubt(**flag.model_dump(exclude=held_back)) for flag in doubtful_of(assessment))
+
+
+def suspects_told(assessment: Assessment, *, blind: bool) -> tuple[DoubtfulSpan, ...]:
+    held_back = {"confidence"} if blind else set()
+    return tuple(DoubtfulSpan(**suspect.model_dump(exclude=held_back)) for suspect in suspects_of(assessment))
+
+
+def words_told(assessment: Assessment, *, blind: bool) -> tuple[WordScore, ...]:
+    if not blind:
+        return assessment.words
+    return tuple(WordScore(unscored=word.unscored) for word in assessment.words)
 
 
 def _suspects_at(doubt: Flag, labels: Sequence[str]) -> tuple[SuspectSpan, ...]:

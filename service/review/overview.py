@@ -40,6 +40,7 @@ EDGES = (
     1,
 )
 MAX_ANNOTATORS = 200
+WITH_CONTROLS = "flagged items, and of control sentences while they wait"
 
 
 class Day(Message):
@@ -60,7 +61,10 @@ class Bin(Message):
 
 
 class Confusion(Message):
-    """Doubts that a label of one type should be another's, over flagged items; `decided` and `right` of those decided."""
+    """Doubts that a label of one type should be another's, over items of the queue.
+
+    Control sentences count while they wait; `decided` and `right` are of flagged ones that are decided.
+    """
 
     given: str
     suggested: str
@@ -80,9 +84,9 @@ class Overview(Message):
     dataset: str | None = None
     counts: dict[str, int] = Field(default_factory=dict)
     days: tuple[Day, ...] = ()
-    scores: tuple[Bin, ...] = Field(default=(), description="Of flagged items; steps are finer near 0 and 1")
+    scores: tuple[Bin, ...] = Field(default=(), description=f"Of {WITH_CONTROLS}; steps are finer near 0 and 1")
     confusions: tuple[Confusion, ...] = Field(default=(), description="The most frequent first")
-    annotators: tuple[Annotator, ...] = Field(default=(), description="Those with most items first")
+    annotators: tuple[Annotator, ...] = Field(default=(), description=f"Of {WITH_CONTROLS}; those with most first")
     verdicts: dict[str, int] = Field(default_factory=dict, description="Decisions that stand, by verdict")
     precision: float | None = Field(default=None, description="Wrong ones among the flagged that were decided")
     recall: RecallEstimate | None = Field(default=None, description="Of one dataset")
@@ -104,7 +108,12 @@ class PairPrecision(Message):
         return self.right / self.decided
 
 
-# In the queries, `? IS NULL` stands for all datasets.
+# In the queries, `? IS NULL` stands for all datasets. Controls that wait are counted with the flagged, by the numbers
+# they are shown with: where a label pair, an annotator or a range of scores had fewer than the queue shows, the rest
+# would be known for controls.
+OF_ITEMS = "FROM items WHERE (? IS NULL OR dataset = ?)"
+OF_FACETS = "FROM facets CROSS JOIN items ON items.no = facets.item"
+REVIEWED = "(reason = 'flagged' OR (reason = 'control' AND state <> 'decided'))"
 
 
 def counts_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
@@ -195,15 +204,16 @@ def _days(db: sqlite3.Connection, dataset: str | None) -> tuple[Day, ...]:
 
 
 def _scores(db: sqlite3.Connection, dataset: str | None) -> tuple[Bin, ...]:
-    where = "FROM items WHERE (? IS NULL OR dataset = ?) AND reason = 'flagged' AND score IS NOT NULL"
-    low, high = db.execute(f"SELECT min(score), max(score) {where}", (dataset, dataset)).fetchone()
+    # Of a flagged one the shown score is its own.
+    where = f"{OF_ITEMS} AND {REVIEWED} AND shown_score IS NOT NULL"
+    low, high = db.execute(f"SELECT min(shown_score), max(shown_score) {where}", (dataset, dataset)).fetchone()
     if low is None:
         return ()
     edges = EDGES
     if low < 0 or high > 1:
         step = max(high - low, 1.0) / BINS
         edges = tuple(low + k * step for k in range(BINS + 1))
-    cases = " ".join(f"WHEN score < ? THEN {k}" for k in range(len(edges) - 2))
+    cases = " ".join(f"WHEN shown_score < ? THEN {k}" for k in range(len(edges) - 2))
     found = dict(
         db.execute(
             f"SELECT CASE {cases} ELSE {len(edges) - 2} END AS bin, count(*) {where} GROUP BY bin",
@@ -216,9 +226,8 @@ def _scores(db: sqlite3.Connection, dataset: str | None) -> tuple[Bin, ...]:
 def _confusions(db: sqlite3.Connection, dataset: str | None) -> tuple[Confusion, ...]:
     found: dict[tuple[str, str], dict[str, int]] = {}
     rows = db.execute(
-        "SELECT facet, count(*) FROM facets CROSS JOIN items ON items.no = facets.item"
-        " WHERE facet >= '[\"types\"' AND facet < '[\"types$' AND reason = 'flagged' AND (? IS NULL OR dataset = ?)"
-        " GROUP BY facet",
+        f"SELECT facet, count(*) {OF_FACETS} WHERE facet >= '[\"types\"' AND facet < '[\"types$' AND {REVIEWED}"
+        " AND (? IS NULL OR dataset = ?) GROUP BY facet",
         (dataset, dataset),
     )
     for facet, items in rows:
@@ -233,10 +242,10 @@ def _confusions(db: sqlite3.Connection, dataset: str | None) -> tuple[Confusion,
 
 
 def _annotators(db: sqlite3.Connection, dataset: str | None) -> tuple[Annotator, ...]:
-    """Of flagged items; controls would tell nothing of an annotator that their number does not."""
+    """Of flagged items, and of controls while they wait."""
     found: dict[str | None, dict[str, int]] = {}
     for name, items in db.execute(
-        "SELECT annotator, count(*) FROM items WHERE (? IS NULL OR dataset = ?) AND reason = 'flagged' GROUP BY annotator",
+        f"SELECT annotator, count(*) {OF_ITEMS} AND {REVIEWED} GROUP BY annotator",
         (dataset, dataset),
     ):
         found[name] = {"items": items}

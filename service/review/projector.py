@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from service.contracts import Assessment, Claim, DatasetSettings, Decision
 from service.errors import StreamError
-from service.review import settle, store
+from service.review import controls, settle, store
 from service.review.decisions import CLAIM, read_key
 from service.review.late import Overwritten
 from service.review.ranker import Ranker
@@ -167,6 +167,7 @@ class Projector:
         key = (said.dataset, said.id)
         if store.put_item(db, said, record, self._rankers.get(said.dataset, Ranker())):
             self._overwritten.replaced(key)
+            controls.place_one(db, *key)
             self._changed(db, *key)
         else:
             self._overwritten.came_late(db, key, record)
@@ -174,7 +175,7 @@ class Projector:
     def _changed(self, db: sqlite3.Connection, dataset: str, identity: str) -> None:
         self._touched.add((dataset, identity))
         self._touched.update(store.of_gone_task(db, dataset, identity))
-        if dataset not in self._to_place and store.has_controls(db, dataset):
+        if dataset not in self._to_place and controls.has_controls(db, dataset):
             self._to_place.add(dataset)
 
     def _decision(self, db: sqlite3.Connection, record: Record) -> None:
@@ -214,7 +215,7 @@ class Projector:
     # -- all of them together --------------------------------------------------------------------------------------
 
     def _order(self, *, at_once: bool) -> None:
-        """To place the controls, the ranks of all items are read: that must not be done for every few that come."""
+        """All controls may have to move: that must not be done for every few that come."""
         due = at_once or time.monotonic() - self._placed_at >= PLACE_EVERY
         if not self._to_fit and not (self._to_place and due):
             return
@@ -222,7 +223,7 @@ class Projector:
             self._fit(db)
             if due:
                 for dataset in sorted(self._to_place):
-                    _place_controls(db, dataset)
+                    controls.place_all(db, dataset)
                 self._to_place.clear()
                 self._placed_at = time.monotonic()
 
@@ -260,27 +261,3 @@ def _rank_all(db: sqlite3.Connection, dataset: str, ranker: Ranker) -> None:
     ).fetchall()
     ranked = [(ranker.rank(priority, list(json.loads(types).items())), no, rank) for no, rank, priority, types in rows]
     db.executemany("UPDATE items SET rank = ? WHERE no = ?", [(new, no) for new, no, old in ranked if new != old])
-
-
-def _place_controls(db: sqlite3.Connection, dataset: str) -> None:
-    """Spread evenly among the flagged, decided ones too, so that deciding moves none of them."""
-    controls = db.execute(
-        "SELECT no, rank, tie, draw FROM items WHERE dataset = ? AND reason = 'control'", (dataset,)
-    ).fetchall()
-    if not controls:
-        return
-    query = "SELECT rank FROM items WHERE dataset = ? AND reason = 'flagged' ORDER BY rank"
-    ranks = [rank for (rank,) in db.execute(query, (dataset,))]
-    changes = []
-    for number, before, own, draw in controls:
-        after = _between(ranks, draw) if ranks else own
-        if after != before:
-            changes.append((after, number))
-    db.executemany("UPDATE items SET rank = ? WHERE no = ?", changes)
-
-
-def _between(ranks: list[float], draw: float) -> float:
-    """The rank at this share of the sorted ones; between two neighbours, so that it is not plainly another's."""
-    at = draw * (len(ranks) - 1)
-    low, high = ranks[int(at)], ranks[min(int(at) + 1, len(ranks) - 1)]
-    return min(low + (high - low) * (at - int(at)), high)

@@ -12,8 +12,9 @@ from service.contracts import Assessment, Message
 from service.errors import InvalidInput
 from service.review import overview as sums
 from service.review import store
+from service.review.controls import is_blind
 from service.review.filters import MAX_LIMIT, RARE, Place, QueueFilter, page_query, task_facet
-from service.review.items import ReviewItem, agreement_of, doubtful_of, shown_of, suspects_of
+from service.review.items import ReviewItem, agreement_of, doubts_told, shown_of, suspects_told, words_told
 from service.review.queue_file import QueueFile
 from service.review.recall import RecallEstimate, recall_estimate
 from service.review.settle import decisions_about
@@ -152,8 +153,8 @@ def _place(db: sqlite3.Connection, number: int) -> Place:
 
 
 def _item(db: sqlite3.Connection, number: int, now: datetime) -> ReviewItem:
-    dataset, identity, revision, reason, state, rank, inclusion, value = db.execute(
-        "SELECT i.dataset, i.id, i.revision, i.reason, i.state, i.rank, i.inclusion, b.value"
+    dataset, identity, revision, reason, state, rank, priority, score, inclusion, value = db.execute(
+        "SELECT i.dataset, i.id, i.revision, i.reason, i.state, i.rank, i.shown_priority, i.shown_score, i.inclusion, b.value"
         " FROM items AS i JOIN bodies AS b ON b.item = i.no WHERE i.no = ?",
         (number,),
     ).fetchone()
@@ -164,24 +165,27 @@ def _item(db: sqlite3.Connection, number: int, now: datetime) -> ReviewItem:
     _, epoch, share = store.ranker_settings(db, dataset)
     probability = (inclusion or share or None) if reason == "control" else 1.0
     decided = state == "decided"
+    blind = not decided and is_blind(db, dataset, share)
+    disguised = not decided and reason == "control"
     return ReviewItem(
         dataset=dataset,
         id=identity,
         revision=revision,
         state=state,
         closed_by=None if state != "closed" else reason if reason in store.CLOSING else "deleted",
+        blind=blind,
         rank=rank,
-        priority=said.priority,
-        score=said.score,
+        priority=priority if disguised else said.priority,
+        score=score if disguised else said.score,
         tokens=said.tokens,
         labels=said.labels,
         annotator=said.annotator,
         source=said.source,
         annotated_at=said.annotated_at,
         scored_at=said.scored_at,
-        doubtful=doubtful_of(said),
-        suspects=suspects_of(said),
-        words=said.words,
+        doubtful=doubts_told(said, blind=blind),
+        suspects=suspects_told(said, blind=blind),
+        words=words_told(said, blind=blind),
         thresholds=said.thresholds,
         warming_up=said.warming_up,
         model=said.model,

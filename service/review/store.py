@@ -6,13 +6,13 @@ the topics and their partitions were read in: that is what makes replicas and re
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from service.labels import entity_type
+from service.review.controls import drawn
 from service.review.filters import TASK_FACETS, facets_of, task_facet
 from service.review.items import doubtful_of, suspects_of, weighted_scores
 
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 SCHEMA = """
 CREATE TABLE items (
     no INTEGER PRIMARY KEY, dataset TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, reason TEXT NOT NULL,
-    state TEXT NOT NULL, rank REAL NOT NULL, tie REAL NOT NULL, priority REAL, score REAL, draw REAL, inclusion REAL,
+    state TEXT NOT NULL, rank REAL NOT NULL, tie REAL NOT NULL, priority REAL, score REAL, draw REAL NOT NULL,
+    shown_priority REAL, shown_score REAL, inclusion REAL,
     annotator TEXT, day TEXT, types TEXT NOT NULL, UNIQUE (dataset, id)
 );
 CREATE INDEX items_in_order ON items (state, rank, tie, dataset, id);
 CREATE INDEX items_of_dataset ON items (dataset, state, rank, tie, id);
-CREATE INDEX items_by_reason ON items (dataset, reason, rank);
+CREATE INDEX items_on_the_ring ON items (dataset, reason, draw);
 CREATE TABLE bodies (
     item INTEGER PRIMARY KEY, value BLOB NOT NULL, key BLOB, headers TEXT NOT NULL, partition INTEGER NOT NULL,
     offset INTEGER NOT NULL
@@ -116,10 +117,10 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
         return False
     drop_item(db, *key)
     lows = lowest_by_type(assessment) if assessment.reason == "flagged" else {}
-    priority = _finite(assessment.priority)
+    priority, score = _finite(assessment.priority), _finite(assessment.score)
     number = db.execute(
-        "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, inclusion,"
-        " annotator, day, types) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, shown_priority,"
+        " shown_score, inclusion, annotator, day, types) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *key,
             assessment.revision,
@@ -128,8 +129,10 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
             ranker.rank(priority, list(lows.items())),
             1.0 if priority is None else priority,
             priority,
-            _finite(assessment.score),
-            drawn(*key) if assessment.reason == "control" else None,
+            score,
+            drawn(*key),
+            priority,
+            score,
             assessment.inclusion_probability,
             assessment.annotator,
             day_of(assessment.scored_at),
@@ -170,11 +173,6 @@ def of_gone_task(db: sqlite3.Connection, dataset: str, id: str) -> list[tuple[st
     return [(of, found) for of, found in db.execute(query, (task_facet(platform, task), dataset))]
 
 
-def has_controls(db: sqlite3.Connection, dataset: str) -> bool:
-    query = "SELECT 1 FROM items WHERE dataset = ? AND reason = 'control' LIMIT 1"
-    return db.execute(query, (dataset,)).fetchone() is not None
-
-
 def drop_item(db: sqlite3.Connection, dataset: str, id: str) -> None:  # noqa: A002 - as the messages call it
     row = db.execute("SELECT no FROM items WHERE dataset = ? AND id = ?", (dataset, id)).fetchone()
     if row is None:
@@ -196,11 +194,3 @@ def lowest_by_type(assessment: Assessment) -> dict[str, float]:
             kind = entity_type(label)
             lows[kind] = min(score, lows.get(kind, score))
     return dict(sorted(lows.items()))
-
-
-def drawn(dataset: str, id: str) -> float:  # noqa: A002 - as the messages call it
-    """Where between the best and the worst a control sentence is put: in [0, 1), by its name.
-
-    Other bytes of the same hash decide whether a sentence is a control at all, so those say nothing here.
-    """
-    return int.from_bytes(hashlib.sha256(f"{dataset}/{id}".encode()).digest()[8:16]) / 2**64

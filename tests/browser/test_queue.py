@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from tests.browser.desk import wait_for
+from tests.browser.desk import look, wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -199,12 +199,30 @@ def test_control_sentences_look_like_the_others(desk: Desk) -> None:
         return bool(desk.service.queue("controls"))
 
     wait_for(drawn, "a control sentence")
+    bad = [{**one, "dataset": "controls", "id": f"s-{number}"} for number, one in enumerate(desk.service.flagged[:3])]
+    desk.service.send(*bad)
+    wait_for(lambda: any(one["id"] == "s-2" for one in desk.service.queue("controls")), "the flagged ones")
     page = desk.page("#/queue?dataset=controls&state=all")
-    expect(page.locator(TITLE)).to_contain_text("controls / plain-")
-    expect(page.locator(".w.doubtful")).to_have_count(1)
-    expect(page.locator("[data-choice]").first).to_be_visible()
-    assert "control s" not in page.locator("main").inner_text().lower()
+    expect(page.locator("[data-key='controls/s-2']")).to_be_visible()
+    controls = 0
+    for key in page.locator(ENTRY).evaluate_all("entries => entries.map(entry => entry.dataset.key)"):
+        page.locator(f"[data-key='{key}']").click()
+        expect(page.locator(TITLE)).to_have_text(key.replace("/", " / ", 1))
+        controls += "/plain-" in key
+        expect(page.locator("[data-choice]").first).to_be_visible()
+        page.locator(".w.doubtful").first.hover()
+        expect(page.locator(".readout")).to_contain_text("suggested")
+        assert "%" not in page.locator(".item").inner_text()
+        assert "%" not in (page.locator(".w.doubtful").first.get_attribute("title") or "")
+        rank, priority, _ = page.locator(".numbers dd").all_inner_texts()
+        assert rank == priority
+        expect(page.locator(".notice", has_text="Probabilities are told after the decision")).to_be_visible()
+    assert controls
+    look(page, "blind")
+    page.locator("[data-key*='/plain-']").first.click()
     key = page.locator(".entry[aria-current]").get_attribute("data-key")
     page.keyboard.press("o")
     page.locator(f"[data-key='{key}']").click()
     expect(page.locator(".notice", has_text="A control sentence")).to_be_visible()
+    page.locator(".w.doubtful").hover()
+    expect(page.locator(".readout")).to_contain_text("%")

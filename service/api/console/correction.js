@@ -89,7 +89,7 @@ export class Correction {
       h("td", { class: "given" }, h("span", { class: "label" }, item.labels[place]), p === null || p === undefined ? "" : h("span", { class: "p" }, percent(p))),
       h("td", {}, arrow()),
       h("td", {}, this.choice(place)),
-      h("td", { class: "suggested" }, flag ? [h("span", { class: "label" }, flag.suggested), h("span", { class: "p" }, percent(flag.p_suggested))] : h("span", { class: "muted" }, "–")),
+      h("td", { class: "suggested" }, flag ? [h("span", { class: "label" }, flag.suggested), flag.p_suggested === null ? null : h("span", { class: "p" }, percent(flag.p_suggested))] : h("span", { class: "muted" }, "–")),
       h("td", { class: "num", "data-name": "threshold" }, flag && flag.threshold !== null ? flag.threshold.toFixed(3) : "–"),
     );
   }

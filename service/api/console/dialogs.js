@@ -99,7 +99,7 @@ export function showHelp(keys) {
       h(
         "p",
         { class: "note" },
-        "Entities as they were labelled stand above the words, suggested ones below. Low is bad in rank, priority and score. Some sentences are a control sample that nobody doubts; which ones is told after the decision.",
+        "Entities as they were labelled stand above the words, suggested ones below. Low is bad in rank, priority and score. A dataset may have a control sample, sentences that nobody doubts: which ones, and all probabilities there, are told after the decision.",
       ),
       h("div", { class: "row end" }, h("button", { type: "button", class: "primary", autofocus: true, on: { click: close } }, "Close")),
     ),

@@ -96,7 +96,7 @@ export class ItemView {
 
   /** Whether it can show this item without losing what was chosen. @param {Item} item */
   fits(item) {
-    return this.isAbout(item) && item.revision === this.item.revision && item.scored_at === this.item.scored_at;
+    return this.isAbout(item) && item.revision === this.item.revision && item.scored_at === this.item.scored_at && item.blind === this.item.blind;
   }
 
   /** @param {Item} item */
@@ -153,6 +153,7 @@ export class ItemView {
       const share = item.inclusion_probability === null ? "" : `, drawn with ${percent(item.inclusion_probability)}`;
       notes.push(h("p", { class: "notice quiet" }, `A control sentence${share}: nothing was flagged here.`));
     }
+    if (item.blind) notes.push(h("p", { class: "notice quiet" }, "Probabilities are told after the decision: some sentences of this dataset are a control sample."));
     const warming = item.warming_up.filter((name) => item.doubtful.some((flag) => [flag.given, flag.suggested].some((label) => this.scheme.judged(label, name, item))));
     if (warming.length) notes.push(h("p", { class: "notice quiet" }, `Few words of ${warming.join(", ")} so far: thresholds are warming up.`));
     return notes;
@@ -241,7 +242,7 @@ function said(item, suspect) {
   return [
     h("span", { class: "kind", title: told }, name),
     moved ? [text(given), one ? null : before, arrow(), text(suggested), one ? null : after] : [text(/** @type {any} */ (suggested ?? given)), before, arrow(), after],
-    h("span", { class: "sure" }, `${percent(suspect.confidence)} sure`),
+    suspect.confidence === null ? [] : h("span", { class: "sure" }, `${percent(suspect.confidence)} sure`),
   ].flat();
 }
 

@@ -49,7 +49,7 @@ export class List {
    * @param {string} reviewer
    */
   entry(item, number, current, reviewer) {
-    const worst = [...item.doubtful].sort((a, b) => a.p_given - b.p_given)[0];
+    const worst = [...item.doubtful].sort((a, b) => (a.p_given ?? 0) - (b.p_given ?? 0))[0];
     const mine = item.decisions.find((one) => one.reviewer === reviewer) ?? item.decisions[0];
     const pairs = [...new Set(item.doubtful.map((flag) => JSON.stringify([flag.given, flag.suggested])))].map((pair) => JSON.parse(pair));
     return h(

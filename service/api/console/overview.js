@@ -200,9 +200,9 @@ function scoreChart({ scores }, width) {
   return section(
     "scores",
     "Scores",
-    "Flagged sentences by their score. Low is bad. The axis stretches towards both ends, where the differences are; the heights are logarithmic.",
+    "Sentences in review by their score. Low is bad. The axis stretches towards both ends, where the differences are; the heights are logarithmic.",
     total
-      ? histogram({ bins: scores, width, height: 230, told: `Histogram of the scores of ${plural(total, "flagged sentence")}.`, tell: (bin) => `Score ${decimal(bin.low)} to ${decimal(bin.high)}: ${plural(bin.items, "sentence")}` })
+      ? histogram({ bins: scores, width, height: 230, told: `Histogram of the scores of ${plural(total, "sentence")} in review.`, tell: (bin) => `Score ${decimal(bin.low)} to ${decimal(bin.high)}: ${plural(bin.items, "sentence")}` })
       : nothing("Nothing was flagged so far."),
   );
 }
@@ -272,7 +272,7 @@ function confusionMap(confusions, dataset) {
   return section(
     "confusions",
     "Confusions",
-    "Flagged sentences by what a doubtful word was given and what it should be. A cell opens them.",
+    "Sentences in review by what a doubtful word was given and what it should be. A cell opens them.",
     confusions.length ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": "confusions-title" }, table) : nothing("No label is doubted."),
   );
 }
@@ -292,11 +292,11 @@ function annotatorTable(annotators, dataset) {
       h("td", { class: "num muted" }, decided ? percent(errors / decided) : "–"),
     ),
   );
-  const heads = h("tr", {}, h("th", { scope: "col" }, "Annotator"), h("th", { scope: "col", class: "num", colspan: 2 }, "Flagged"), h("th", { scope: "col", class: "num" }, "Decided"), h("th", { scope: "col", class: "num", colspan: 2 }, "Wrong"));
+  const heads = h("tr", {}, h("th", { scope: "col" }, "Annotator"), h("th", { scope: "col", class: "num", colspan: 2 }, "In review"), h("th", { scope: "col", class: "num" }, "Decided"), h("th", { scope: "col", class: "num", colspan: 2 }, "Wrong"));
   return section(
     "annotators",
     "Annotators",
-    "Flagged sentences by who labelled them, and what reviewers found.",
+    "Sentences in review by who labelled them, and what reviewers found of the flagged ones.",
     annotators.length ? h("table", { class: "annotators" }, h("thead", {}, heads), h("tbody", {}, rows)) : nothing("Nobody's sentence was flagged."),
   );
 }

@@ -148,10 +148,11 @@ export class Sentence {
   told(place) {
     const { item } = this;
     const word = item.words[place];
-    if (!word || word.p_given === null) return `given ${item.labels[place]}, not scored${word?.unscored ? `: ${word.unscored}` : ""}`;
-    const parts = [`given ${item.labels[place]}: ${percent(word.p_given)}`];
+    const held = item.blind && !word?.unscored;
+    if (!held && (!word || word.p_given === null)) return `given ${item.labels[place]}, not scored${word?.unscored ? `: ${word.unscored}` : ""}`;
+    const parts = [likely("given", item.labels[place], word?.p_given ?? null)];
     const flag = this.flags.get(place);
-    if (flag) parts.push(`suggested ${flag.suggested}: ${percent(flag.p_suggested)}`);
+    if (flag) parts.push(likely("suggested", flag.suggested, flag.p_suggested));
     if (flag && flag.threshold !== null) parts.push(`threshold ${flag.threshold.toFixed(3)}`);
     if (this.labels[place] !== item.labels[place] && this.labels[place] !== flag?.suggested) parts.push(`corrected to ${this.labels[place]}`);
     return parts.join(" · ");
@@ -193,6 +194,9 @@ export class Sentence {
     event.preventDefault();
   }
 }
+
+/** Where the probability is held back, the label alone. @param {string} side @param {string} label @param {number | null} p */
+const likely = (side, label, p) => (p === null ? `${side} ${label}` : `${side} ${label}: ${percent(p)}`);
 
 /** @template {Span} T @param {T[]} spans @returns {Map<number, T>} */
 function over(spans) {

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from service.contracts import Claim
 from service.errors import StreamError
+from service.review import controls
 from service.review.decisions import claim_output
 from service.review.projector import Projector
-from service.review.projector import _place_controls as place_controls
 from service.review.queue import Queue, QueueFilter
 from service.stream.base import Output
 from service.stream.sqlite import SqliteStream
@@ -284,12 +284,13 @@ def test_controls_are_placed_when_nothing_more_comes_not_after_each_batch(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     placed: list[str] = []
+    real = controls.place_all
 
     def place(db: sqlite3.Connection, dataset: str) -> None:
         placed.append(dataset)
-        place_controls(db, dataset)
+        real(db, dataset)
 
-    monkeypatch.setattr("service.review.projector._place_controls", place)
+    monkeypatch.setattr("service.review.controls.place_all", place)
     monkeypatch.setattr("service.review.projector.PLACE_EVERY", 3600.0)
     desk.read()
     desk.projector._placed_at = time.monotonic()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -200,14 +199,6 @@ def test_numbers_are_added_up_once_until_something_changes(desk: Desk, monkeypat
     assert desk.queue.counts_by_dataset()["default"]["open"] == 3
 
 
-def test_the_ranks_that_controls_are_put_between_come_from_an_index(desk: Desk) -> None:
-    query = "EXPLAIN QUERY PLAN SELECT rank FROM items WHERE dataset = ? AND reason = 'flagged' ORDER BY rank"
-    with desk.queue.reading() as db:
-        steps = " ".join(row[3] for row in db.execute(query, ("default",)))
-    assert "COVERING INDEX items_by_reason" in steps
-    assert "TEMP B-TREE" not in steps
-
-
 def test_who_opens_a_new_file_finds_its_tables(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """At no moment of its making does the file stand there without them."""
     desk.write(scored("a", 0.1))
@@ -229,92 +220,6 @@ def test_who_opens_a_new_file_finds_its_tables(desk: Desk, monkeypatch: pytest.M
     assert seen == ["none", 0]
     assert desk.ids() == ["a"]
     assert sorted(path.name for path in desk.queue.path.parent.glob("*.new*")) == []
-
-
-# -- control sentences -------------------------------------------------------------------------------------------------
-
-
-SPANS = {"given_span": "PER", "suggested_span": "ORG"}
-
-
-def shape(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: shape(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [shape(value[0])] if value else []
-    return "number" if isinstance(value, int | float) else type(value).__name__
-
-
-def test_a_control_looks_like_the_others_until_it_is_decided(desk: Desk) -> None:
-    spans = {name: {"start": 1, "end": 2, "type": kind} for name, kind in SPANS.items()}
-    suspects = [{"kind": "type", **spans, "confidence": 0.9}]
-    flagged = assessment("flagged", annotator="zoe", suspects=suspects)
-    control = assessment("control", annotator="zoe", reason="control", inclusion_probability=0.1)
-    desk.write(review(flagged), review(control))
-    bodies = [json.loads(desk.item(name).model_dump_json(exclude_none=True)) for name in ("flagged", "control")]
-    assert shape(bodies[0]) == shape(bodies[1])
-    assert json.dumps(bodies[1]).replace('"id": "control"', "").count("control") == 0
-    for name, value in bodies[0].items():
-        if name not in ("id", "rank"):
-            assert bodies[1][name] == value, name
-
-    desk.write(decision("control", "ok"))
-    item = desk.item("control")
-    assert (item.reason, item.inclusion_probability) == ("control", 0.1)
-    desk.write(decision("flagged", "ok"))
-    assert (desk.item("flagged").reason, desk.item("flagged").inclusion_probability) == ("flagged", 1.0)
-
-
-@pytest.mark.parametrize(
-    ("labels", "suggested", "kind"),
-    [
-        (("O", "O", "O"), "B-ORG", "missed"),
-        (("O", "B-PER", "I-PER"), "O", "spurious"),
-        (("O", "B-PER", "I-PER"), "B-ORG", "type"),
-        (("O", "B-PER", "I-PER"), "B-PER", "boundary"),
-    ],
-)
-def test_a_control_can_be_found_by_its_kind(desk: Desk, labels: tuple[str, ...], suggested: str, kind: str) -> None:
-    desk.write(review(assessment("a", labels=labels, suggested=suggested, reason="control")))
-    assert desk.ids(kind=kind) == ["a"]
-    for other in {"missed", "spurious", "type", "boundary"} - {kind}:
-        assert desk.ids(kind=other) == []
-
-
-def test_controls_stand_evenly_among_the_flagged(desk: Desk) -> None:
-    flagged = [scored(f"f{n}", 0.001 * (n + 1)) for n in range(300)]
-    controls = [
-        review(assessment(f"c{n}", p=(0.9999,), labels=("O",), reason="control", inclusion_probability=0.5))
-        for n in range(100)
-    ]
-    desk.write(*flagged, *controls)
-    order = desk.ids()
-    assert [name for name in order if name[0] == "f"] == [f"f{n}" for n in range(300)]
-    for start in range(0, 400, 100):
-        share = sum(name[0] == "c" for name in order[start : start + 100])
-        assert 12 <= share <= 40, "a quarter of each part of the queue, give or take"
-    ranks = [item.rank for item in desk.queue.page(QueueFilter(), limit=200, now=NOW).items]
-    assert ranks == sorted(ranks)
-    assert len(set(ranks)) == len(ranks)
-
-
-def test_deciding_moves_no_control(desk: Desk) -> None:
-    desk.write(
-        *(scored(f"f{n}", 0.01 * (n + 1)) for n in range(20)),
-        *(review(assessment(f"c{n}", reason="control", p=(0.99, 0.999, 0.98))) for n in range(5)),
-    )
-    before = desk.ids()
-    desk.write(*(decision(f"f{n}", "ok") for n in range(10)))
-    assert desk.ids() == [name for name in before if name not in {f"f{n}" for n in range(10)}]
-
-
-def test_controls_alone_are_in_the_order_of_their_priority(desk: Desk) -> None:
-    desk.write(*(review(assessment(f"c{n}", reason="control", p=(0.9, 0.1 * n, 0.95))) for n in (3, 1, 2)))
-    assert desk.ids() == ["c1", "c2", "c3"]
-    desk.write(scored("f", 0.2))
-    assert desk.ids(dataset="default")[-1] in ("c1", "c2", "c3", "f")
-    desk.write(Output(TOPICS.review, b"default/f", None))
-    assert desk.ids() == ["c1", "c2", "c3"]
 
 
 # -- pages and filters -------------------------------------------------------------------------------------------------
@@ -525,18 +430,18 @@ def test_the_overview_adds_up(desk: Desk) -> None:
         1,
         0.5,
     )
-    assert sum(step.items for step in found.scores) == 6
+    assert sum(step.items for step in found.scores) == 7  # the control too, while it waits
     assert (found.scores[0].low, found.scores[-1].high) == (0.0, 1.0)
     (confusion,) = found.confusions
     assert (confusion.given, confusion.suggested, confusion.items, confusion.decided, confusion.right) == (
         "PER",
         "ORG",
-        6,
+        7,
         2,
         1,
     )
     assert [(one.annotator, one.items, one.decided, one.errors) for one in found.annotators] == [
-        (None, 3, 1, 0),
+        (None, 4, 1, 0),
         ("zoe", 3, 1, 1),
     ]
     everything = desk.queue.overview()
