@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import os
+import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
+import jsonschema_rs
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis.core.failures import FailureGroup
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.api.auth import digest_of, new_key
+from service.api.record_query import EXAMPLE, FORMAT_NAMES
 from service.contracts import BelowPolicy, DatasetSettings
 from service.inference.classifier import Classifier
 from service.inference.folder import ModelFolder
-from tests.api_desk import api_desk
+from tests.api_desk import ApiDesk, api_desk, wait_for
+from tests.live_server import PATIENCE, served
 from tests.stream_desk import sentences
 from tests.tiny_models import make_model
 
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaseSchema]:
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiDesk]:
     folder = tmp_path_factory.mktemp("rest")
     classifier = Classifier(ModelFolder.load(make_model(folder / "model", "wordpiece")))
     stop = threading.Event()
@@ -40,38 +47,58 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaseSchema]:
         thread = threading.Thread(target=desk.backend.batcher.run, args=(stop,))
         thread.start()
         try:
-            yield schemathesis.openapi.from_asgi("/openapi.json", desk.app)
+            yield desk
         finally:
             stop.set()
             thread.join()
 
 
+@pytest.fixture(scope="module")
+def document(desk: ApiDesk) -> BaseSchema:
+    return schemathesis.openapi.from_asgi("/openapi.json", desk.app)
+
+
 KEY = new_key()
 ALLOWED = {"Authorization": f"Bearer {KEY}"}
-EXAMPLES = int(os.environ.get("LABELWATCH_REST_EXAMPLES", "8"))
-ENDLESS = frozenset({"/v1/events"})
+EXAMPLES = int(os.environ.get("LABELWATCH_REST_EXAMPLES", "10"))
+DEEPER = 5  # times as many for what takes the most
+DEEP = frozenset(
+    {
+        ("POST", "/v1/score"),
+        ("POST", "/v1/sentences"),
+        ("POST", "/v1/decisions"),
+        ("GET", "/v1/review"),
+        ("PUT", "/v1/datasets/{name}"),
+    }
+)
+ENDLESS = frozenset({"/v1/events"})  # has a test of its own
 MODES = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
+
+
+def quietly(examples: int) -> settings:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_every_operation_answers_as_it_says(document: BaseSchema, mode: schemathesis.GenerationMode) -> None:
-    seen, wrong = 0, []
+    seen, wrong = set(), []
     for found in document.get_all_operations():
         assert isinstance(found, Ok)
         operation = found.ok()
         if operation.path in ENDLESS:
             continue
-        seen += 1
+        name = (operation.method.upper(), operation.path)
+        seen.add(name)
 
         @given(case=operation.as_strategy(generation_mode=mode))
-        @settings(
-            max_examples=EXAMPLES,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
+        @quietly(EXAMPLES * (DEEPER if name in DEEP else 1))
         def ask(case: Case[Any]) -> None:
             case.call_and_validate(headers=ALLOWED, excluded_checks=[positive_data_acceptance])
 
@@ -81,5 +108,151 @@ def test_every_operation_answers_as_it_says(document: BaseSchema, mode: schemath
             assert mode is not schemathesis.GenerationMode.POSITIVE  # what takes nothing can't be asked wrongly
         except FailureGroup as failures:
             wrong.append(f"{operation.label}: {failures}")
-    assert seen > 10
+    assert seen > DEEP
+    assert len(seen) > 10
     assert not wrong, "\n".join(wrong)
+
+
+# -- records of platforms: what a schema tells only loosely ------------------------------------------------------------
+
+TEXT = "Jane Smith visited Oslo."
+SPAN = {"start": 0, "end": 4, "label": "PER"}
+FEATURES = [{"name": "ner_tags", "type": {"names": ["O"]}}]
+RECORDS: list[tuple[str, dict[str, Any]]] = [
+    ("label-studio", EXAMPLE),
+    (
+        "label-studio",
+        {
+            "action": "ANNOTATION_UPDATED",
+            "task": {"id": 7, "data": {"text": TEXT}},
+            "annotation": EXAMPLE["annotations"][0],
+        },
+    ),
+    ("label-studio", {"id": 7, "text": TEXT, "l": [{"start": 0, "end": 4, "labels": ["PER"]}], "annotation_id": 41}),
+    ("argilla", {"id": "r", "fields": {"t": TEXT}, "responses": {"q": [{"value": [SPAN]}]}}),
+    ("doccano", {"id": 1, "text": TEXT, "label": [[0, 4, "PER"]]}),
+    ("prodigy", {"text": TEXT, "spans": [SPAN], "answer": "accept", "_task_hash": 1}),
+    ("huggingface", {"tokens": [["Jane"], ["won"]], "ner_tags": [[1], [0]], "names": ["O", "B-PER"]}),
+    ("huggingface", {"features": FEATURES, "rows": [{"row": {"tokens": ["a"], "ner_tags": [0]}}]}),
+    ("spans", {"text": TEXT, "spans": [[0, 4, "PER"]], "dataset": "default", "meta": {}}),
+    ("words", {"tokens": ["Jane"], "labels": ["B-PER"], "id": "w"}),
+]
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=5)
+)
+VALUES = st.one_of(
+    SCALARS, st.lists(SCALARS, max_size=3), st.dictionaries(st.sampled_from(["id", "start", "x"]), SCALARS, max_size=3)
+)
+
+
+def changed(draw: st.DrawFn, record: dict[str, Any]) -> dict[str, Any]:
+    """The record with a place in it changed, or gone."""
+    made = copy.deepcopy(record)
+    holder: Any = made
+    while places := list(holder) if isinstance(holder, dict) else list(range(len(holder))):
+        place = draw(st.sampled_from(places))
+        inner = holder[place]
+        if isinstance(inner, dict | list) and inner and draw(st.booleans()):
+            holder = inner
+            continue
+        if isinstance(holder, dict) and draw(st.booleans()):
+            del holder[place]
+        else:
+            holder[place] = draw(VALUES)
+        break
+    return made
+
+
+@st.composite
+def records(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    """A format, most often the right one, and a record as a platform writes it, or nearly so."""
+    form, record = draw(st.sampled_from(RECORDS))
+    for _ in range(draw(st.integers(0, 2))):
+        record = changed(draw, record)
+    asked = draw(st.sampled_from([form, form, "auto", *FORMAT_NAMES]))
+    return asked, record
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> tuple[str, Any]:
+    form, record = draw(records())
+    others = [one for _, one in draw(st.lists(records(), max_size=2))]
+    return form, draw(st.sampled_from([record, [record], [*others, record], {"sentences": [*others, record]}]))
+
+
+@pytest.mark.parametrize("path", ["/v1/score", "/v1/sentences"])
+def test_records_that_are_nearly_right_are_answered_as_it_says(document: BaseSchema, path: str) -> None:
+    operation = document[path]["POST"]
+    answered: dict[int, int] = {}
+
+    @given(bodies())
+    @quietly(EXAMPLES * 15)
+    def ask(asked: tuple[str, Any]) -> None:
+        form, body = asked
+        case = operation.Case(query={"format": form}, body=body, media_type="application/json")
+        answer = case.call(headers=ALLOWED)
+        case.validate_response(answer, excluded_checks=[positive_data_acceptance])
+        answered[answer.status_code] = answered.get(answer.status_code, 0) + 1
+
+    ask()
+    assert set(answered) <= {200, 202, 400, 422}
+    assert answered.get(200, 0) + answered.get(202, 0) > EXAMPLES  # and not all are refused
+    assert answered[422] > EXAMPLES
+
+
+@pytest.mark.parametrize("path", ["/v1/score", "/v1/sentences"])
+def test_lines_get_one_answer_each(desk: ApiDesk, path: str) -> None:
+    problem = desk.app.openapi()["components"]["schemas"]["Problem"]
+    lines = st.one_of(
+        records().map(lambda one: json.dumps(one[1])), VALUES.map(json.dumps), st.sampled_from(["{", "", "nul"])
+    )
+
+    @given(st.sampled_from(FORMAT_NAMES), st.lists(lines, max_size=6))
+    @quietly(EXAMPLES * 3)
+    def ask(form: str, body: list[str]) -> None:
+        headers = ALLOWED | {"Content-Type": "application/x-ndjson"}
+        answer = desk.client.post(f"{path}?format={form}", content="\n".join(body).encode(), headers=headers)
+        assert answer.status_code in (200, 202), answer.text
+        found = [json.loads(line) for line in answer.text.splitlines()]
+        assert len(found) == sum(1 for line in body if line)
+        for one in found:
+            if "status" in one:
+                assert one["status"] in (400, 413, 422)
+                jsonschema_rs.validate(problem, one)
+
+    ask()
+
+
+# -- what stays open ---------------------------------------------------------------------------------------------------
+
+
+def test_who_listens_gets_a_first_event_as_the_document_says(desk: ApiDesk) -> None:
+    operation = desk.app.openapi()["paths"]["/v1/events"]["get"]
+    (kind,) = operation["responses"]["200"]["content"]
+    example = json.loads(operation["responses"]["200"]["content"][kind]["example"].partition("data: ")[2])
+    counters = desk.app.state.counters
+    with served(desk.app) as port, socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
+        head = f"GET /v1/events?dataset=default HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n"
+        client.sendall(head.encode())
+        heard = b""
+        while b"event: queue\n" not in heard or not heard.rstrip(b"\r\n").endswith(b"}"):
+            data = client.recv(65536)
+            assert data, heard
+            heard += data
+        assert heard.startswith(b"HTTP/1.1 200 ")
+        assert f"content-type: {kind}".encode() in heard.lower()
+        told = json.loads(heard.partition(b"data: ")[2].splitlines()[0])
+        assert set(told) == set(example)
+        assert told["dataset"] == "default"
+        assert told["counts"]["open"] > 0
+        assert counters.listeners == 1
+        client.close()
+        wait_for(lambda: counters.listeners == 0)
+
+
+def test_who_may_not_listen_is_told(desk: ApiDesk) -> None:
+    problem = desk.app.openapi()["components"]["schemas"]["Problem"]
+    for query, headers, status in (("", {}, 401), ("?dataset=No!", ALLOWED, 422)):
+        answer = desk.client.get(f"/v1/events{query}", headers=headers)
+        assert answer.status_code == status
+        jsonschema_rs.validate(problem, answer.json())
