@@ -80,9 +80,7 @@ def align(
     _check_apart(chosen)
     entities, exact = _over_words(text, chosen, words)
     meta["alignment"] = "exact" if exact else "expanded"
-    # Where a span is not just its words: on the way back it is what it was.
-    bounds = {(words[entity.start].start, words[entity.end - 1].end) for entity in entities}
-    if loose := [[span.start, span.end] for span in chosen if (span.start, span.end) not in bounds]:
+    if loose := _loose(chosen, entities, words):
         meta["loose"] = loose
     labels = labels_from_spans(entities, len(words), scheme)
     return Aligned([word.of(text) for word in words], labels, meta)
@@ -126,6 +124,25 @@ def _over_words(text: str, given: Sequence[TextSpan], words: Sequence[Word]) -> 
         exact = exact and words[first].start >= begin and words[last - 1].end <= end
         before = span
     return entities, exact
+
+
+def _loose(given: Sequence[TextSpan], entities: Sequence[Span], words: Sequence[Word]) -> list[list[int]]:
+    """Spans that labels can't tell: not just their words, or next to one of their type, which IO makes one.
+
+    On the way back they are what they were.
+    """
+    touching = {
+        place
+        for first, (one, other) in enumerate(pairwise(entities))
+        if (one.end, one.type) == (other.start, other.type)
+        for place in (first, first + 1)
+    }
+    placed = zip(sorted(given, key=lambda span: span.start), entities, strict=True)
+    return [
+        [span.start, span.end]
+        for place, (span, entity) in enumerate(placed)
+        if place in touching or (span.start, span.end) != (words[entity.start].start, words[entity.end - 1].end)
+    ]
 
 
 # -- back to the text --------------------------------------------------------------------------------------------------

@@ -143,11 +143,17 @@ def _loose(meta: Mapping[str, Any]) -> list[Word]:
 
 def _placed(text: str, words: Sequence[Word], entities: Sequence[Span], loose: Sequence[Word]) -> list[Entity]:
     found = []
+    known = [(one, touched) for one in loose if (touched := _touched(one, words))]
     for span in entities:
-        start, end = words[span.start].start, words[span.end - 1].end
-        for one in loose:
-            touched = [place for place, word in enumerate(words) if word.start < one.end and one.start < word.end]
-            if touched and (touched[0], touched[-1] + 1) == (span.start, span.end):
-                start, end = one
-        found.append(Entity(span.start, span.end, start, end, span.type, text[start:end]))
+        parts = [(one, part) for one, part in known if span.start <= part[0] and part[-1] < span.end]
+        # Those that came count where they are the entity, or together make it up.
+        if [place for _, part in parts for place in part] != list(range(span.start, span.end)):
+            whole = range(span.start, span.end)
+            parts = [(Word(words[span.start].start, words[span.end - 1].end), whole)]
+        found += [Entity(part[0], part[-1] + 1, one.start, one.end, span.type, one.of(text)) for one, part in parts]
     return found
+
+
+def _touched(one: Word, words: Sequence[Word]) -> range:
+    places = [place for place, word in enumerate(words) if word.start < one.end and one.start < word.end]
+    return range(places[0], places[-1] + 1) if places else range(0)

@@ -13,6 +13,7 @@ from service.errors import InvalidInput
 from service.formats import read_sentences
 from service.formats.back import Telling
 from service.formats.label_studio import from_event
+from service.labels import Scheme
 from tests.unit.formats.back.trips import (
     BODIES,
     GIVEN,
@@ -112,6 +113,18 @@ def test_tsv_refuses_what_it_would_change(broken: str) -> None:
     sentence = LabelledSentence(id=broken, tokens=("a",), labels=("O",))
     with pytest.raises(InvalidInput, match="use csv"):
         gone([sentence], "tsv")
+
+
+@pytest.mark.parametrize("scheme", Scheme)
+def test_touching_spans_of_one_type_stay_apart(scheme: Scheme) -> None:
+    """In IO their labels are those of one."""
+    given = [[0, 4, "LOC"], [5, 9, "LOC"], [10, 16, "LOC"]]
+    body = {"id": 1, "text": "Riga Oslo Bergen won", "label": given}
+    (sentence,) = came(body, "doccano", scheme=scheme)
+    assert objects(gone([sentence], "doccano", Telling(scheme))) == [body]
+    less = sentence.model_copy(update={"labels": ("O", *sentence.labels[1:])})
+    (back,) = objects(gone([less], "doccano", Telling(scheme)))
+    assert back["label"] == given[1:]
 
 
 def test_what_is_kept_is_small_and_can_be_a_message() -> None:
