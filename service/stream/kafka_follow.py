@@ -42,7 +42,10 @@ class KafkaFollower:
         """With what is about to be committed: a commit that was promised may be a moment away from being seen."""
         places = sorted(self._opened().assignment())
         if not places:
-            raise StreamError(f"the topic {self._topic} does not exist: run `labelwatch topics create`")
+            raise StreamError(
+                f"the topic {self._topic} does not exist: run `labelwatch topics create`; or it does, and this user may not "
+                "see it: grant READ and DESCRIBE"
+            )
         looker = reader(self._settings, isolation="read_uncommitted")
         try:
             return dict(looker.end_offsets(places))

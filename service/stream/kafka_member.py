@@ -175,7 +175,10 @@ class Member:
         consumer.subscribe([self._topic], listener=Listener(consumer, self._notes))
         # Whoever joins before it knows the partitions shares out none, and everybody has to join again.
         if not consumer.partitions_for_topic(self._topic):
-            raise StreamError(f"the topic {self._topic} does not exist: run `labelwatch topics create`")
+            raise StreamError(
+                f"the topic {self._topic} does not exist: run `labelwatch topics create`; or it does, and this user may not "
+                "see it: grant READ and DESCRIBE"
+            )
 
     def _replace(self, error: Exception) -> None:
         """The next poll joins anew; until then nothing is ours."""
