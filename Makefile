@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCKS := deploy/requirements
 DEV := $(VENV)/.dev
-CONLL ?= ../shared/data/conll2003
+# The folder with CoNLL-2003 in columns, which may not be part of this repo: only what makes models needs it.
+CONLL ?= $(LABELWATCH_CONLL)
 # Where long runs keep encoders and checkpoints: outside the checkout, so that a clean clone can go on with them.
 WORK ?= $(HOME)/.cache/labelwatch/models
 
@@ -95,12 +96,16 @@ bench-peers: .venv-peers/.ready ## compare with transformers + cleanlab, in an e
 	.venv-train/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/train.txt
 	@touch $@
 
+.PHONY: conll
+conll:
+	@[ -f "$(CONLL)/train.tsv" ] || { echo "name the folder with train.tsv and dev.tsv of CoNLL-2003, such as: make model-small CONLL=/path/to/conll2003" >&2; exit 1; }
+
 .PHONY: model-base
-model-base: .venv-train/.ready ## fine-tune bert-base-cased on CoNLL-2003 and export it to $(WORK)/base (hours)
+model-base: conll .venv-train/.ready ## fine-tune bert-base-cased on CoNLL-2003 and export it to $(WORK)/base (hours)
 	CONLL=$(CONLL) WORK=$(WORK) PY=.venv-train/bin/python models/make base
 
 .PHONY: model-small
-model-small: .venv-train/.ready ## make the default model anew in $(WORK)/default (hours)
+model-small: conll .venv-train/.ready ## make the default model anew in $(WORK)/default (hours)
 	CONLL=$(CONLL) WORK=$(WORK) PY=.venv-train/bin/python TEACH=$(TEACH) models/make small
 
 .PHONY: schemas
