@@ -145,6 +145,8 @@ def test_two_reviewers_and_whether_they_agree(desk: Desk) -> None:
     page.keyboard.press("o")
     expect(page.locator(TITLE)).to_have_text(f"shared / {order[1]}")
     page.keyboard.press("e")
+    expect(page.locator(ENTRY).nth(1).locator(".tag.differ")).to_be_visible()
+    expect(page.locator(ENTRY).first.locator(".tag")).to_have_count(0)
     page.locator(ENTRY).first.click()
     expect(said.locator(".tag")).to_have_text("agree")
     expect(said.locator("li")).to_have_count(2)

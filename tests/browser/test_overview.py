@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from tests.browser.desk import sample, wait_for
+from tests.browser.desk import look, sample, wait_for
 
 if TYPE_CHECKING:
     from tests.browser.desk import Desk
@@ -71,3 +71,21 @@ def test_it_follows_by_itself_and_over_all_datasets(desk: Desk) -> None:
     page.get_by_label("Dataset").select_option("counted")
     expect(shown).to_have_text("2")
     expect(page.locator("#thresholds h2")).to_have_text("Class thresholds")
+
+
+def test_what_the_ranker_has_learned_is_told(desk: Desk) -> None:
+    service = desk.service
+    order = service.fill("ranked", 26)
+    page = desk.page("#/overview?dataset=ranked")
+    expect(page.locator("#ranker .empty")).to_contain_text("begins with 25 decisions")
+    for number, name in enumerate(order[:25]):
+        service.decide("ranked", name, "ana", "ok" if number % 3 else "error")
+    told = wait_for(lambda: service.call("GET", "/v1/overview", params={"dataset": "ranked"})["ranker"], "the ranker")
+    rows = page.locator("#ranker tbody tr")
+    expect(rows).to_have_count(len(told))
+    sooner = sorted(told, key=lambda name: -told[name])
+    expect(rows.locator("th")).to_have_text(sooner)
+    expect(rows.first.locator("td").first).to_have_text(f"{told[sooner[0]]:+.2f}".replace("-", "\u2212"))
+    look(page, "ranker", whole=True)
+    page.get_by_label("Dataset").select_option("")
+    expect(page.locator("#ranker")).to_have_count(0)

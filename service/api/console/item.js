@@ -96,7 +96,12 @@ export class ItemView {
 
   /** Whether it can show this item without losing what was chosen. @param {Item} item */
   fits(item) {
-    return this.isAbout(item) && item.revision === this.item.revision && item.scored_at === this.item.scored_at && item.blind === this.item.blind;
+    return this.isAbout(item) && !this.isOlder(item) && item.blind === this.item.blind;
+  }
+
+  /** Whether it is another annotation than the one that was looked at. @param {Item} item */
+  isOlder(item) {
+    return this.isAbout(item) && (item.revision !== this.item.revision || item.scored_at !== this.item.scored_at);
   }
 
   /** @param {Item} item */

@@ -66,6 +66,7 @@ export class List {
           pairs.length > 1 ? h("span", { class: "muted" }, `+${pairs.length - 1}`) : null,
           taken(item, reviewer) ? h("span", { class: "tag", title: `${item.claimed_by} has it open` }, cut(item.claimed_by ?? "", 14)) : null,
           item.state === "decided" && mine ? h("span", { class: `verdict-tag ${mine.verdict}` }, VERDICTS[mine.verdict]) : null,
+          item.agreement === "differ" ? h("span", { class: "tag differ", title: "Reviewers differ" }, "differ") : null,
           item.state === "closed" ? h("span", { class: "tag" }, "closed") : null,
           h("span", { class: "entry-rank", title: "Rank: low is bad" }, decimal(item.rank)),
         ),

@@ -179,7 +179,7 @@ export class QueueView {
       this.view.update(item, this.desk.reviewer());
     } else {
       const told = { step: (/** @type {number} */ by) => this.step(by), decide: (/** @type {Verdict} */ verdict) => this.decide(verdict), undo: (/** @type {Decision} */ decision) => this.undo(decision) };
-      if (this.view?.isAbout(item)) toast("It was annotated again meanwhile: look at it anew.");
+      if (this.view?.isOlder(item)) toast("It was annotated again meanwhile: look at it anew.");
       const held = this.stage.contains(document.activeElement);
       this.view = new ItemView(item, { scheme, palette: this.palette, reviewer: this.desk.reviewer(), drafts: this.drafts, told });
       this.stage.replaceChildren(this.view.element);
