@@ -42,7 +42,7 @@ run-kafka: $(DEV) ## start a real Kafka, a worker and a sample producer; show fl
 
 .PHONY: test
 test: lint ## lint, then all tests
-	@tests/system-packages java mvn kcat prometheus promtool chromium node npm curl
+	@tests/system-packages java mvn kcat sqlite3 prometheus promtool chromium node npm curl
 	$(BIN)/python -m pytest
 	@$(MAKE) --no-print-directory test-platforms
 

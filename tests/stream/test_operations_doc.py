@@ -1,0 +1,135 @@
+"""What docs/operations.md shows for backup and erasing, run as it stands against a real Kafka and the embedded log."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from kafka import KafkaAdminClient
+
+from service.contracts import Claim, Decision
+from service.review.decisions import claim_output, decision_output
+from service.stream.base import Output, Record
+from service.stream.kafka_admin import create_topics
+from service.stream.kafka_follow import KafkaFollower
+from service.stream.sqlite import SqliteStream
+from service.stream.topics import Topics
+from tests.docs_blocks import DOCS, blocks
+from tests.stream_desk import Desk
+from tests.tiny_models import make_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from service.stream.kafka_settings import KafkaSettings
+    from tests.stream.conftest import Open
+
+PAGE = (DOCS / "operations.md").read_text()
+SHOWN = [block for kind, block in blocks("operations.md") if kind == "sh"]
+SAVE, RESTORE, FORGET, ERASE = SHOWN
+ODD = "Xylophonia"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def shell(text: str, folder: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+
+
+def newest(settings: KafkaSettings, topic: str) -> dict[tuple[int, bytes], bytes | None]:
+    """By partition and key the last value, as compaction would leave it."""
+    with closing(KafkaFollower(settings, topic)) as follower:
+        found: list[Record] = []
+        while not follower.caught_up:
+            found += follower.poll()
+    return {(record.partition, record.key or b""): record.value for record in found}
+
+
+def decision(number: int, reviewer: str = "anna") -> Decision:
+    return Decision(dataset="news", id=str(number), reviewer=reviewer, verdict="ok", decided_at=NOW)
+
+
+def test_decisions_and_settings_are_saved_and_brought_back(
+    tmp_path: Path, opened: Open, kafka_settings: KafkaSettings, kafka_topics: Topics
+) -> None:
+    def here(text: str, topics: Topics) -> str:
+        return text.replace("kafka-1:9092", kafka_settings.servers[0]).replace("labelwatch.", topics.prefix)
+
+    claim = Claim(dataset="news", id="4711", reviewer="anna", until=NOW + timedelta(hours=1))
+    settings = [
+        Output(kafka_topics.datasets, b"news", json.dumps({"name": "news", "version": n}).encode()) for n in (1, 2)
+    ]
+    decisions = [decision_output(kafka_topics, decision(4700 + number)) for number in range(20)]
+    odd = decision_output(kafka_topics, decision(1, reviewer="an/na 100%"))
+    opened().append([*settings, *decisions, odd, claim_output(kafka_topics, claim)])
+    shell(here(SAVE, kafka_topics), tmp_path)
+
+    others = Topics(prefix=f"{kafka_topics.prefix}back.")
+    create_topics(kafka_settings, others, partitions=2, replication=1, min_isr=1)
+    shell(here(RESTORE, others), tmp_path)
+    before, after = (newest(kafka_settings, topics.decisions) for topics in (kafka_topics, others))
+    assert {place: value for place, value in before.items() if not place[1].endswith(b"/claim")} == after
+    assert len(after) == 21
+    assert len({partition for partition, _ in after}) == 2, "keys lie where any producer would put them"
+    assert newest(kafka_settings, others.datasets) == newest(kafka_settings, kafka_topics.datasets)
+
+    shell(here(FORGET, others), tmp_path)
+    erased = newest(kafka_settings, others.decisions)
+    assert [key for (_, key), value in erased.items() if value is None] == [b"news/4711/anna"]
+    assert erased.keys() == after.keys()
+    with KafkaAdminClient(bootstrap_servers=kafka_settings.servers) as admin:
+        admin.delete_topics([spec.name for spec in others.specs()])
+
+
+def test_a_sentence_is_erased_from_the_embedded_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / ".labelwatch"
+    folder.mkdir()
+    desk = Desk(folder, make_model(tmp_path / "model", "wordpiece"), capfd=capfd)
+    topics = desk.topics
+
+    def work(*messages: dict[str, object]) -> str:
+        desk.append(
+            *(
+                Output(topics.sentences, f"news/{one['id']}".encode(), json.dumps({"dataset": "news", **one}).encode())
+                for one in messages
+            )
+        )
+        return desk.run("worker", "--once", LABELWATCH_WORKER_PUBLISH_SCORES="true").err
+
+    desk.settings(name="news", flag_policy={"kind": "below", "cut": 2.0})
+    others: list[dict[str, object]] = [
+        {"id": str(number), "tokens": ["Oslo"], "labels": ["B-LOC"]} for number in range(3)
+    ]
+    work({"id": "4711", "tokens": [ODD, "ran"], "labels": ["B-PER", "O"]}, *others)
+    desk.append(decision_output(topics, decision(4711)))
+    (folder / "queue.sqlite").write_text("of no matter here")
+    assert ODD.encode() in desk.log.read_bytes()
+    work({"id": "4711", "deleted": True, "revision": 1})
+
+    shell(ERASE, tmp_path)
+    assert not [path.name for path in folder.iterdir() if ODD.encode() in path.read_bytes()]
+    assert not list(folder.glob("queue.sqlite*"))
+    assert desk.records(topics.decisions) == []
+    assert [one.reason for one in desk.review() if one.id == "4711"] == ["deleted"]
+    assert "1 message read, 1 to review" in work({"id": "after", "tokens": ["Oslo"], "labels": ["B-LOC"]})
+
+
+def test_the_embedded_log_is_saved_while_it_is_open(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (line,) = (line for line in PAGE.splitlines() if "VACUUM INTO" in line)
+    command = line.split("`")[1]
+    folder = tmp_path / ".labelwatch"
+    folder.mkdir()
+    desk = Desk(folder, tmp_path, capfd=capfd)
+    with closing(SqliteStream(desk.log, desk.topics)) as stream:
+        stream.append([Output(desk.topics.decisions, b"a/1/x", b"{}")])
+        shell(command, tmp_path)
+        stream.append([Output(desk.topics.decisions, b"a/2/x", b"{}")])
+    with closing(SqliteStream(tmp_path / "backup.sqlite", desk.topics)) as saved:
+        assert [record.key for record in saved.read(desk.topics.decisions, 0, 10)] == [b"a/1/x"]
