@@ -42,8 +42,9 @@ def test_charts_have_the_numbers(desk: Desk) -> None:
     learned = service.call("GET", "/v1/datasets/sample/thresholds")
     lines = page.locator("#thresholds path.line title")
     expect(lines).to_have_text([one["name"] for one in learned["classes"]])
+    # How long they are depends on for how long the service has run.
     assert all(
-        page.locator("#thresholds path.line").evaluate_all("lines => lines.map(one => one.getTotalLength() > 100)")
+        page.locator("#thresholds path.line").evaluate_all("lines => lines.map(one => one.getTotalLength() > 0)")
     )
     rows = page.locator("#annotators tbody tr")
     expect(rows).to_have_count(1)
