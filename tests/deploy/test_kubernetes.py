@@ -226,7 +226,7 @@ def test_every_pod_is_scraped_as_the_alerts_expect() -> None:
 
 def test_temporary_files_have_room_and_a_limit(documents: list[Document], name: str) -> None:
     config = one(documents, "ConfigMap", "labelwatch")["data"]
-    spool = settings_from({**config, **SECRET[name]}).api.max_stream_bytes
+    spool = settings_from({**config, **SECRET[name]}).api.max_spool_bytes
     for component, pod, _ in pods(documents):
         (temporary,) = (volume for volume in pod["volumes"] if volume["name"] == "tmp")
         limit = bytes_of(temporary["emptyDir"]["sizeLimit"])

@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient
 from service.contracts import Claim, Decision
 from service.review.decisions import claim_output, decision_output
 from service.stream.base import Output, Record
-from service.stream.kafka_admin import create_topics
+from service.stream.kafka_admin import COMPACTED, create_topics
 from service.stream.kafka_follow import KafkaFollower
 from service.stream.sqlite import SqliteStream
 from service.stream.topics import Topics
@@ -119,6 +119,21 @@ def test_a_sentence_is_erased_from_the_embedded_log(tmp_path: Path, capfd: pytes
     assert desk.records(topics.decisions) == []
     assert [one.reason for one in desk.review() if one.id == "4711"] == ["deleted"]
     assert "1 message read, 1 to review" in work({"id": "after", "tokens": ["Oslo"], "labels": ["B-LOC"]})
+
+
+def test_the_topics_are_as_the_table_says() -> None:
+    rows = [
+        [cell.strip(" *`") for cell in row.strip("|").split("|")]
+        for row in PAGE.splitlines()
+        if row.startswith("| `labelwatch.")
+    ]
+    told = {name: rest for name, *rest in rows if len(rest) == 3}
+    assert told.keys() == {spec.name for spec in Topics().specs()}
+    for spec in Topics().specs():
+        partitions, cleanup, largest = told[spec.name]
+        fixed = "as many as the input" if spec.per_source_partition else str(spec.partitions or "as you like")
+        assert (partitions, cleanup.split("`")[0], int(largest)) == (fixed, spec.cleanup, spec.max_bytes)
+    assert all(f"`{name}={value}`" in PAGE for name, value in COMPACTED.items())
 
 
 def test_the_embedded_log_is_saved_while_it_is_open(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
