@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import jsonschema_rs
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis.core.failures import FailureGroup
+from schemathesis.core.parameters import ParameterLocation
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
@@ -86,6 +87,25 @@ def quietly(examples: int) -> settings:
     )
 
 
+def right_as_text(case: Case[Any]) -> bool:
+    """Whether only the query was to be wrong, and that by a type: all of it arrives as text, where it may be right.
+
+    The header that is wrong then is the key, which is replaced by a good one.
+    """
+    parts = case.meta.components if case.meta is not None else {}
+    wrong = {where for where, part in parts.items() if part.mode.is_negative}
+    if not wrong or wrong - {ParameterLocation.QUERY, ParameterLocation.HEADER}:
+        return False
+    told = [one for one in case.operation.definition.raw.get("parameters", ()) if one["in"] == "query"]
+    schemas = {one["name"]: one["schema"] for one in told}
+    needed = {one["name"] for one in told if one.get("required")}
+    return needed <= set(case.query) <= set(schemas) and all(
+        jsonschema_rs.is_valid(schemas[name], one if isinstance(one, str) else json.dumps(one))
+        for name, value in case.query.items()
+        for one in (value if isinstance(value, list) else [value])
+    )
+
+
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_every_operation_answers_as_it_says(document: BaseSchema, mode: schemathesis.GenerationMode) -> None:
     seen, wrong = set(), []
@@ -100,6 +120,7 @@ def test_every_operation_answers_as_it_says(document: BaseSchema, mode: schemath
         @given(case=operation.as_strategy(generation_mode=mode))
         @quietly(EXAMPLES * (DEEPER if name in DEEP else 1))
         def ask(case: Case[Any]) -> None:
+            assume(not right_as_text(case))
             case.call_and_validate(headers=ALLOWED, excluded_checks=[positive_data_acceptance])
 
         try:

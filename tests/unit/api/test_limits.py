@@ -82,7 +82,7 @@ def test_what_takes_too_long_is_ended(desk: ApiDesk) -> None:
 
 def test_a_log_that_hangs_is_not_waited_for(desk: ApiDesk) -> None:
     class Hanging:
-        def append(self, outputs: object, *, timeout: float = 30.0) -> None:
+        def append_after(self, output: object, seen: object, *, timeout: float = 30.0) -> None:
             time.sleep(0.5)
 
     desk.limits(timeout_s=0.05)
