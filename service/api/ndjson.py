@@ -16,7 +16,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Self, cast
 
 from starlette.requests import ClientDisconnect
@@ -30,7 +29,6 @@ from service.errors import LabelwatchError
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from starlette.requests import HTTPConnection
     from starlette.types import Message, Receive, Scope, Send
 
 MEDIA_TYPE = "application/x-ndjson"
@@ -280,17 +278,6 @@ class Streamed(Response):
                 task.cancel()
             if tasks:
                 await asyncio.wait([task for _, task in tasks])
-
-
-def streams_of(connection: HTTPConnection) -> Streams:
-    """Those of the app: all requests share them."""
-    state = connection.app.state
-    found: Streams | None = getattr(state, "streams", None)
-    if found is None:
-        backend = state.backend
-        turned_away = partial(backend.telemetry.overloaded, "streams_full")
-        found = state.streams = Streams(backend.settings, turned_away=turned_away)
-    return found
 
 
 def _with_taken(error: TooLargeError, lines: int) -> TooLargeError:

@@ -10,9 +10,10 @@ from starlette.responses import Response
 from service.api.backend import backend_of, request_id_of
 from service.api.judging import check_datasets, joined, judged
 from service.api.middleware import is_ndjson
-from service.api.ndjson import RECORDS_AT_ONCE, Streamed, streams_of
+from service.api.ndjson import RECORDS_AT_ONCE, Streamed
 from service.api.problems import encoded, problem_of
 from service.api.records import Converting, Made, read_lines, read_records, told
+from service.api.spool import streams_of
 from service.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import contextmanager
+from functools import partial
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +12,8 @@ from service.api.problems import OverloadedError, TooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from starlette.requests import HTTPConnection
 
     from service.settings import ApiSettings
 
@@ -94,6 +97,17 @@ class Streams:
         if self.kept + size > self.most_kept:
             raise TooLargeError("there is no room to keep it all: read answers while you send, or send less")
         self.kept += size
+
+
+def streams_of(connection: HTTPConnection) -> Streams:
+    """Those of the app: all requests share them."""
+    state = connection.app.state
+    found: Streams | None = getattr(state, "streams", None)
+    if found is None:
+        backend = state.backend
+        turned_away = partial(backend.telemetry.overloaded, "streams_full")
+        found = state.streams = Streams(backend.settings, turned_away=turned_away)
+    return found
 
 
 class Spool:

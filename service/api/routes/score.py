@@ -14,13 +14,14 @@ from service.api import record_query
 from service.api.backend import backend_of, request_id_of
 from service.api.judging import check_datasets, joined, judged
 from service.api.middleware import is_ndjson
-from service.api.ndjson import MEDIA_TYPE, Streamed, streams_of
+from service.api.ndjson import MEDIA_TYPE, Streamed
 from service.api.problems import OverloadedError, answer_to, encoded, problem_of
 from service.api.record_query import Wanted, read_query
 from service.api.record_scores import score_records
 from service.api.records import RecordOutcome
 from service.api.scorer import Choice, Scorer
 from service.api.sentences import at, body_schema, in_dataset, read_body, read_line
+from service.api.spool import streams_of
 from service.contracts import Assessment, DatasetSettings
 from service.errors import InferenceError, InvalidInput, LabelwatchError
 from service.scoring.sentence import METHODS

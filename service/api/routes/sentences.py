@@ -13,11 +13,12 @@ from starlette.responses import Response
 
 from service.api.backend import backend_of, request_id_of
 from service.api.middleware import is_ndjson
-from service.api.ndjson import MEDIA_TYPE, RECORDS_AT_ONCE, Streamed, streams_of
+from service.api.ndjson import MEDIA_TYPE, RECORDS_AT_ONCE, Streamed
 from service.api.problems import TooLargeError, encoded, problem_of
 from service.api.record_query import PARAMETERS, Wanted, read_query
 from service.api.records import Converting, Made, RecordOutcome, read_lines, read_records
 from service.api.sentences import body_schema, in_dataset, read_body, read_line
+from service.api.spool import streams_of
 from service.errors import InvalidInput
 from service.stream.base import Output
 from service.stream.codec import SENTENCE, event_headers
