@@ -4,7 +4,7 @@
   queued again.
 - One record with a header key that is not UTF-8 puts a consumer into an endless loop: such a key is read leniently,
   and written again as the bytes it came with.
-- While a coordinator is away the library logs hundreds of warnings a second: they are thinned out.
+- While a coordinator is away the library logs hundreds of warnings a second, some with tracebacks: they are thinned out.
 - A producer with unsent messages refuses to be closed at once: `dispose` insists.
 - Each attempt to reach a broker that is away leaves a socket open: it is closed.
 """
@@ -68,7 +68,7 @@ _prepared = threading.Event()
 
 
 class RateLimit(logging.Filter):
-    """Lets one message of a kind through per interval, and has it say how many were left out since."""
+    """Lets one message of a kind through per interval, without a traceback, and has it say how many were left out."""
 
     def __init__(self, interval: float = 10.0) -> None:
         super().__init__()
@@ -82,8 +82,13 @@ class RateLimit(logging.Filter):
             self._seen[kind] = (told, left_out + 1)
             return False
         self._seen[kind] = (now, 0)
+        said = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            # Where in the library a connection broke helps nobody; what it broke of does.
+            said, record.exc_info = f"{said} ({named(record.exc_info[1])})", None
         if left_out:
-            record.msg, record.args = f"{record.getMessage()} ({left_out} more like this were left out)", ()
+            said = f"{said} ({left_out} more like this were left out)"
+        record.msg, record.args = said, ()
         return True
 
 

@@ -111,6 +111,15 @@ def test_of_many_messages_of_a_kind_one_gets_through(monkeypatch: pytest.MonkeyP
     assert told("dead: %s", 3) == "dead: 3"
 
 
+def test_a_broken_connection_is_told_without_a_traceback() -> None:
+    error = ConnectionResetError(104, "reset by peer")
+    said = logging.LogRecord(
+        "kafka.net.transport", logging.ERROR, __file__, 1, "%s: 100%% broken", ("it",), (type(error), error, None)
+    )
+    assert RateLimit().filter(said)
+    assert logging.Formatter().format(said) == "it: 100% broken (ConnectionResetError: [Errno 104] reset by peer)"
+
+
 def test_a_message_without_key_and_value_is_sent_too() -> None:
     sent: list[dict[str, object]] = []
     producer = SimpleNamespace(send=lambda topic, **rest: sent.append({"topic": topic, **rest}))
