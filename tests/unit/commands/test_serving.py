@@ -7,7 +7,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from starlette.testclient import TestClient
 
+from service.api.app import create_app
 from service.api.health import readiness_of
 from service.commands.serving import _backend
 from service.commands.supervise import Supervisor
@@ -77,9 +79,15 @@ def test_a_dead_worker_is_told_whatever_it_said_last(parts: Parts) -> None:
     die = threading.Event()
     parts.supervisor.start("worker", lambda _: cast("None", die.wait()))
     assert parts.conditions["worker"] == ""
+    client = TestClient(create_app(parts.backend))
+    assert 'labelwatch_ready{condition="worker"} 1.0' in client.get("/metrics").text
     die.set()
     wait_for(lambda: not parts.supervisor.alive)
     assert parts.conditions["worker"] == DEAD
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["ready"], answer.json()["conditions"]["worker"]) == (503, False, DEAD)
+    assert 'labelwatch_ready{condition="worker"} 0.0' in client.get("/metrics").text
+    assert client.get("/healthz").status_code == 200
 
 
 def test_a_worker_that_is_not_ready_is_told_though_its_thread_lives(parts: Parts) -> None:
