@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PAIR = re.compile(r"^# *([\w.:-]+) += *(.*)$")
 _LOOSE_PAIR = re.compile(r"^#\w+=")
 _BARE_ID = re.compile(r"^# *(id) +(\S+)")
-_LABEL = re.compile(r"^(O|[BILUESM]-\S+)$")
+LABEL = re.compile(r"^(O|[BILUESM]-\S+)$")
 _BLANKS = re.compile(r"[ \t]+")
 _DOCUMENT = "-DOCSTART-"
 FORMAT = "conll"
@@ -151,7 +151,7 @@ class _Reader:
             return True
         columns = self._split(line) if self._tabs is not None else _BLANKS.split(line.strip(" \t"))
         fits = len(columns) >= 2 and self._width in (None, len(columns))
-        if fits and (_LABEL.match(columns[self._label_in(columns)]) or columns[self._label_in(columns)] in self._seen):
+        if fits and (LABEL.match(columns[self._label_in(columns)]) or columns[self._label_in(columns)] in self._seen):
             return False
         if fits and line.startswith("#\t"):
             return False

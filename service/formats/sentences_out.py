@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TextIO, TypeAlias, get_args
 
 from service.errors import InvalidInput
 from service.formats.back import PLAIN, Telling, argilla, came_as, label_studio, lines
+from service.formats.columns import LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -128,7 +129,7 @@ def _column_lines(sentence: LabelledSentence) -> list[str]:
                 raise _unfit(sentence, f"the {what} {text!r} is empty or holds a space", word=place)
         if word.startswith(_DOCUMENT):
             raise _unfit(sentence, f"the word {word!r} would be the mark between documents", word=place)
-        if word.startswith("#") and place == 0:
+        if word.startswith("#") and place == 0 and word != "#" and not LABEL.match(label):
             raise _unfit(sentence, f"the word {word!r} may be taken for a comment", word=place)
         found.append(f"{word}\t{label}")
     return found

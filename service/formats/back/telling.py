@@ -77,16 +77,18 @@ class Telling:
             self.joined += 1
         if meta.get("given_offsets") in (CHARACTERS, UTF16):
             unit = UTF16 if meta["given_offsets"] == UTF16 else CHARACTERS
-        entities = self.entities(sentence)
-        return Retold(text, words, _placed(text, words, entities, _loose(sentence.meta or {})), unit)
+        entities, scheme = self.entities(sentence)
+        loose = _loose(sentence.meta or {})
+        # Only IO can't tell one entity from two: elsewhere a reviewer has made one of them.
+        return Retold(text, words, _placed(text, words, entities, loose, parted=scheme is Scheme.IO), unit)
 
-    def entities(self, sentence: LabelledSentence) -> list[Span]:
-        """Corrected labels are in the dataset's scheme, which may have changed since the sentence came."""
+    def entities(self, sentence: LabelledSentence) -> tuple[list[Span], Scheme]:
+        """And the scheme they were read in: corrected labels are in the dataset's, which may have changed since."""
         told = (given_scheme(sentence),) if "scheme" in (sentence.meta or {}) else ()
         wrong: UnknownLabelError | None = None
         for scheme in (*told, self.scheme):
             try:
-                return spans(sentence.labels, scheme)
+                return spans(sentence.labels, scheme), scheme
             except UnknownLabelError as error:
                 wrong = error
         problem = wrong.problem if wrong is not None else ""
@@ -141,13 +143,17 @@ def _loose(meta: Mapping[str, Any]) -> list[Word]:
     return [Word(*pair) for pair in pairs if isinstance(pair, list) and list(map(type, pair)) == [int, int]]
 
 
-def _placed(text: str, words: Sequence[Word], entities: Sequence[Span], loose: Sequence[Word]) -> list[Entity]:
+def _placed(
+    text: str, words: Sequence[Word], entities: Sequence[Span], loose: Sequence[Word], *, parted: bool
+) -> list[Entity]:
+    """`parted`: an entity may be several that came."""
     found = []
     known = [(one, touched) for one in loose if (touched := _touched(one, words))]
     for span in entities:
         parts = [(one, part) for one, part in known if span.start <= part[0] and part[-1] < span.end]
         # Those that came count where they are the entity, or together make it up.
-        if [place for _, part in parts for place in part] != list(range(span.start, span.end)):
+        made_up = [place for _, part in parts for place in part] == list(range(span.start, span.end))
+        if not made_up or (len(parts) > 1 and not parted):
             whole = range(span.start, span.end)
             parts = [(Word(words[span.start].start, words[span.end - 1].end), whole)]
         found += [Entity(part[0], part[-1] + 1, one.start, one.end, span.type, one.of(text)) for one, part in parts]

@@ -13,7 +13,7 @@ from service.errors import InvalidInput
 from service.formats import read_sentences
 from service.formats.back import Telling
 from service.formats.label_studio import from_event
-from service.labels import Scheme
+from service.labels import Scheme, Span, labels_from_spans
 from tests.unit.formats.back.trips import (
     BODIES,
     GIVEN,
@@ -125,6 +125,15 @@ def test_touching_spans_of_one_type_stay_apart(scheme: Scheme) -> None:
     less = sentence.model_copy(update={"labels": ("O", *sentence.labels[1:])})
     (back,) = objects(gone([less], "doccano", Telling(scheme)))
     assert back["label"] == given[1:]
+
+
+@pytest.mark.parametrize("scheme", [Scheme.IOB1, Scheme.IOB2, Scheme.BILUO])
+def test_touching_spans_that_a_reviewer_made_one_are_one(scheme: Scheme) -> None:
+    body = {"id": 1, "text": "Mara Quill won", "label": [[0, 4, "PER"], [5, 10, "PER"]]}
+    (sentence,) = came(body, "doccano", scheme=scheme)
+    one = tuple(labels_from_spans([Span(0, 2, "PER")], 3, scheme))
+    (back,) = objects(gone([sentence.model_copy(update={"labels": one})], "doccano", Telling(scheme)))
+    assert back["label"] == [[0, 10, "PER"]]
 
 
 def test_what_is_kept_is_small_and_can_be_a_message() -> None:
