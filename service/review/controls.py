@@ -72,7 +72,7 @@ def has_controls(db: sqlite3.Connection, dataset: str) -> bool:
 
 def is_blind(db: sqlite3.Connection, dataset: str, share: float) -> bool:
     """Whether the dataset has a control sample, or had one of which some sentences wait."""
-    query = "SELECT 1 FROM items WHERE dataset = ? AND reason = 'control' AND state <> 'decided' LIMIT 1"
+    query = "SELECT 1 FROM items WHERE dataset = ? AND reason = 'control' AND state = 'open' LIMIT 1"
     return share > 0 or db.execute(query, (dataset,)).fetchone() is not None
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from service.errors import InvalidInput
 from service.labels import entity_type
-from service.review.items import STATES
+from service.review.items import NO_ITEM, STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -136,9 +136,8 @@ def page_query(
     if wanted.dataset is not None:
         where.append("items.dataset = ?")
         values.append(wanted.dataset)
-    if wanted.state != "all":
-        where.append("items.state = ?")
-        values.append(wanted.state)
+    where.append("items.state <> ?" if wanted.state == "all" else "items.state = ?")
+    values.append(NO_ITEM if wanted.state == "all" else wanted.state)
     if after is not None:
         place = Place.at(after)
         where.append("(items.rank, items.tie, items.dataset, items.id) > (?, ?, ?, ?)")
@@ -152,8 +151,7 @@ def page_query(
             " AND claims.until > ? ORDER BY claims.partition, claims.offset LIMIT 1), ?) = ?"
         )
         values += [now, wanted.reviewer, wanted.reviewer]
-    condition = f" WHERE {' AND '.join(where)}" if where else ""
     values.append(limit + 1)
     order = "items.rank, items.tie, items.dataset, items.id"
     # All the parts are constants of this module.
-    return f"SELECT items.no FROM {source}{condition} ORDER BY {order} LIMIT ?", values  # noqa: S608
+    return f"SELECT items.no FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?", values  # noqa: S608

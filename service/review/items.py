@@ -35,6 +35,8 @@ State = Literal["open", "decided", "closed"]
 Agreement = Literal["agree", "differ"]
 Verdict = Literal["error", "ok"]
 STATES: tuple[State, ...] = ("open", "decided", "closed")
+# Of what only says that a task is gone, and never was an item: nobody is shown it, and it counts nowhere.
+NO_ITEM = "none"
 HELD_BACK = "None: held back until it is decided"
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from service.contracts import Message
+from service.review.items import NO_ITEM
 from service.review.recall import RecallEstimate, recall_estimate
 
 if TYPE_CHECKING:
@@ -110,15 +111,17 @@ class PairPrecision(Message):
 
 # In the queries, `? IS NULL` stands for all datasets. Controls that wait are counted with the flagged, by the numbers
 # they are shown with: where a label pair, an annotator or a range of scores had fewer than the queue shows, the rest
-# would be known for controls.
+# would be known for controls. What went with its task counts no more than what was deleted by itself, which is no
+# longer there.
 OF_ITEMS = "FROM items WHERE (? IS NULL OR dataset = ?)"
 OF_FACETS = "FROM facets CROSS JOIN items ON items.no = facets.item"
-REVIEWED = "(reason = 'flagged' OR (reason = 'control' AND state <> 'decided'))"
+REVIEWED = "(state = 'open' OR (state = 'decided' AND reason = 'flagged'))"
 
 
 def counts_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
-    for dataset, state, n in db.execute("SELECT dataset, state, count(*) FROM items GROUP BY dataset, state"):
+    query = "SELECT dataset, state, count(*) FROM items WHERE state <> ? GROUP BY dataset, state"
+    for dataset, state, n in db.execute(query, (NO_ITEM,)):
         found.setdefault(dataset, {"open": 0, "decided": 0, "closed": 0})[state] = n
     return found
 
@@ -185,7 +188,7 @@ def _days(db: sqlite3.Connection, dataset: str | None) -> tuple[Day, ...]:
     days: dict[str, dict[str, int]] = {}
     items = db.execute(
         "SELECT day, sum(reason = 'flagged'), sum(reason = 'control') FROM items"
-        " WHERE (? IS NULL OR dataset = ?) AND day IS NOT NULL AND reason IN ('flagged', 'control') GROUP BY day",
+        " WHERE (? IS NULL OR dataset = ?) AND day IS NOT NULL AND state IN ('open', 'decided') GROUP BY day",
         (dataset, dataset),
     )
     for day, flagged, controls in items:

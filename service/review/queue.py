@@ -14,7 +14,7 @@ from service.review import overview as sums
 from service.review import store
 from service.review.controls import is_blind
 from service.review.filters import MAX_LIMIT, RARE, Place, QueueFilter, page_query, task_facet
-from service.review.items import ReviewItem, agreement_of, doubts_told, shown_of, suspects_told, words_told
+from service.review.items import NO_ITEM, ReviewItem, agreement_of, doubts_told, shown_of, suspects_told, words_told
 from service.review.queue_file import QueueFile
 from service.review.recall import RecallEstimate, recall_estimate
 from service.review.settle import decisions_about
@@ -79,14 +79,15 @@ class Queue(QueueFile):
 
     def item(self, dataset: str, id: str, *, now: datetime | None = None) -> ReviewItem | None:  # noqa: A002 - as in messages
         with self.reading() as db:
-            row = db.execute("SELECT no FROM items WHERE dataset = ? AND id = ?", (dataset, id)).fetchone()
+            query = "SELECT no FROM items WHERE dataset = ? AND id = ? AND state <> ?"
+            row = db.execute(query, (dataset, id, NO_ITEM)).fetchone()
             return None if row is None else _item(db, row[0], now or datetime.now(UTC))
 
     def of_task(self, dataset: str, platform: str, task: str) -> list[str]:
         """The ids of what is not closed and came from a platform's task."""
         query = (
             "SELECT i.id FROM facets f JOIN items i ON i.no = f.item"
-            " WHERE f.facet = ? AND i.dataset = ? AND i.state != 'closed' ORDER BY i.id"
+            " WHERE f.facet = ? AND i.dataset = ? AND i.state IN ('open', 'decided') ORDER BY i.id"
         )
         with self.reading() as db:
             return [identity for (identity,) in db.execute(query, (task_facet(platform, task), dataset))]

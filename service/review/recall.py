@@ -101,7 +101,8 @@ def recall_estimate(db: sqlite3.Connection, dataset: str) -> RecallEstimate:
         for probability, verdict in db.execute(
             "SELECT i.inclusion, o.verdict FROM items AS i LEFT JOIN outcomes AS o"
             " ON o.dataset = i.dataset AND o.id = i.id AND o.revision = i.revision"
-            " WHERE i.dataset = ? AND i.reason = 'control' ORDER BY i.id",
+            " WHERE i.dataset = ? AND i.reason = 'control' AND (i.state <> 'closed' OR o.verdict IS NOT NULL)"
+            " ORDER BY i.id",
             (dataset,),
         )
     ]
@@ -120,7 +121,7 @@ def recall_estimate(db: sqlite3.Connection, dataset: str) -> RecallEstimate:
         db.execute(
             "SELECT count(*) FROM items AS i LEFT JOIN outcomes AS o"
             " ON o.dataset = i.dataset AND o.id = i.id AND o.revision = i.revision"
-            " WHERE i.dataset = ? AND i.reason = 'flagged' AND o.verdict IS NULL",
+            " WHERE i.dataset = ? AND i.reason = 'flagged' AND i.state <> 'closed' AND o.verdict IS NULL",
             (dataset,),
         ).fetchone()[0]
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from service.labels import entity_type
 from service.review.controls import drawn
 from service.review.filters import TASK_FACETS, facets_of, task_facet
-from service.review.items import doubtful_of, suspects_of, weighted_scores
+from service.review.items import NO_ITEM, doubtful_of, suspects_of, weighted_scores
 
 if TYPE_CHECKING:
     import sqlite3
@@ -118,6 +118,8 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
     drop_item(db, *key)
     lows = lowest_by_type(assessment) if assessment.reason == "flagged" else {}
     priority, score = _finite(assessment.priority), _finite(assessment.score)
+    platform, task = ((assessment.meta or {}).get(name) for name in ("format", "task"))
+    ends_task = assessment.deleted and key[1] == f"{platform}:task:{task}"
     number = db.execute(
         "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, shown_priority,"
         " shown_score, inclusion, annotator, day, types) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -125,7 +127,7 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
             *key,
             assessment.revision,
             assessment.reason,
-            "closed" if assessment.reason in CLOSING else "open",
+            NO_ITEM if ends_task else "closed" if assessment.reason in CLOSING else "open",
             ranker.rank(priority, list(lows.items())),
             1.0 if priority is None else priority,
             priority,
@@ -145,7 +147,6 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
         (number, record.value, record.key, headers, record.partition, record.offset),
     )
     found = facets_of(doubtful_of(assessment), suspects_of(assessment), assessment.annotator)
-    platform, task = ((assessment.meta or {}).get(name) for name in ("format", "task"))
     if isinstance(platform, str) and isinstance(task, str):
         found.add(task_facet(platform, task))
     db.executemany("INSERT INTO facets VALUES (?, ?)", [(facet, number) for facet in sorted(found)])

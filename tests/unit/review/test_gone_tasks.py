@@ -9,7 +9,7 @@ import pytest
 
 from service.review.queue import Queue
 from service.stream.base import Output
-from tests.review_desk import TOPICS, Desk, assessment, decided, review
+from tests.review_desk import TOPICS, Desk, MemoryLog, assessment, decided, review, settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +39,22 @@ def test_a_rebuilt_queue_says_the_same(desk: Desk, tmp_path: Path) -> None:
     desk.write(of_task("a", "7"), gone("7"))
     again = Desk(desk.stream.reader(seed=3, most=1, compacted=True), Queue(tmp_path / "again.sqlite"))
     again.read()
-    assert again.ids(state="closed") == desk.ids(state="closed") == ["a", "label-studio:task:7"]
+    assert again.ids(state="closed") == desk.ids(state="closed") == ["a"]
     again.close()
+
+
+def test_that_a_task_is_gone_is_no_item(desk: Desk) -> None:
+    desk.write(of_task("a", "7"), gone("7"), gone("8"))
+    assert desk.queue.counts() == desk.queue.overview().counts == {"open": 0, "decided": 0, "closed": 1}
+    assert desk.queue.counts_by_dataset() == {"default": {"open": 0, "decided": 0, "closed": 1}}
+    assert desk.ids(state="all") == ["a"]
+    assert desk.queue.item("default", "label-studio:task:7") is None
+    assert desk.queue.of_task("default", "label-studio", "8") == []
+
+
+def test_a_sentence_that_is_only_called_like_a_task_is_an_item(desk: Desk) -> None:
+    desk.write(review(assessment("x:task:1", reason="deleted")))
+    assert desk.ids(state="closed") == ["x:task:1"]
 
 
 def test_what_is_annotated_later_opens_again(desk: Desk) -> None:
@@ -65,10 +79,40 @@ def test_what_was_decided_is_closed_and_still_counts(desk: Desk) -> None:
     assert desk.queue.verdicts_by_dataset()["default"]["error"] == 1
 
 
+def test_what_goes_with_its_task_counts_as_what_is_deleted_by_itself(desk: Desk, tmp_path: Path) -> None:
+    def sent(*ends: Output) -> Desk:
+        made = Desk(MemoryLog(), Queue(tmp_path / f"{len(ends)}.sqlite"))
+        made.write(of_task("a", "7"), of_task("b", "7", annotator="zoe"), of_task("c", "8"))
+        made.write(*(of_task(name, "7", reason="control", inclusion_probability=0.5) for name in ("d", "e")))
+        made.write(of_task("f", "8", reason="control", inclusion_probability=0.5))
+        made.write(*(decided(made.item(name), "error") for name in "cadf"))
+        made.write(*ends)
+        return made
+
+    by_task = sent(gone("7"))
+    by_itself = sent(*(of_task(name, "7", revision=20, reason="deleted") for name in "abde"))
+    told = by_task.queue.overview("default")
+    assert told == by_itself.queue.overview("default")
+    assert told.recall is not None
+    assert (told.recall.controls, told.recall.controls_decided) == (2, 2)
+    assert (told.recall.flagged, told.recall.flagged_decided) == (2, 2)
+    by_task.close()
+    by_itself.close()
+
+
 def test_an_erased_message_opens_them_again(desk: Desk) -> None:
     desk.write(of_task("a", "7"), gone("7"))
     desk.write(Output(TOPICS.review, b"default/label-studio:task:7", None))
     assert desk.ids() == ["a"]
+
+
+def test_a_control_that_is_gone_makes_nobody_blind(desk: Desk) -> None:
+    control = of_task("c", "7", reason="control", inclusion_probability=0.5)
+    desk.write(settings(name="default", control_share=0.5), of_task("a", "8"), control)
+    desk.write(settings(name="default", control_share=0.0, version=2))
+    assert desk.item("a").blind
+    desk.write(gone("7"))
+    assert not desk.item("a").blind
 
 
 def test_revisions_of_what_is_known(desk: Desk) -> None:
