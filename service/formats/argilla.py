@@ -111,6 +111,9 @@ def _response(data: Mapping[str, Any], options: Options) -> dict[str, Any]:
     questions = about.questions or {}
     if options.label is None and len(questions) > 1:
         raise InvalidInput(f"{', '.join(questions)} {WHICH}", field="data.record.dataset.questions")
+    if options.label is not None and questions and options.label not in questions:
+        told = f"{options.label} is none of the questions that ask for spans: {', '.join(questions)}"
+        raise InvalidInput(told, field="data.record.dataset.questions")
     values = _values(data.get("values"))
     chosen = options.label or chosen_of(values, questions.keys(), "data.values")
     fields = _labelled(values, chosen, record, "data.values", options, text_field=questions.get(chosen))

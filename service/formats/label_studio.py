@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.contracts import LabelledSentence, read_sentence
 from service.errors import InvalidInput
-from service.formats.label_studio_controls import controls
+from service.formats.label_studio_controls import CONFIG, control_of, controls, text_field
 from service.formats.platforms import (
     Converted,
     Delivery,
@@ -166,16 +166,16 @@ def _minimal(task: Mapping[str, Any], options: Options) -> dict[str, Any]:
                 raise InvalidInput(f"spans of {used[0]} and of {name}: say which control counts", field=name)
             spans += [_span(value, f"{name}[{place}]") for place, value in enumerate(values)]
             used.append(name)
-    text_field = options.word or "text"
-    fields = labelled(task.get(text_field), spans, options, field=text_field)
+    text = options.word or "text"
+    fields = labelled(task.get(text), spans, options, field=text)
     fields["id"] = f"{PLATFORM}:{integer(task.get('annotation_id'), 'annotation_id')}"
     fields |= dated(task.get("updated_at"), "updated_at") | _annotator(task.get("annotator"))
     fields["meta"] |= {"format": PLATFORM, "task": name_of(task.get("id"))}
     if len(used) == 1:
         fields["meta"]["from_name"] = used[0]
-    if text_field != "text":
-        fields["meta"]["field"] = text_field
-    data = {name: value for name, value in task.items() if name not in {*_MINIMAL, *used, text_field}}
+    if text != "text":
+        fields["meta"]["field"] = text
+    data = {name: value for name, value in task.items() if name not in {*_MINIMAL, *used, text}}
     fields["meta"] |= kept({"data": small(data)} if data else {})
     return fields
 
@@ -207,29 +207,29 @@ def _sentence(
         return {**fields, "deleted": True, "meta": about | {"cancelled": True}}
     known = controls(config)
     if config and not known:
-        raise InvalidInput("the project has no labels for spans of a text", field="project.parsed_label_config")
+        raise InvalidInput("the project has no labels for spans of a text", field=CONFIG)
     spans, used = _spans(annotation.get("result"), f"{field}.result", options)
-    control = next((one for one in known if one.name == used), known[0] if len(known) == 1 else None)
-    text_field = options.word or (control.text_field if control else None) or "text"
+    control = control_of(known, used, options)
+    name = text_field(known, control, options)
     data = mapping(task.get("data"), "task.data")
-    if text_field not in data:
+    if name not in data:
         there = ", ".join(list(data)[:10])
-        raise InvalidInput(f"no {text_field} in it, only {there}: name the field of the text", field="task.data")
-    fields |= labelled(data[text_field], spans, options, field=f"task.data.{text_field}")
+        raise InvalidInput(f"no {name} in it, only {there}: name the field of the text", field="task.data")
+    fields |= labelled(data[name], spans, options, field=f"task.data.{name}")
     about |= {
         "project": project,
         "task": task_id,
         "from_name": used or (control.name if control else None),
         "to_name": control.to_name if control else _to_name(annotation.get("result")),
-        "field": text_field if text_field != "text" else None,
+        "field": name if name != "text" else None,
     }
-    fields["meta"] |= {name: value for name, value in about.items() if value is not None}
-    fields["meta"] |= _beside(annotation, task, data, text_field)
+    fields["meta"] |= {part: value for part, value in about.items() if value is not None}
+    fields["meta"] |= _beside(annotation, task, data, name)
     return fields
 
 
 def _beside(
-    annotation: Mapping[str, Any], task: Mapping[str, Any], data: Mapping[str, Any], text_field: str
+    annotation: Mapping[str, Any], task: Mapping[str, Any], data: Mapping[str, Any], text: str
 ) -> dict[str, Any]:
     """What an export must say again. Results that hang on a span by its id can't come back: spans may be others then."""
     alone = [
@@ -240,7 +240,7 @@ def _beside(
         and not {"start", "parentID"} & {*one, *(one.get("value") or ())}
     ]
     others = {
-        "data": small({name: value for name, value in data.items() if name != text_field}),
+        "data": small({name: value for name, value in data.items() if name != text}),
         "meta": task.get("meta"),
         "result": alone,
         "ground_truth": annotation.get("ground_truth"),

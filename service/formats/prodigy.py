@@ -42,6 +42,8 @@ def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
         raise InvalidInput("an answer about one span says nothing of the other words: use ner.manual", field="_view_id")
     words = _words(line["tokens"], line.get("text")) if line.get("tokens") is not None else None
     label_field = options.label or "spans"
+    if options.label is not None and options.label not in line:
+        raise InvalidInput(f"it is missing, the line has {', '.join(list(line)[:10])}", field=label_field)
     spans = [
         _span(mapping(value, f"{label_field}[{place}]"), f"{label_field}[{place}]", words)
         for place, value in enumerate(listing(line.get(label_field, []), label_field))

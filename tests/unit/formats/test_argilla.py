@@ -234,6 +234,12 @@ def test_events_of_datasets_without_spans_are_ignored() -> None:
     assert from_event(body, received_at=NOW).ignored == "no question of its dataset asks for spans"
 
 
+def test_a_question_that_the_dataset_does_not_have_is_told() -> None:
+    """All its responses would be read as if nobody had found an entity."""
+    with pytest.raises(InvalidInput, match="entitys is none of the questions that ask for spans: entities"):
+        from_event(argilla_event(), received_at=NOW, options=Options(label="entitys"))
+
+
 def test_a_described_question_may_be_answered_with_an_empty_list() -> None:
     (made,) = from_event(argilla_event(values={"entities": {"value": []}}), received_at=NOW).sentences
     assert set(made.labels) == {"O"}

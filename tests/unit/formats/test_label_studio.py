@@ -159,9 +159,51 @@ def test_utf16_offsets_of_old_browsers() -> None:
 def test_one_of_several_controls_can_be_chosen() -> None:
     other = region("Mara", "NOUN", from_name="pos")
     body = event(annotation=annotation(region("Mara Quill", "PER"), other))
+    body["project"]["parsed_label_config"]["pos"] = copy.deepcopy(CONFIG["label"])
     with pytest.raises(InvalidInput, match="spans of label and of pos: say which control counts"):
         only(body)
     assert only(body, label="pos").labels[:2] == ("B-NOUN", "O")
+
+
+def two_texts(**about: Any) -> dict[str, Any]:
+    """A project with a control for the title and one for the body; the task has a text beside them."""
+    config = {name: copy.deepcopy(CONFIG["label"]) for name in ("title_spans", "body_spans")}
+    for name, control in config.items():
+        control["inputs"][0]["value"] = f"${name.removesuffix('_spans')}"  # type: ignore[index]
+    data = {"title": "Calm seas", "body": TEXT, "text": "not this"}
+    body = event(**{"annotation": annotation(), "task": task(data=data), **about})
+    body["project"]["parsed_label_config"] = config
+    return body
+
+
+def test_where_nothing_is_labelled_the_control_that_counts_names_the_text() -> None:
+    assert only(two_texts(), label="body_spans").labels == ("O",) * len(LABELS)
+    assert only(two_texts(), label="title_spans").tokens == ("Calm", "seas")
+    assert only(two_texts(), word="title").tokens == ("Calm", "seas")
+    with pytest.raises(InvalidInput, match="body, title: say which control counts"):
+        only(two_texts())
+
+
+def test_spans_of_another_control_say_nothing_of_the_one_that_counts() -> None:
+    body = two_texts(annotation=annotation(region("Riga", "LOC", from_name="body_spans")))
+    assert only(body).labels[-2:] == ("B-LOC", "O")
+    made = only(body, label="title_spans")
+    assert (made.tokens, made.labels) == (("Calm", "seas"), ("O", "O"))
+
+
+def test_controls_over_one_text_need_no_choice_where_nothing_is_labelled() -> None:
+    body = event(annotation=annotation(), task=task(data={"body": TEXT, "text": "not this"}))
+    config = {name: copy.deepcopy(CONFIG["label"]) for name in ("label", "pos")}
+    for control in config.values():
+        control["inputs"][0]["value"] = "$body"  # type: ignore[index]
+    body["project"]["parsed_label_config"] = config
+    assert only(body).labels == ("O",) * len(LABELS)
+
+
+def test_a_control_that_the_project_does_not_have_is_told() -> None:
+    """All its annotations would be read as if nobody had found an entity."""
+    with pytest.raises(InvalidInput, match="no control lable for spans of a text, only label"):
+        only(event(), label="lable")
 
 
 def _with(**more: object) -> dict[str, Any]:

@@ -154,6 +154,11 @@ def test_prodigy_errors(line: dict[str, Any], problem: str) -> None:
     assert problem in told(line)
 
 
+def test_a_field_of_spans_that_was_named_must_be_there() -> None:
+    """Without it the line would be read as if nobody had found an entity."""
+    assert "`spam`: it is missing, the line has text, tokens, spans" in told(prodigy(), label="spam")
+
+
 # -- Hugging Face ------------------------------------------------------------------------------------------------------
 
 FEATURES = {"ner_tags": {"feature": {"names": NAMES, "_type": "ClassLabel"}, "_type": "Sequence"}}
