@@ -181,6 +181,28 @@ class Classifier:
         self, encoded: Sequence[Encoded], logits: Sequence[npt.NDArray[Any] | InferenceError], how: Pooling
     ) -> list[Answer]:
         answers: list[Answer | None] = [None] * len(encoded)
+        good, rows = list(range(len(encoded))), [part for part in logits if not isinstance(part, InferenceError)]
+        if len(rows) < len(logits) or not (rows and np.isfinite(np.concatenate(rows)).all()):
+            good, rows = self._sound(encoded, logits, answers)
+        if good:
+            chosen = [encoded[index] for index in good]
+            sizes = [each.n_words for each in chosen]
+            overlaps = Overlaps.joined([each.overlaps for each in chosen], [each.n_subwords for each in chosen], sizes)
+            none = np.zeros((0, len(self.folder.labels)))
+            probs, scored = pool(_softmax(np.concatenate([none, *rows])), overlaps, sum(sizes), how)
+            end = 0
+            for index, each in zip(good, chosen, strict=True):
+                start, end = end, end + each.n_words
+                answers[index] = WordProbs(probs[start:end], scored[start:end], len(each.windows), each.unscored)
+        return [answer for answer in answers if answer is not None]
+
+    @staticmethod
+    def _sound(
+        encoded: Sequence[Encoded],
+        logits: Sequence[npt.NDArray[Any] | InferenceError],
+        answers: list[Answer | None],
+    ) -> tuple[list[int], list[npt.NDArray[Any]]]:
+        """The sentences that have an answer, and its rows; what is wrong with the others goes into `answers`."""
         good: list[int] = []
         rows: list[npt.NDArray[Any]] = []
         position = 0
@@ -195,17 +217,7 @@ class Classifier:
             else:
                 good.append(index)
                 rows += kept
-        if good:
-            chosen = [encoded[index] for index in good]
-            sizes = [each.n_words for each in chosen]
-            overlaps = Overlaps.joined([each.overlaps for each in chosen], [each.n_subwords for each in chosen], sizes)
-            none = np.zeros((0, len(self.folder.labels)))
-            probs, scored = pool(_softmax(np.concatenate([none, *rows])), overlaps, sum(sizes), how)
-            end = 0
-            for index, each in zip(good, chosen, strict=True):
-                start, end = end, end + each.n_words
-                answers[index] = WordProbs(probs[start:end], scored[start:end], len(each.windows), each.unscored)
-        return [answer for answer in answers if answer is not None]
+        return good, rows
 
     def _measure_invariance(self) -> float:
         """The largest change of a probability between sequences alone, and padded beside longer and shorter ones."""
