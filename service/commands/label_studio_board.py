@@ -40,7 +40,7 @@ class Board:
         self._of_task: dict[int, set[str]] = defaultdict(set)
         self._gone_tasks: dict[tuple[str, int], int] = {}  # by dataset and task, the revision of its end
         self._decisions: dict[str, dict[str, Decision]] = defaultdict(dict)  # by sentence and reviewer
-        self.gone: set[str] = set()  # deleted, and the topic does not hold any more of which task they were
+        self.gone: set[str] = set()  # deleted or erased, and the topic may not hold any more of which task they were
         self.foreign = 0
 
     @property
@@ -51,8 +51,11 @@ class Board:
         """The tasks that the review topic says something new of."""
         changed = set()
         for record in records:
+            if record.value is None:
+                changed |= self._erase(record)
+                continue
             try:
-                said = Assessment.model_validate_json(record.value or b"")
+                said = Assessment.model_validate_json(record.value)
             except ValidationError:
                 continue
             if self._dataset not in (None, said.dataset) or (said.meta or {}).get("format") != PLATFORM:
@@ -67,12 +70,14 @@ class Board:
                 continue
             task = self._known_task(key, said)
             if task is not None:
-                self._newest[key] = said
                 self._task[key] = task
                 self._of_task[task].add(key)
                 changed.add(task)
             elif said.deleted:
                 self.gone.add(said.id or "")
+            else:
+                continue  # of another project
+            self._newest[key] = said
         return sorted(changed)
 
     def decide(self, records: Iterable[Record]) -> list[int]:
@@ -98,7 +103,8 @@ class Board:
 
     def open(self, task: int) -> list[Doubt]:
         """The doubtful annotations of a task: what reviewers say counts before what the model says."""
-        found = (self._doubt(self._newest[key], task) for key in sorted(self._of_task.get(task, ())))
+        keys = sorted(self._of_task.get(task, ()))
+        found = (self._doubt(self._newest[key], task) for key in keys if key in self._newest)
         return [one for one in found if one is not None]
 
     def _doubt(self, said: Assessment, task: int) -> Doubt | None:
@@ -118,6 +124,16 @@ class Board:
         if meta.get("project") == self._project and str(meta.get("task", "")).isdecimal():
             return int(str(meta["task"]))
         return self._task.get(key) if said.deleted else None
+
+    def _erase(self, record: Record) -> set[int]:
+        """Nothing is left of the sentence, and what was pushed of it goes as well."""
+        key = (record.key or b"").decode(errors="replace")
+        dataset, _, identity = key.partition("/")
+        if self._dataset not in (None, dataset):
+            return set()
+        self.gone.add(identity)
+        self._newest.pop(key, None)
+        return {self._task[key]} if key in self._task else set()
 
     def _end_task(self, said: Assessment) -> set[int]:
         number = (said.id or "").removeprefix(TASK)

@@ -101,6 +101,17 @@ def _on_words(text: str, given: Sequence[TextSpan], words: Sequence[Word]) -> bo
     return all(one.end <= other.start for one, other in pairwise(sorted(given, key=lambda span: span.start)))
 
 
+def in_utf16(text: str, start: int, end: int) -> tuple[int, int]:
+    """The offsets of characters in UTF-16 units."""
+    begin = start + _pairs(text[:start])
+    return begin, begin + end - start + _pairs(text[start:end])
+
+
+def _pairs(text: str) -> int:
+    """How many characters are two units."""
+    return 0 if text.isascii() else sum(char > _LAST_OF_ONE_UNIT for char in text)
+
+
 def _from_utf16(text: str, given: Sequence[TextSpan]) -> list[TextSpan] | None:
     """None where an offset lies inside a character or behind the text."""
     ends, total = [], 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from service.formats.label_studio import PLATFORM
+from service.formats.offsets import UTF16, in_utf16
 from service.formats.spans import TextSpan, given_scheme, text_spans
 from service.labels import Span, spans
 
@@ -80,7 +82,7 @@ def label_studio_prediction(
     for span, entity in zip(placed, entities, strict=True):
         # What was given is in the project's own names already.
         label = span.label if entity.confidence is None else names.get(span.label, span.label)
-        region = _region(assessment.id or "", span, label, from_name, to_name)
+        region = _region(assessment.id or "", _counted(span, assessment), label, from_name, to_name)
         result.append(region if entity.confidence is None else {**region, "score": entity.confidence})
     worst = 0.0 if confirmed else assessment.priority if assessment.priority is not None else assessment.score
     return {
@@ -90,6 +92,15 @@ def label_studio_prediction(
         "mislabeling": 0.0 if worst is None else min(1.0, max(0.0, 1.0 - worst)),
         "result": result,
     }
+
+
+def _counted(span: TextSpan, assessment: Assessment) -> TextSpan:
+    """As the annotation's own spans are counted, beside which it is shown."""
+    meta = assessment.meta or {}
+    if meta.get("given_offsets") != UTF16:
+        return span
+    start, end = in_utf16(str(meta["text"]), span.start, span.end)
+    return replace(span, start=start, end=end)
 
 
 def annotation_of(prediction: Mapping[str, Any]) -> str | None:

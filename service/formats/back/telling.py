@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from service.errors import InvalidInput, UnknownLabelError
-from service.formats.offsets import CHARACTERS, UTF16
+from service.formats.offsets import CHARACTERS, UTF16, in_utf16
 from service.formats.spans import given_scheme, word_offsets
 from service.formats.words import Word
 from service.labels import Scheme, Span, spans
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from service.formats.offsets import Unit
 
 PLAIN: Final = "jsonl"
-_LAST_OF_ONE_UNIT: Final = 0xFFFF
 
 
 class Entity(NamedTuple):
@@ -47,17 +46,10 @@ class Retold:
     def counted(self, entity: Entity) -> tuple[int, int]:
         if self.unit == CHARACTERS:
             return entity.start, entity.end
-        before = self.text[: entity.start]
-        start = entity.start + _pairs(before)
-        return start, start + len(entity.text) + _pairs(entity.text)
+        return in_utf16(self.text, entity.start, entity.end)
 
     def on_words(self, entity: Entity) -> bool:
         return (entity.start, entity.end) == (self.words[entity.first].start, self.words[entity.last - 1].end)
-
-
-def _pairs(text: str) -> int:
-    """How many characters are two UTF-16 units."""
-    return 0 if text.isascii() else sum(ord(char) > _LAST_OF_ONE_UNIT for char in text)
 
 
 @dataclass(slots=True)

@@ -332,6 +332,26 @@ def test_an_older_revision_that_comes_late_changes_nothing() -> None:
     assert [doubt.said.revision for doubt in board.open(7)] == [1]
 
 
+def test_an_older_revision_that_comes_after_the_deletion_changes_nothing() -> None:
+    """The deletion does not name the task, and is known all the same."""
+    board = Board(3, None)
+    bare: dict[str, Any] = {"flags": (), "suspects": (), "tokens": (), "labels": (), "meta": {"format": "label-studio"}}
+    deleted = flagged(revision=5, deleted=True, reason="deleted", **bare)
+    records = [Record(TOPICS.review, 0, place, one.key, one.value) for place, one in enumerate((deleted, flagged()))]
+    board.take(records)
+    assert board.gone == {"label-studio:41"}
+    assert board.open(7) == []
+
+
+def test_what_is_erased_is_not_pushed_again(desk: Desk, studio: FakeLabelStudio) -> None:
+    desk.append(flagged(), flagged(42, task=8))
+    push(desk, studio)
+    desk.append(Output(TOPICS.review, b"trips/label-studio:41", None))
+    assert push(desk, studio).out.endswith("1 were there already; 1 no longer right were removed\n")
+    assert [one["task"] for one in studio.predictions.values()] == [8]
+    assert push(desk, studio).out.endswith("1 were there already; 0 no longer right were removed\n")
+
+
 def test_labels_are_checked_before_anything_is_pushed(desk: Desk, studio: FakeLabelStudio) -> None:
     desk.append(flagged(), flagged(42, task=8, suggested="MISC"))
     ran = push(desk, studio)

@@ -84,3 +84,14 @@ def test_numbers_that_are_missing_and_texts_that_are() -> None:
     assert made is not None
     assert made["mislabeling"] == 0.875
     assert label_studio_prediction(assessment(meta=None), task=1, from_name="a", to_name="b") is None
+
+
+def test_offsets_are_counted_as_those_of_the_annotation() -> None:
+    """Behind the plane a browser's offsets are one more than characters."""
+    text = f"🛫 {TEXT}"
+    made = align(text, [TextSpan(3, 13, "PER", text="Mara Quill"), TextSpan(35, 39, "LOC", text="Riga")])
+    said = assessment(tokens=made.tokens, labels=made.labels, meta=made.meta)
+    found = label_studio_prediction(said, task=7, from_name="label", to_name="text")
+    assert found is not None
+    values = [region["value"] for region in found["result"]]
+    assert [(one["start"], one["end"], one["text"]) for one in values] == [(3, 13, "Mara Quill"), (35, 39, "Riga")]
