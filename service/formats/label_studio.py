@@ -108,12 +108,16 @@ def _event_sentences(
     annotations = event["annotation"] if many else [event["annotation"]]
     for place, given in enumerate(annotations):
         field = f"annotation[{place}]" if many else "annotation"
-        annotation = mapping(given, field)
-        task = _task_of(event.get("task"), annotation)
-        if action in CREATED and annotation.get("was_cancelled") is True:
-            continue
-        fields = _sentence(annotation, task, field, options, config)
-        yield fields | {"update": True} if action == UPDATED else fields
+        try:
+            annotation = mapping(given, field)
+            task = _task_of(event.get("task"), annotation)
+            if action in CREATED and annotation.get("was_cancelled") is True:
+                continue
+            fields = _sentence(annotation, task, field, options, config)
+        except InvalidInput as error:
+            yield error  # the others of a bulk may be right, and the event does not come again
+        else:
+            yield fields | {"update": True} if action == UPDATED else fields
 
 
 def deletions(identities: Iterable[str], *, received_at: datetime, dataset: str) -> tuple[LabelledSentence, ...]:

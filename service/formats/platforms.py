@@ -35,12 +35,14 @@ class Delivery:
     """What came of a platform's event: sentences to send, or why there is nothing to do.
 
     `tasks` are gone, with all that was annotated in them: whoever keeps the annotations may know some of these.
+    `refused`: what can't be read, where others in the event can.
     """
 
     event: str
     sentences: tuple[LabelledSentence, ...] = ()
     ignored: str | None = None
     tasks: tuple[str, ...] = ()
+    refused: tuple[InvalidInput, ...] = ()
 
 
 def reader(
@@ -76,13 +78,18 @@ def caught(convert: Converter, found: dict[str, Any] | InvalidInput, options: Op
 def delivered(
     event: str, converted: Iterable[Converted], *, dataset: str, max_words: int, ignored: str | None = None
 ) -> Delivery:
-    """Sentences of an event as messages; the first error is raised."""
-    sentences = []
+    """Sentences of an event as messages; where there are only errors, the first is raised."""
+    sentences, refused = [], []
     for fields in converted:
-        if isinstance(fields, InvalidInput):
-            raise fields
-        sentences.append(read_sentence({**fields, "dataset": dataset}, max_words=max_words))
-    return Delivery(event, tuple(sentences), ignored)
+        try:
+            if isinstance(fields, InvalidInput):
+                raise fields
+            sentences.append(read_sentence({**fields, "dataset": dataset}, max_words=max_words))
+        except InvalidInput as error:
+            refused.append(error)
+    if refused and not sentences:
+        raise refused[0]
+    return Delivery(event, tuple(sentences), ignored, refused=tuple(refused))
 
 
 def labelled(

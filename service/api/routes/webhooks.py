@@ -68,7 +68,7 @@ class Taken(BaseModel):
     ids: list[str] = Field(
         description="Of the sentences that are in the log now; none where the event says nothing new"
     )
-    ignored: str | None = Field(default=None, description="Why there is nothing to do")
+    ignored: str | None = Field(default=None, description="Why there is nothing to do, or what of it can't be read")
     request_id: str
 
 
@@ -191,6 +191,11 @@ async def _take(request: Request, convert: Converter, platform: str, dataset: st
     if messages:
         backend.deliveries.brought(found.sentences)
         await backend.append(messages)
+    if found.refused:
+        await _keep(backend, platform, raw, found.refused[0])
+        of = f"{len(found.refused)} of {len(found.refused) + len(found.sentences)}"
+        told = f"{of} can't be read: the event is kept as a dead letter; the first: {found.refused[0]}"
+        return _answer(request, replace(found, ignored=told))
     backend.telemetry.webhook(platform, "taken" if messages else "ignored")
     return _answer(request, found)
 

@@ -231,6 +231,19 @@ def test_what_cannot_be_read_is_refused_and_kept(desk: ApiDesk) -> None:
     assert desk.messages(TOPICS.sentences) == []
 
 
+def test_what_can_be_read_of_an_event_is_taken_and_the_event_kept_for_the_rest(desk: ApiDesk) -> None:
+    twice = bodies.annotation(bodies.region("Riga", "LOC"), bodies.region("Riga", "ORG"), id=42)
+    event = bodies.event("ANNOTATIONS_CREATED", annotation=[twice, bodies.annotation()], task=[bodies.task()])
+    answer = desk.client.post(LABEL_STUDIO, json=event)
+    assert (answer.status_code, answer.json()["ids"]) == (202, ["label-studio:41"])
+    assert answer.json()["ignored"].startswith("1 of 2 can't be read: the event is kept as a dead letter; the first: ")
+    assert [one["id"] for one in desk.messages(TOPICS.sentences)] == ["label-studio:41"]
+    (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
+    assert json.loads(letter.value or b"") == event
+    outcomes = {one: counted(desk, "webhook_events", outcome=one, platform="label-studio") for one in ("taken", "refused")}
+    assert outcomes == {"taken": 0.0, "refused": 1.0}
+
+
 def test_a_sentence_over_the_limit_is_refused(desk: ApiDesk) -> None:
     body = bodies.event(annotation=bodies.annotation(), task=bodies.task(data={"text": "a " * 51}))
     answer = desk.client.post(LABEL_STUDIO, json=body)

@@ -101,6 +101,18 @@ def test_annotations_created_together_find_their_tasks() -> None:
     assert len(second.tokens) == 8
 
 
+def test_of_annotations_created_together_a_bad_one_costs_only_itself() -> None:
+    twice = annotation(region("Riga", "LOC"), region("Riga", "ORG"), id=42)
+    body = event("ANNOTATIONS_CREATED", annotation=[twice, annotation(), annotation(id=43, task=99)], task=[task()])
+    found = from_event(body, received_at=NOW)
+    assert [one.id for one in found.sentences] == ["label-studio:41"]
+    assert [error.field for error in found.refused] == ["annotation[0].result[1].value", "task"]
+    read = records(body)
+    assert [one.sentence is None for one in read] == [True, False, True]
+    with pytest.raises(InvalidInput, match="overlaps"):
+        from_event({**body, "annotation": [twice]}, received_at=NOW)
+
+
 @pytest.mark.parametrize("action", ["ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED"])
 def test_a_webhook_without_payload_is_answered(action: str) -> None:
     found = from_event({"action": action}, received_at=NOW)
