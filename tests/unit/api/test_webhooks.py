@@ -240,7 +240,9 @@ def test_what_can_be_read_of_an_event_is_taken_and_the_event_kept_for_the_rest(d
     assert [one["id"] for one in desk.messages(TOPICS.sentences)] == ["label-studio:41"]
     (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
     assert json.loads(letter.value or b"") == event
-    outcomes = {one: counted(desk, "webhook_events", outcome=one, platform="label-studio") for one in ("taken", "refused")}
+    outcomes = {
+        one: counted(desk, "webhook_events", outcome=one, platform="label-studio") for one in ("taken", "refused")
+    }
     assert outcomes == {"taken": 0.0, "refused": 1.0}
 
 
