@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.contracts import LabelledSentence, read_sentence
 from service.errors import InvalidInput
-from service.formats.label_studio_controls import CONFIG, control_of, controls, text_field
+from service.formats.label_studio_controls import (
+    BESIDES,
+    CONFIG,
+    control_of,
+    controls,
+    span_of,
+    spans_of,
+    text_field,
+    to_name_of,
+)
 from service.formats.platforms import (
     Converted,
     Delivery,
@@ -32,7 +41,7 @@ from service.formats.platforms import (
     small,
 )
 from service.formats.records import Options
-from service.formats.spans import TextSpan, integer, one_label
+from service.formats.spans import TextSpan, integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -49,11 +58,6 @@ _PAYLOAD: Final = {
     TASKS_DELETED: "tasks",
 }
 NO_PAYLOAD: Final = "the event has no payload: switch `Send payload` on in the webhook's settings"
-# Results that are about the task or about other results, and say nothing of words.
-_BESIDES: Final = frozenset(
-    {"choices", "datetime", "number", "pairwise", "ranker", "rating", "relation", "taxonomy", "textarea"}
-)
-_SPANS: Final = "labels"
 # What JSON-MIN says of the annotation, beside the task's data and the controls' values.
 _MINIMAL: Final = frozenset({"annotation_id", "annotator", "created_at", "id", "lead_time", "updated_at"})
 
@@ -168,7 +172,7 @@ def _minimal(task: Mapping[str, Any], options: Options) -> dict[str, Any]:
         if listed and all(isinstance(v, dict) and "labels" in v for v in values):
             if used:
                 raise InvalidInput(f"spans of {used[0]} and of {name}: say which control counts", field=name)
-            spans += [_span(value, f"{name}[{place}]") for place, value in enumerate(values)]
+            spans += [span_of(value, f"{name}[{place}]") for place, value in enumerate(values)]
             used.append(name)
     text = options.word or "text"
     fields = labelled(task.get(text), spans, options, field=text)
@@ -212,7 +216,7 @@ def _sentence(
     known = controls(config)
     if config and not known:
         raise InvalidInput("the project has no labels for spans of a text", field=CONFIG)
-    spans, used = _spans(annotation.get("result"), f"{field}.result", options)
+    spans, used = spans_of(annotation.get("result"), f"{field}.result", options)
     control = control_of(known, used, options)
     name = text_field(known, control, options)
     data = mapping(task.get("data"), "task.data")
@@ -224,7 +228,7 @@ def _sentence(
         "project": project,
         "task": task_id,
         "from_name": used or (control.name if control else None),
-        "to_name": control.to_name if control else _to_name(annotation.get("result")),
+        "to_name": control.to_name if control else to_name_of(annotation.get("result")),
         "field": name if name != "text" else None,
     }
     fields["meta"] |= {part: value for part, value in about.items() if value is not None}
@@ -239,7 +243,7 @@ def _beside(
     alone = [
         one
         for one in annotation.get("result") or ()
-        if one.get("type") in _BESIDES
+        if one.get("type") in BESIDES
         and one.get("type") != "relation"
         and not {"start", "parentID"} & {*one, *(one.get("value") or ())}
     ]
@@ -250,44 +254,6 @@ def _beside(
         "ground_truth": annotation.get("ground_truth"),
     }
     return kept({name: value for name, value in others.items() if value})
-
-
-def _spans(result: object, field: str, options: Options) -> tuple[list[TextSpan], str | None]:
-    """The labelled spans, and the control that all of them are of."""
-    spans: list[TextSpan] = []
-    used: str | None = None
-    for place, item in enumerate(listing(result, field)):
-        where = f"{field}[{place}]"
-        region = mapping(item, where)
-        kind = str(region.get("type"))
-        if kind in _BESIDES:
-            continue
-        if kind != _SPANS:
-            raise InvalidInput(f"a result of type {kind[:40]!r}: only labels over text are read", field=where)
-        name = region.get("from_name")
-        if options.label is not None and name != options.label:
-            continue
-        if used not in (None, name):
-            raise InvalidInput(f"spans of {used} and of {name}: say which control counts", field=where)
-        used = str(name)
-        spans.append(_span(mapping(region.get("value"), f"{where}.value"), f"{where}.value"))
-    return spans, used
-
-
-def _span(value: Mapping[str, Any], field: str) -> TextSpan:
-    text = value.get("text")
-    return TextSpan(
-        integer(value.get("start"), f"{field}.start"),
-        integer(value.get("end"), f"{field}.end"),
-        one_label(value.get("labels"), f"{field}.labels"),
-        field,
-        text if isinstance(text, str) else None,
-    )
-
-
-def _to_name(result: object) -> str | None:
-    regions = result if isinstance(result, list) else []
-    return next((str(r["to_name"]) for r in regions if r.get("type") == _SPANS and r.get("to_name")), None)
 
 
 def _identity(annotation: Mapping[str, Any], field: str) -> str:

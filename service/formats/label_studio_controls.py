@@ -1,18 +1,25 @@
-"""The controls for spans in a project of Label Studio."""
+"""The controls for spans in a project of Label Studio, and the spans that annotations have of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
+from service.formats.platforms import listing, mapping
+from service.formats.spans import TextSpan, integer, one_label
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from service.formats.records import Options
 
-CONFIG = "project.parsed_label_config"
+CONFIG: Final = "project.parsed_label_config"
+# Results that are about the task or about other results, and say nothing of words.
+BESIDES: Final = frozenset(
+    {"choices", "datetime", "number", "pairwise", "ranker", "rating", "relation", "taxonomy", "textarea"}
+)
+_SPANS: Final = "labels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +66,41 @@ def text_field(known: Sequence[Control], control: Control | None, options: Optio
     if len(fields) > 1:
         raise InvalidInput(f"its controls are about {', '.join(fields)}: say which control counts", field=CONFIG)
     return (fields[0] if fields else "") or "text"
+
+
+def spans_of(result: object, field: str, options: Options) -> tuple[list[TextSpan], str | None]:
+    """The labelled spans, and the control that all of them are of."""
+    spans: list[TextSpan] = []
+    used: str | None = None
+    for place, item in enumerate(listing(result, field)):
+        where = f"{field}[{place}]"
+        region = mapping(item, where)
+        kind = str(region.get("type"))
+        if kind in BESIDES:
+            continue
+        if kind != _SPANS:
+            raise InvalidInput(f"a result of type {kind[:40]!r}: only labels over text are read", field=where)
+        name = region.get("from_name")
+        if options.label is not None and name != options.label:
+            continue
+        if used not in (None, name):
+            raise InvalidInput(f"spans of {used} and of {name}: say which control counts", field=where)
+        used = str(name)
+        spans.append(span_of(mapping(region.get("value"), f"{where}.value"), f"{where}.value"))
+    return spans, used
+
+
+def span_of(value: Mapping[str, Any], field: str) -> TextSpan:
+    text = value.get("text")
+    return TextSpan(
+        integer(value.get("start"), f"{field}.start"),
+        integer(value.get("end"), f"{field}.end"),
+        one_label(value.get("labels"), f"{field}.labels"),
+        field,
+        text if isinstance(text, str) else None,
+    )
+
+
+def to_name_of(result: object) -> str | None:
+    regions = result if isinstance(result, list) else []
+    return next((str(r["to_name"]) for r in regions if r.get("type") == _SPANS and r.get("to_name")), None)
