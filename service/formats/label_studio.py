@@ -245,7 +245,8 @@ def _beside(
         for one in annotation.get("result") or ()
         if one.get("type") in BESIDES
         and one.get("type") != "relation"
-        and not {"start", "parentID"} & {*one, *(one.get("value") or ())}
+        and isinstance(one.get("value"), dict)
+        and not {"start", "parentID"} & {*one, *one["value"]}
     ]
     others = {
         "data": small({name: value for name, value in data.items() if name != text}),
