@@ -30,7 +30,7 @@ def write(stream: TextIO, sentences: Iterable[LabelledSentence], telling: Tellin
         meta = meta_of(sentence, PLATFORM)
         told = telling.retold(sentence, PLATFORM, unit=UTF16)
         listed = meta.get("responses") == "list"
-        key = (meta["record"], told.text, listed) if meta.get("record") else (place,)
+        key = (str(meta["record"]), told.text, listed) if meta.get("record") else (place,)
         record = records.get(key)
         if record is None:
             record = records[key] = _record(sentence, meta, told)

@@ -29,7 +29,7 @@ def write(stream: TextIO, sentences: Iterable[LabelledSentence], telling: Tellin
         told = telling.retold(sentence, PLATFORM)
         # A task whose text was changed between two annotations is two: offsets are those of their own text.
         known = isinstance(meta.get("task"), str)
-        key = (meta.get("project"), meta["task"], told.text) if known else (None, place, None)
+        key = (str(meta.get("project")), meta["task"], told.text) if known else (None, place, None)
         task = tasks.setdefault(key, {})
         if not task:
             task |= _task(sentence, told)

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.contracts import read_sentence
 from service.errors import InvalidInput
 from service.formats import FORMATS, Options, argilla, label_studio, read_records
-from service.formats.sentences_out import arrived_as, write_sentences
+from service.formats.sentences_out import SENTENCE_FORMATS, SentenceFormat, arrived_as, write_sentences
+from service.formats.words import SPLITTER
 from tests.unit.formats import platform_bodies as bodies
 
 if TYPE_CHECKING:
@@ -114,6 +116,21 @@ def _places(value: object) -> list[tuple[Any, Any]]:
     for key, child in inner:
         found += [(value, key), *_places(child)]
     return found
+
+
+@pytest.mark.parametrize("form", SENTENCE_FORMATS)
+def test_any_meta_on_the_way_back(form: SentenceFormat) -> None:
+    """Any program may write messages, with whatever in the place of what converters note."""
+    for name in ("text", "scheme", "splitter", "offsets", "loose", "given_offsets", "kept", "task", "project", "record",
+                 "field", "text_field", "from_name", "question", "responses", "user", "label_names", "rows"):  # fmt: skip
+        for odd in (*ODD[:-1], [[0, 99]], [[-5, 2]], {"result": [5], "values": 5, "fields": 5, "data": 5}):
+            meta = {"format": form, "text": "a b", "splitter": SPLITTER, "task": "7", "record": "r", name: odd}
+            fields = {"id": f"{form}:1", "tokens": ["a", "b"], "labels": ["B-X", "O"], "meta": meta}
+            try:
+                sentence = read_sentence(fields)
+                write_sentences(io.StringIO(), form, [sentence, sentence])
+            except InvalidInput:
+                continue
 
 
 @pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
