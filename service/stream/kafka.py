@@ -9,20 +9,18 @@ The state's next offset is the authority; the group's committed offset is there 
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import threading
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafka import OffsetAndMetadata, TopicPartition
 
-from service.errors import StreamError
-from service.stream.base import BATCH_BYTES, Changes, CommitRefused, Gained, NothingAppended, Output, Polled, Work
+from service.stream.base import BATCH_BYTES, Changes, CommitRefused, Gained, Output, Polled, Work
 from service.stream.codec import position_key, position_value
-from service.stream.kafka_client import CLIENT_ERRORS, dispose, named, records_of, send, writer
-from service.stream.kafka_commit import CLOSE_TIMEOUT, Committer
+from service.stream.kafka_append import Appender
+from service.stream.kafka_client import records_of
+from service.stream.kafka_commit import Committer
 from service.stream.kafka_exchange import append_after
 from service.stream.kafka_follow import KafkaFollower, follow
 from service.stream.kafka_member import Member, PlaceLostError
@@ -33,8 +31,7 @@ from service.stream.kafka_watchdog import Watchdog
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kafka import ConsumerGroupMetadata, KafkaProducer
-    from kafka.producer.future import FutureRecordMetadata
+    from kafka import ConsumerGroupMetadata
 
     from service.stream.base import Spot
     from service.stream.kafka_settings import KafkaSettings
@@ -88,8 +85,7 @@ class KafkaStream:
         self._served = -1  # the partition that came last in a batch that could not take all of them
         self._ends: dict[int, int] = {}
         self._lag: dict[int, int] = {}
-        self._appender: KafkaProducer | None = None
-        self._appending = threading.Lock()
+        self._appender = Appender(settings)
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -274,38 +270,14 @@ class KafkaStream:
             yield Output(state, position_key(partition), position_value(offset), partition=partition)
 
     def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
-        producer: KafkaProducer | None = None
-        futures: list[FutureRecordMetadata] = []
-        try:
-            producer = self._shared_producer()
-            for output in outputs:
-                futures.append(send(producer, output))  # noqa: PERF401 - so that it is known whether any was taken
-            producer.flush(timeout=timeout)
-            for future in futures:
-                future.get(timeout=0)
-        except CLIENT_ERRORS as error:
-            with self._appending:
-                if producer is not None and self._appender is producer:
-                    self._appender = None
-                    dispose(producer)
-            kind = StreamError if futures else NothingAppended
-            raise kind(f"Kafka did not take the messages: {named(error)}") from error
+        self._appender.append(outputs, timeout=timeout)
 
     def append_after(self, output: Output, seen: Spot | None, *, timeout: float = 30.0) -> None:
         append_after(self._settings, output, seen, timeout=timeout)
-
-    def _shared_producer(self) -> KafkaProducer:
-        with self._appending:
-            if self._appender is None:
-                self._appender = writer(self._settings)
-            return self._appender
 
     def close(self) -> None:
         self._committer.close()
         self._member.close()
         self._restorer.close()
         self._watchdog.close()
-        with self._appending, contextlib.suppress(*CLIENT_ERRORS):
-            if self._appender is not None:
-                self._appender.close(timeout=CLOSE_TIMEOUT)
-            self._appender = None
+        self._appender.close()

@@ -4,9 +4,10 @@ import { ApiError } from "./api.js";
 import { h, toast } from "./dom.js";
 import { addressOf, Filters, readFilter } from "./filters.js";
 import { ItemView, VERDICTS } from "./item.js";
-import { Palette, Scheme } from "./labels.js";
+import { Palette } from "./labels.js";
 import { List } from "./list.js";
 import { Claims, Decisions, keyOf, pathOf } from "./review.js";
+import { Schemes } from "./schemes.js";
 
 /** @import { Decision, Item, Verdict } from "./types.js" */
 /** @import { Api } from "./api.js" */
@@ -48,8 +49,7 @@ export class QueueView {
     this.stray = null;
     this.drafts = new Map();
     this.palette = new Palette();
-    /** @type {Map<string, Promise<Scheme>>} */
-    this.schemes = new Map();
+    this.schemes = new Schemes(api, this.palette);
     this.shown = false;
     this.asked = 0;
     this.offered = 0;
@@ -173,7 +173,7 @@ export class QueueView {
       this.stage.replaceChildren(this.empty(plain));
       return;
     }
-    const scheme = await this.scheme(item.dataset);
+    const scheme = await this.schemes.of(item.dataset);
     if (this.open !== item) return;
     if (this.view?.fits(item)) {
       this.view.update(item, this.desk.reviewer());
@@ -200,26 +200,6 @@ export class QueueView {
         ? h("p", { class: "note" }, "Send labelled sentences to ", h("code", {}, "POST /v1/sentences"), " or to the sentences topic; the ", h("a", { href: "docs" }, "API documentation"), " shows how.")
         : h("p", {}, h("a", { href: "#/queue" }, "Clear the filters")),
     );
-  }
-
-  /** How the dataset spells its labels. @param {string} dataset */
-  scheme(dataset) {
-    const found = this.schemes.get(dataset) ?? this.readScheme(dataset);
-    this.schemes.set(dataset, found);
-    return found;
-  }
-
-  /** @param {string} dataset */
-  async readScheme(dataset) {
-    try {
-      const [settings, model] = await Promise.all([this.api.get(`v1/datasets/${encodeURIComponent(dataset)}`), this.api.get("v1/model")]);
-      const scheme = Scheme.of(settings, model);
-      for (const type of scheme.own?.types ?? []) this.palette.css(type);
-      return scheme;
-    } catch {
-      this.schemes.delete(dataset); // asked again with the next item
-      return new Scheme("iob2");
-    }
   }
 
   /** @param {number} by */
