@@ -126,8 +126,9 @@ def free_port() -> int:
 def service(folder: Path, cores: set[int]) -> Iterator[tuple[int, int]]:
     """`labelwatch api` on its cores; gives its port and process id."""
     port = free_port()
+    (folder / str(port)).mkdir()
     variables = {
-        "LABELWATCH_LOG_PATH": str(folder / f"log{port}.sqlite"),
+        "LABELWATCH_LOG_PATH": str(folder / str(port) / "log.sqlite"),
         "LABELWATCH_MODEL_THREADS": "1",
         "LABELWATCH_API_PORT": str(port),
         "LABELWATCH_LOGS_LEVEL": "warning",
