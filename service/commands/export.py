@@ -190,7 +190,7 @@ def sentences_of(stream: Stream, topics: Topics, dataset: str) -> list[LabelledS
 def _gone_with_task(found: dict[str, LabelledSentence], sentence: LabelledSentence) -> bool:
     """Of a task that is deleted the platform names the task alone."""
     meta = sentence.meta or {}
-    task = found.get(f"{meta.get('format')}:task:{meta.get('task')}")
+    task = found.get(f"{meta.get('format')}:task:{meta.get('task', meta.get('record'))}")
     return task is not None and task.deleted and task.revision >= sentence.revision
 
 

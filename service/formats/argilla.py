@@ -2,8 +2,9 @@
 
 One submitted response to a span question is one sentence, `argilla:RESPONSE`. Records of the SDK name no responses:
 there it is `argilla:RECORD:USER`, and `argilla:RECORD:USER:QUESTION` where a record has several span questions. A
-discarded response says nothing of the words: it becomes `deleted`. Drafts, and events about anything but responses, are
-answered and ignored.
+discarded response says nothing of the words: it becomes `deleted`. Of a record that is gone Argilla names the record
+alone: `argilla:task:RECORD` is `deleted`, and stands for all its responses. Drafts, and other events, are answered and
+ignored.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ PLATFORM: Final = "argilla"
 CREATED: Final = "response.created"
 UPDATED: Final = "response.updated"
 DELETED: Final = "response.deleted"
+RECORD_DELETED: Final = "record.deleted"
 _KEPT: Final = ("_server_id", "external_id", "metadata", "status", "suggestions")
 
 
@@ -65,17 +67,19 @@ def from_event(
     kind = event.get("type")
     if not isinstance(kind, str):
         raise InvalidInput("it is missing: is this a webhook of Argilla?", field="type")
-    if kind not in (CREATED, UPDATED, DELETED):
-        return Delivery(kind, ignored="only responses that are created, updated or deleted count")
+    if kind not in (CREATED, UPDATED, DELETED, RECORD_DELETED):
+        return Delivery(kind, ignored="only responses that are created, updated or deleted count, and deleted records")
     data = mapping(event.get("data"), "data")
     about = _about(data).name
     if only is not None and about not in (None, only):
         return Delivery(kind, ignored=f"it is about the dataset {str(about)[:100]}")
     status = data.get("status")
-    if kind == DELETED:
+    if kind in (DELETED, RECORD_DELETED):
         at = moment(event["timestamp"], "timestamp") if "timestamp" in event else received_at
-        fields = {"id": _identity(data, "data"), "deleted": True, "meta": {"format": PLATFORM}}
-        fields["revision"] = microseconds(at)
+        name = _identity(data, "data").removeprefix(f"{PLATFORM}:")
+        of_record = {"task": name} if kind == RECORD_DELETED else {}
+        fields: dict[str, Any] = {"id": ":".join((PLATFORM, *of_record, name)), "deleted": True}
+        fields |= {"revision": microseconds(at), "meta": {"format": PLATFORM, **of_record}}
     elif status == "submitted":
         if _about(data).questions == {}:
             return Delivery(kind, ignored="no question of its dataset asks for spans")

@@ -118,7 +118,8 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
     drop_item(db, *key)
     lows = lowest_by_type(assessment) if assessment.reason == "flagged" else {}
     priority, score = _finite(assessment.priority), _finite(assessment.score)
-    platform, task = ((assessment.meta or {}).get(name) for name in ("format", "task"))
+    meta = assessment.meta or {}
+    platform, task = meta.get("format"), meta.get("task", meta.get("record"))  # as Argilla calls its tasks
     ends_task = assessment.deleted and key[1] == f"{platform}:task:{task}"
     number = db.execute(
         "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, shown_priority,"

@@ -121,7 +121,7 @@ async def argilla_event(
     field: TextField = None,
     question: Question = None,
 ) -> Response:
-    """Responses that are created, updated or deleted; other events and drafts are ignored.
+    """Responses that are created, updated or deleted, also with their record; other events and drafts are ignored.
 
     A webhook of Argilla is told of all its datasets: `argilla_dataset` picks one.
 

@@ -475,6 +475,19 @@ def test_deleted_and_ignored_responses(trusting: ApiDesk) -> None:
     assert (message["id"], message["deleted"]) == ("argilla:r-1", True)
 
 
+def test_responses_go_with_their_record(desk: ApiDesk) -> None:
+    flags_all(desk)
+    desk.client.post(f"{ARGILLA}?dataset=trips", json=bodies.argilla_event())
+    desk.send()
+    assert open_items(desk) == ["argilla:r-1"]
+    deleted = {"type": "record.deleted", "timestamp": "2026-02-01T10:00:00Z", "data": {"id": "rec-1"}}  # a slow clock
+    answer = desk.client.post(f"{ARGILLA}?dataset=trips&argilla_dataset=field-reports", json=deleted)
+    assert (answer.status_code, answer.json()["ids"]) == (202, ["argilla:task:rec-1"])
+    desk.send()
+    assert open_items(desk) == []
+    assert desk.client.get("/v1/review?dataset=trips&state=closed").json()["items"][0]["closed_by"] == "deleted"
+
+
 def test_the_signature_of_the_specification() -> None:
     """The example of the Standard Webhooks specification."""
     secret = read_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")

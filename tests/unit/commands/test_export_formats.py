@@ -108,16 +108,17 @@ def test_what_numbers_mean_is_told(desk: Desk) -> None:
     assert f"huggingface: labels are numbers, to be read with --label-names {','.join(NAMES)}\n" in ran.err
 
 
-def test_annotations_of_a_task_that_is_gone_are_left_out(desk: Desk) -> None:
-    (sentence,) = send(desk, BODIES["label-studio"][1], "label-studio")
+@pytest.mark.parametrize(("platform", "own"), [("label-studio", "7"), ("argilla", "r-1")])
+def test_annotations_of_a_task_that_is_gone_are_left_out(desk: Desk, platform: str, own: str) -> None:
+    (sentence,) = send(desk, BODIES[platform][1], platform)
 
     def gone(task: str, revision: int) -> Output:
-        made = LabelledSentence(id=f"label-studio:task:{task}", dataset="trips", deleted=True, revision=revision)
+        made = LabelledSentence(id=f"{platform}:task:{task}", dataset="trips", deleted=True, revision=revision)
         return Output("labelwatch.sentences", None, made.model_dump_json().encode())
 
-    desk.append(gone("8", sentence.revision + 1), gone("7", sentence.revision - 1))  # another, and before it came
+    desk.append(gone("8", sentence.revision + 1), gone(own, sentence.revision - 1))  # another, and before it came
     assert len(json.loads(export(desk))) == 1
-    desk.append(gone("7", sentence.revision + 1))
+    desk.append(gone(own, sentence.revision + 1))
     assert export(desk) == ""
 
 

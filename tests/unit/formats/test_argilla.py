@@ -234,6 +234,14 @@ def test_events_of_datasets_without_spans_are_ignored() -> None:
     assert from_event(body, received_at=NOW).ignored == "no question of its dataset asks for spans"
 
 
+def test_a_deleted_record_stands_for_all_its_responses() -> None:
+    body = {"type": "record.deleted", "timestamp": "2026-03-01T10:00:01.5Z", "data": {"id": "rec-1"}}
+    (made,) = from_event(body, received_at=NOW, dataset="trips").sentences
+    assert (made.id, made.deleted, made.dataset) == ("argilla:task:rec-1", True, "trips")
+    assert made.revision == int(datetime(2026, 3, 1, 10, 0, 1, tzinfo=UTC).timestamp()) * 1_000_000 + 500_000
+    assert made.meta == {"format": "argilla", "task": "rec-1"}
+
+
 def test_a_question_that_the_dataset_does_not_have_is_told() -> None:
     """All its responses would be read as if nobody had found an entity."""
     with pytest.raises(InvalidInput, match="entitys is none of the questions that ask for spans: entities"):

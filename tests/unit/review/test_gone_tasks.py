@@ -100,6 +100,13 @@ def test_what_goes_with_its_task_counts_as_what_is_deleted_by_itself(desk: Desk,
     by_itself.close()
 
 
+def test_argilla_calls_its_tasks_records(desk: Desk) -> None:
+    about = {"format": "argilla", "record": "rec-1", "question": "entities"}
+    ends = assessment("argilla:task:rec-1", revision=20, reason="deleted", meta={"format": "argilla", "task": "rec-1"})
+    desk.write(review(assessment("argilla:r-1", revision=10, meta=about)), review(ends))
+    assert (desk.ids(), desk.ids(state="all")) == ([], ["argilla:r-1"])
+
+
 def test_an_erased_message_opens_them_again(desk: Desk) -> None:
     desk.write(of_task("a", "7"), gone("7"))
     desk.write(Output(TOPICS.review, b"default/label-studio:task:7", None))
