@@ -18,6 +18,7 @@ from service.formats.offsets import UTF16
 from service.formats.platforms import (
     Converted,
     Delivery,
+    check_named,
     dated,
     delivered,
     kept,
@@ -296,4 +297,5 @@ def read(source: Source, options: Options) -> Iterator[Record]:
     def objects(source: Source) -> Iterator[Numbered]:
         return held_back(read_objects(source), known)
 
-    return reader(lambda found, options: from_record(found, options, known), objects)(source, options)
+    yield from reader(lambda found, options: from_record(found, options, known), objects)(source, options)
+    check_named(source, options, known)

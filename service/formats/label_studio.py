@@ -19,6 +19,8 @@ from service.formats.label_studio_controls import (
     CONFIG,
     control_of,
     controls,
+    is_spans,
+    names_of,
     span_of,
     spans_of,
     text_field,
@@ -27,6 +29,7 @@ from service.formats.label_studio_controls import (
 from service.formats.platforms import (
     Converted,
     Delivery,
+    check_named,
     dated,
     delivered,
     kept,
@@ -45,6 +48,9 @@ from service.formats.spans import TextSpan, integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from service.formats.records import Record
+    from service.formats.source import Source
 
 PLATFORM: Final = "label-studio"
 CREATED: Final = ("ANNOTATION_CREATED", "ANNOTATIONS_CREATED")
@@ -167,9 +173,7 @@ def _minimal(task: Mapping[str, Any], options: Options) -> dict[str, Any]:
     spans: list[TextSpan] = []
     used: list[str] = []
     for name, values in task.items():
-        wanted = options.label is None or options.label == name
-        listed = wanted and isinstance(values, list) and values  # an empty one may be the task's own
-        if listed and all(isinstance(v, dict) and "labels" in v for v in values):
+        if options.label in (None, name) and is_spans(values):
             if used:
                 raise InvalidInput(f"spans of {used[0]} and of {name}: say which control counts", field=name)
             spans += [span_of(value, f"{name}[{place}]") for place, value in enumerate(values)]
@@ -269,4 +273,12 @@ def _annotator(value: object) -> dict[str, Any]:
     return {} if name is None else {"annotator": name[:256]}
 
 
-read = reader(from_object)
+def read(source: Source, options: Options) -> Iterator[Record]:
+    met: set[str] = set()
+
+    def convert(found: Mapping[str, Any], options: Options) -> Iterator[Converted]:
+        met.update(names_of(found))
+        return from_object(found, options)
+
+    yield from reader(convert)(source, options)
+    check_named(source, options, met)

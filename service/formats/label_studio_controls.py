@@ -104,3 +104,22 @@ def span_of(value: Mapping[str, Any], field: str) -> TextSpan:
 def to_name_of(result: object) -> str | None:
     regions = result if isinstance(result, list) else []
     return next((str(r["to_name"]) for r in regions if r.get("type") == _SPANS and r.get("to_name")), None)
+
+
+def names_of(task: Mapping[str, Any]) -> set[str]:
+    """The controls of an exported task's spans, whatever else is wrong with it."""
+    if "annotation_id" in task:
+        return {name for name, values in task.items() if is_spans(values)}
+    annotations = [
+        one for name in ("annotations", "completions") if isinstance(task.get(name), list) for one in task[name]
+    ]
+    results = [one.get("result") for one in annotations if isinstance(one, dict)]
+    regions = [
+        region for result in results if isinstance(result, list) for region in result if isinstance(region, dict)
+    ]
+    return {str(region.get("from_name")) for region in regions if region.get("type") == _SPANS}
+
+
+def is_spans(values: object) -> bool:
+    """Whether a value of JSON-MIN is a control's; an empty list may be the task's own."""
+    return isinstance(values, list) and bool(values) and all(isinstance(v, dict) and "labels" in v for v in values)

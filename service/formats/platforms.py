@@ -16,7 +16,7 @@ from service.formats.records import Options, Record, make_record, rejected
 from service.formats.spans import TextSpan, align
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from service.formats.json_objects import Numbered
     from service.formats.source import Source
@@ -73,6 +73,16 @@ def caught(convert: Converter, found: dict[str, Any] | InvalidInput, options: Op
         yield from convert(found, options)
     except InvalidInput as error:
         yield error
+
+
+def check_named(source: Source, options: Options, met: Collection[str]) -> None:
+    """What was named as holding the spans must be somewhere in a file that has some: else it is misspelt.
+
+    One annotation alone does not tell that: it may have no span of it.
+    """
+    if options.label is not None and met and options.label not in met:
+        there = ", ".join(sorted(met)[:10])
+        raise InvalidInput(f"{source.name}: no span in it is of {options.label}, only of {there}: name one of these")
 
 
 def delivered(

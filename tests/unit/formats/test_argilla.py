@@ -163,6 +163,13 @@ def test_one_of_several_questions_can_be_chosen() -> None:
     assert found.sentence.labels == LABELS
 
 
+def test_a_question_that_a_file_has_nowhere_is_told_at_its_end() -> None:
+    record = {"id": "x", "fields": {"text": TEXT}, "responses": [{"id": "r", "values": {"one": {"value": ANSWER}}}]}
+    for found in (record, of_sdk("y", one=[ANSWER])):
+        with pytest.raises(InvalidInput, match="no span in it is of on, only of one"):
+            records(found, label="on")
+
+
 def of_sdk(identity: str, **answers: list[object]) -> dict[str, Any]:
     """A record as the SDK writes it: each question with the values of one user."""
     given = {name: [{"value": value, "user_id": "u-1"} for value in values] for name, values in answers.items()}

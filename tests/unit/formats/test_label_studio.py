@@ -337,6 +337,21 @@ def test_json_min_exports_with_several_controls() -> None:
     assert (found.sentence.meta or {})["from_name"] == "person"
 
 
+@pytest.mark.parametrize(
+    "exported",
+    [
+        task(annotations=[annotation(region("Riga", "LOC"))]),
+        {"id": 7, "annotation_id": 41, "text": TEXT, "label": [region("Riga", "LOC")["value"]]},
+    ],
+)
+def test_a_control_that_a_file_has_nowhere_is_told_at_its_end(exported: dict[str, Any]) -> None:
+    """Other annotations may have none of it: only the whole file tells."""
+    with pytest.raises(InvalidInput, match="no span in it is of lable, only of label"):
+        records(exported, label="lable")
+    assert len(records(exported, label="label")) == 1
+    assert len(records(task(annotations=[annotation()]), label="lable")) == 1
+
+
 def test_kept_webhooks_can_be_read_as_a_file() -> None:
     found = records(event(), event("TASKS_CREATED"), {"action": "ANNOTATION_CREATED"}, event("ANNOTATIONS_DELETED"))
     assert [one.sentence.id for one in found if one.sentence] == [
