@@ -9,7 +9,6 @@ spaces.
 
 from __future__ import annotations
 
-import csv
 import itertools
 import re
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from service.errors import DecodeError, InvalidInput
 from service.formats.cells import list_items
-from service.formats.records import CARRIED, ID_FIELDS, Options, Record, check_text, make_record, rejected
+from service.formats.records import CARRIED, ID_FIELDS, Options, Record, make_record, rejected
+from service.formats.rows import Row, plain_rows, quoted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,9 +33,6 @@ _CARRIED = tuple(name for name in CARRIED if name not in {"meta", "update", "del
 DELIMITERS = (",", "\t", ";", "|")
 # How many rows are looked at to see whether a row is a word or a sentence.
 _SAMPLE = 50
-
-# The line it starts at, its cells or what is wrong with it, and its text as it stands in the file.
-Row = tuple[int, list[str] | InvalidInput, str]
 
 
 def normal(name: str) -> str:
@@ -67,13 +64,13 @@ def read_csv(source: Source, options: Options) -> Iterator[Record]:
     first = next((line for line in source.head.splitlines() if line.strip()), "")
     known = find_header(first)
     likely = max(DELIMITERS, key=first.count)
-    return _read(source, options, _quoted_rows(source, known or likely), "csv")
+    return _read(source, options, quoted_rows(source, known or likely), "csv")
 
 
 def read_tsv(source: Source, options: Options) -> Iterator[Record]:
     """Tabs, mostly without quoting: there a word `"` is just that. A quoted header says that quotes are used."""
     first = next((line for line in source.head.splitlines() if line.strip()), "")
-    rows = _quoted_rows(source, "\t") if first.startswith('"') else _plain_rows(source)
+    rows = quoted_rows(source, "\t") if first.startswith('"') else plain_rows(source)
     return _read(source, options, rows, "tsv")
 
 
@@ -91,67 +88,6 @@ def _read(source: Source, options: Options, rows: Iterator[Row], form: str) -> I
     if layout == "sentence":
         return _sentence_rows(source, options, table, checked)
     return _word_rows(source, options, table, checked)
-
-
-def _quoted_rows(source: Source, delimiter: str) -> Iterator[Row]:
-    taken: list[str] = []
-
-    def lines() -> Iterator[str]:
-        for text in source.whole_lines():
-            taken.append(text)
-            yield text
-
-    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
-    while True:
-        line = reader.line_num + 1
-        taken.clear()
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            # Behind a quote left open nothing is known to be a row: no sentence there may pass for skipped or read.
-            if _left_open(error) or len(taken) > 1:
-                raise DecodeError(_open_quote(source.place(line), reader.line_num, error)) from None
-            yield line, DecodeError(f"not CSV: {error}; is a quote left open?"), taken[0]
-            continue
-        raw = "".join(taken)
-        try:
-            check_text(raw, source.encoding)
-        except DecodeError as error:
-            yield line, error, raw
-        else:
-            yield line, cells, raw
-
-
-def _left_open(error: csv.Error) -> bool:
-    return str(error).startswith(("unexpected end of data", "field larger than field limit"))
-
-
-def _open_quote(place: str, last: int, error: csv.Error) -> str:
-    return (
-        f"{place}: a quote that opens in this row is not closed up to line {last} ({error}): close it, "
-        'or write a word that is a quote as """", or a file without quoting as TSV; nothing behind it can be read'
-    )
-
-
-def _plain_rows(source: Source) -> Iterator[Row]:
-    for line, text in source.lines():
-        try:
-            check_text(text, source.encoding)
-        except DecodeError as error:
-            yield line, error, text
-        else:
-            yield line, [_unquoted(cell) for cell in text.split("\t")] if text else [], text
-
-
-def _unquoted(cell: str) -> str:
-    """Writers that quote only where they must write a cell with quotes inside as `"…""…"`."""
-    if len(cell) > 2 and cell[0] == cell[-1] == '"':
-        inner = cell[1:-1].replace('""', "\0")
-        if '"' not in inner and "\0" in inner:
-            return inner.replace("\0", '"')
-    return cell
 
 
 def _table(header: list[str], options: Options, place: str) -> _Table:
