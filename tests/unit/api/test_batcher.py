@@ -40,7 +40,13 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 def _quick_to_stop() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("service.api.batcher.TICK", 0.005)
+        patch.setattr("service.api.batcher.WORDS_AT_ONCE", 0)  # a model that waits at a gate would stop the loop
         yield
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.batcher.WORDS_AT_ONCE", 3)
 
 
 class Gated:
@@ -55,6 +61,7 @@ class Gated:
         self.started = threading.Event()
         self.runs: list[tuple[list[int], Pooling | None]] = []
         self.encoded: list[int] = []
+        self.threads: list[threading.Thread] = []
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[Encoded]:
         self.encoded.append(len(sentences))
@@ -63,6 +70,7 @@ class Gated:
         return self._classifier.encode(sentences)
 
     def run(self, encoded: Sequence[Encoded], *, pooling: Pooling | None = None) -> list[Answer]:
+        self.threads.append(threading.current_thread())
         if encoded:
             self.runs.append(([each.n_words for each in encoded], pooling))
         self.started.set()
@@ -420,3 +428,79 @@ def test_when_to_try_again_follows_the_throughput(words: int, seconds: int) -> N
     for _ in range(20):
         rate.add(100, 1.0)
     assert rate.seconds_for(words) == seconds
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_short_sentence_alone_is_run_where_it_is(classifier: Classifier) -> None:
+    model = Gated(classifier, opened=True)
+    with running(model) as batcher:
+        inferred = answered(batcher.infer([["Paris", "of"]]))
+    assert model.threads == [threading.current_thread()]
+    assert np.array_equal(probs(inferred.words[0]), probs(classifier.infer([["Paris", "of"]])[0]))
+    assert inferred.timing.queue == 0
+    assert inferred.timing.inference > 0
+    assert batcher.waiting == 0
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(
+    ("sentences", "options"),
+    [([["the", "of", "Paris", "x"]], {}), ([["the"], ["of"]], {}), ([["the"]], {"max_delay": 1e-6})],
+    ids=["long", "list", "delay"],
+)
+def test_what_is_not_short_or_may_wait_for_company_goes_to_the_thread(
+    classifier: Classifier, sentences: list[list[str]], options: dict[str, Any]
+) -> None:
+    model = Gated(classifier, opened=True)
+    with running(model, **options) as batcher:
+        answered(batcher.infer(sentences))
+    assert threading.current_thread() not in model.threads
+
+
+@pytest.mark.usefixtures("at_once")
+def test_sentences_that_come_together_share_a_run(classifier: Classifier) -> None:
+    model = Gated(classifier)
+
+    async def ask() -> Any:
+        first = [asyncio.create_task(batcher.infer([["the"]])) for _ in range(5)]
+        await queued(batcher, 5)
+        later = asyncio.create_task(batcher.infer([["of"]]))  # alone, but the model is not idle
+        await queued(batcher, 6)
+        model.open()
+        return await asyncio.gather(*first, later)
+
+    with running(model) as batcher:
+        answered(ask())
+    assert threading.current_thread() not in model.threads
+    assert sum(len(sizes) for sizes, _ in model.runs) == 6
+    assert len(model.runs) < 6
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_fails_where_it_is_fails_as_it_does_in_the_thread(classifier: Classifier) -> None:
+    with running(Gated(classifier, opened=True)) as batcher:
+        inferred = answered(batcher.infer([["untokenisable"]]))
+    assert "can't be cut into subwords" in str(inferred.words[0])
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_model_that_breaks_where_it_is_ends_its_thread_too(classifier: Classifier) -> None:
+    model = Gated(classifier, opened=True, broken=ModelError("the session answers no more"))
+    batcher = Batcher(cast("Classifier", model))
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            batcher.run(threading.Event())
+        except ModelError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while batcher.trouble:
+        time.sleep(0)
+    with pytest.raises(DrainingError, match="does not answer any more"):
+        answered(batcher.infer([["the"]]))
+    thread.join(WAIT)
+    assert raised
+    assert "does not answer any more" in batcher.trouble

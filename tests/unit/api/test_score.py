@@ -235,6 +235,13 @@ class Held:
         return self._classifier.run(encoded, pooling=pooling)
 
 
+@pytest.fixture
+def through_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that waits to be let would stop the event loop, were it run there."""
+    monkeypatch.setattr("service.api.batcher.WORDS_AT_ONCE", 0)
+
+
+@pytest.mark.usefixtures("through_the_queue")
 @pytest.mark.parametrize("lines", [False, True])
 def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifier, lines: bool) -> None:
     held: Any = Held(classifier)
@@ -264,6 +271,7 @@ def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifie
         assert desk.metric("labelwatch_overload_total", reason="queue_full") == 3
 
 
+@pytest.mark.usefixtures("through_the_queue")
 @pytest.mark.parametrize("lines", [False, True])
 def test_sentences_of_a_client_that_has_gone_are_skipped(
     tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch, lines: bool
@@ -293,6 +301,7 @@ def test_sentences_of_a_client_that_has_gone_are_skipped(
         assert held.ran == 1
 
 
+@pytest.mark.usefixtures("through_the_queue")
 def test_a_timed_out_request_leaves_the_queue(tmp_path: Path, classifier: Classifier) -> None:
     held: Any = Held(classifier)
     with score_desk(tmp_path, held, timeout_s=0.05) as desk:
