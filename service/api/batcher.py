@@ -20,25 +20,27 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from service.api.backend import Inferred, Timing
-from service.api.jobs import Item, Job, Rate, tell
+from service.api.jobs import Job, Rate, tell
 from service.api.problems import DrainingError, OverloadedError
-from service.errors import InferenceError
-from service.inference.graph import reason
-from service.inference.plan import BUDGET, MAX_BATCH, plan
+from service.api.window import Window
+from service.inference.plan import BUDGET, MAX_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from service.api.jobs import Item
     from service.inference.classifier import Classifier
     from service.inference.pooling import Pooling
 
 QUEUE_SENTENCES = 4_096
 WORDS_A_SENTENCE = 50  # bounds the queue's memory where sentences are long
-WINDOW_SENTENCES = 64
-WINDOW_WORDS = 4_096
 TICK = 0.5  # how often an idle thread looks whether it should stop
 STUCK_SECONDS = 60.0
-WORDS_AT_ONCE = 40  # of a sentence that the event loop may stand still for
+# Of a sentence that the event loop may stand still for:
+WORDS_AT_ONCE = 40
+CHARACTERS_AT_ONCE = 800
+SUBWORDS_AT_ONCE = 80
+SECONDS_AT_ONCE = 0.05  # by what the model took of late
 
 
 class Batcher:
@@ -60,15 +62,15 @@ class Batcher:
         self._classifier = classifier
         self._most_sentences = queue_sentences
         self._most_words = queue_words or queue_sentences * WORDS_A_SENTENCE
-        self._batch_tokens = batch_tokens
         self._max_batch = 1 if classifier.batching == "single" else max_batch
         self._max_delay = max_delay
         self._changed = threading.Condition()
         self._jobs: deque[Job] = deque()  # with sentences that are not in the window yet
         self._waiting = self._words = 0  # sentences and words of queue and window
         self._room: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-        self._window: list[Item] = []  # the model's thread alone touches it, and the next
-        self._chosen: list[Item] = []  # those in the graph: neither in the window nor answered
+        self._window = Window(
+            classifier, batch_tokens=batch_tokens, max_batch=self._max_batch
+        )  # the model's thread's own
         self._closed = "the model's thread has not started"
         self._asking = 0  # callers of `infer` on their way to the queue
         self._busy_since: float | None = None
@@ -104,15 +106,17 @@ class Batcher:
 
     async def _at_once(self, job: Job) -> Inferred | None:
         """The answer to a sentence that nobody else's can share a run with; none: it has to go to the queue."""
-        if not self._alone(job):
+        if not (self._is_idle() and self._is_short(job)):
             return None
         await asyncio.sleep(0)  # those who came in the same moment ask now
-        if not self._alone(job):
+        if not self._is_idle():
             return None
         begun = self._busy_since = time.monotonic()
         try:
             encoded = self._classifier.encode(job.sentences)
             job.tokenize = time.monotonic() - begun
+            if encoded[0].n_subwords > SUBWORDS_AT_ONCE:
+                return None
             answers = self._classifier.run(encoded, pooling=job.pooling)
         except Exception:  # noqa: BLE001 - the model's thread will meet it again, and knows what to do
             return None
@@ -123,9 +127,16 @@ class Batcher:
             self._rate.add(job.words, took)
         return Inferred(answers, Timing(0.0, job.tokenize, took - job.tokenize))
 
-    def _alone(self, job: Job) -> bool:
-        short = len(job.sentences) == 1 and job.words <= WORDS_AT_ONCE
-        return short and self._asking == 1 and not (self._waiting or self._closed or self._max_delay)
+    def _is_idle(self) -> bool:
+        """Whether nobody but the one who asks wants anything of the model."""
+        return self._asking == 1 and not (self._waiting or self._closed or self._max_delay)
+
+    def _is_short(self, job: Job) -> bool:
+        """Whether the event loop may stand still for it: a word may be as long as a body, and a model slow."""
+        if len(job.sentences) != 1 or job.words > WORDS_AT_ONCE:
+            return False
+        long = sum(map(len, job.sentences[0])) > CHARACTERS_AT_ONCE
+        return not long and self._rate.expected(job.words) <= SECONDS_AT_ONCE
 
     def _accepts(self, job: Job, *, wait: bool) -> bool:
         with self._changed:
@@ -216,73 +227,28 @@ class Batcher:
 
     def _step(self) -> None:
         """Fills the window, runs the batch of its oldest sentence, answers the jobs that are complete."""
-        fresh = self._fill()
+        window, fresh = self._window, self._fill()
         begun = self._busy_since = time.monotonic()
-        self._encode(fresh)
+        failed = window.encode(fresh)
+        if failed:
+            self._settle(failed, 0.0)
         encoded = time.monotonic()
-        chosen = self._chosen = self._choose() if self._window else []
-        answers = self._classifier.run(
-            [item.encoded for item in chosen if item.encoded is not None],
-            pooling=chosen[0].job.pooling if chosen else None,
-        )
+        done = window.run()
         ended = time.monotonic()
         self._busy_since = None
         for job in {item.job for item in fresh}:
             job.tokenize += encoded - begun
-        for job in {item.job for item in chosen}:
+        for job in {item.job for item in done}:
             job.inference += ended - encoded
-        for item, answer in zip(chosen, answers, strict=True):
-            item.job.answers[item.index] = answer
-        self._settle(chosen, ended - begun)
-        self._chosen = []
+        self._settle(done, ended - begun)
+        window.told()
 
     def _fill(self) -> list[Item]:
-        """Takes one sentence of each job in turn; gives those that are new in the window."""
-        fresh = []
         with self._changed:
-            gone = [item for item in self._window if item.job.gone]
+            gone = self._window.leave_out_gone()
             if gone:
-                self._window = [item for item in self._window if not item.job.gone]
                 self._free(len(gone), sum(len(item.tokens) for item in gone))
-            words = sum(len(item.tokens) for item in self._window)
-            while self._jobs and len(self._window) < WINDOW_SENTENCES and (words < WINDOW_WORDS or not self._window):
-                job = self._jobs.popleft()
-                item = Item(job, job.taken)
-                job.taken += 1
-                if job.taken < len(job.sentences):
-                    self._jobs.append(job)
-                words += len(item.tokens)
-                self._window.append(item)
-                fresh.append(item)
-        return fresh
-
-    def _encode(self, items: Sequence[Item]) -> None:
-        """Words that the tokenizer fails on cost their own sentence, not the thread."""
-        try:
-            found = self._classifier.encode([item.tokens for item in items])
-        except Exception as error:  # noqa: BLE001 - whatever a tokenizer that somebody brings may raise
-            if len(items) == 1:
-                items[0].job.answers[items[0].index] = InferenceError(f"can't be cut into subwords: {reason(error)}")
-                self._window.remove(items[0])
-                self._settle(items, 0.0)
-                return
-            middle = len(items) // 2
-            self._encode(items[:middle])
-            self._encode(items[middle:])
-            return
-        for item, encoded in zip(items, found, strict=True):
-            item.encoded = encoded
-            item.length = sum(len(window.ids) for window in encoded.windows)
-
-    def _choose(self) -> list[Item]:
-        """The oldest sentence and those that are best run with it; they leave the window."""
-        pooling = self._window[0].job.pooling
-        like = [item for item in self._window if item.job.pooling == pooling]
-        batches = plan([item.length for item in like], budget=self._batch_tokens, max_batch=self._max_batch)
-        chosen = [like[index] for index in next(batch for batch in batches if 0 in batch)]
-        left = set(chosen)
-        self._window = [item for item in self._window if item not in left]
-        return chosen
+            return self._window.fill(self._jobs)
 
     def _settle(self, done: Sequence[Item], seconds: float) -> None:
         complete = []
@@ -308,11 +274,11 @@ class Batcher:
         """Nobody is left waiting for a thread that has ended."""
         with self._changed:
             self._closed = why
-            left = {*self._jobs, *(item.job for item in (*self._chosen, *self._window))}
+            left = {*self._jobs, *self._window.jobs}
             for job in left:
                 job.taken = len(job.sentences)
             self._jobs.clear()
-            self._window, self._chosen = [], []
+            self._window.clear()
             self._free(self._waiting, self._words)
         error = DrainingError(f"{why}: try again later", retry_after=5)
         tell([(job.loop, partial(job.fail, error)) for job in left])

@@ -76,8 +76,12 @@ class Rate:
         self._seconds = MEMORY * self._seconds + seconds
 
     def seconds_for(self, words: int) -> int:
-        expected = words * self._seconds / self._words if self._words else 1.0
+        expected = self.expected(words) if self._words else 1.0
         return min(max(1, math.ceil(expected)), LONGEST_RETRY)
+
+    def expected(self, words: int) -> float:
+        """Seconds for so many; 0 while nothing is known."""
+        return words * self._seconds / self._words if self._words else 0.0
 
 
 def tell(calls: Sequence[tuple[asyncio.AbstractEventLoop, Callable[[], None]]]) -> None:

@@ -458,6 +458,25 @@ def test_what_is_not_short_or_may_wait_for_company_goes_to_the_thread(
 
 
 @pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("word", ["x" * 900, "-" * 90], ids=["characters", "subwords"])
+def test_few_words_that_are_much_to_run_do_not_stop_the_loop(classifier: Classifier, word: str) -> None:
+    model = Gated(classifier, opened=True)
+    with running(model) as batcher:
+        inferred = answered(batcher.infer([[word]]))
+    assert threading.current_thread() not in model.threads
+    assert np.array_equal(probs(inferred.words[0]), probs(classifier.infer([[word]])[0]))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_slow_model_does_not_stop_the_loop(classifier: Classifier) -> None:
+    model = Gated(classifier, opened=True)
+    with running(model) as batcher:
+        batcher._rate.add(1, 1.0)  # a second a word
+        answered(batcher.infer([["the"]]))
+    assert threading.current_thread() not in model.threads
+
+
+@pytest.mark.usefixtures("at_once")
 def test_sentences_that_come_together_share_a_run(classifier: Classifier) -> None:
     model = Gated(classifier)
 
