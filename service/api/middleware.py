@@ -22,6 +22,7 @@ from starlette.requests import ClientDisconnect
 from service.api.auth import Keys, needed
 from service.api.problems import (
     DrainingError,
+    IdleError,
     MediaTypeError,
     RequestError,
     TimedOutError,
@@ -175,6 +176,7 @@ class Passage:
         self._timeout = settings.timeout_s
         self._deadline: asyncio.Timeout | None = None
         self._read = 0
+        self._whole = self._awaited = False  # whether all of the body has come, and whether the app waits for it
         self._too_large = False
         self._answering = False
         length = headers.get("content-length", "")
@@ -196,6 +198,12 @@ class Passage:
         except TimeoutError:
             if self._answering or self._deadline is None or not self._deadline.expired():
                 raise
+            if self._awaited:
+                raise IdleError(
+                    f"the body did not come within {self._timeout:g} seconds: send all of it, or less at once"
+                    " (the limit is LABELWATCH_API_TIMEOUT_S)",
+                    close=True,
+                ) from None
             raise TimedOutError(
                 f"no answer within {self._timeout:g} seconds: try again, or send less at once"
             ) from None
@@ -208,7 +216,10 @@ class Passage:
     async def _receiving(self) -> Message:
         if self._too_large:
             return {"type": "http.disconnect"}
+        self._awaited = not (self._whole or self._lines)  # lines are read while others of them are worked on
         message = await self._receive()
+        self._awaited = False
+        self._whole = self._whole or not message.get("more_body", False)
         self._read += len(message.get("body", b""))
         if self._read > self._most:
             # To the app it looks as if the client had gone; the client is told why. Who answers line by line may

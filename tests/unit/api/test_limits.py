@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from starlette.responses import JSONResponse, StreamingResponse
@@ -78,6 +79,31 @@ def test_what_takes_too_long_is_ended(desk: ApiDesk) -> None:
     assert (answer.status_code, answer.json()["type"]) == (504, "urn:labelwatch:problem:timeout")
     assert "Retry-After" in answer.headers
     assert ended == ["slow"]
+
+
+@pytest.mark.parametrize("path", ["/v1/score", "/v1/decisions"])
+def test_a_body_that_stalls_is_told_so(desk: ApiDesk, path: str) -> None:
+    """It is not the service that took long."""
+    desk.limits(timeout_s=0.05)
+    sent: list[Any] = []
+    parts = iter([{"type": "http.request", "body": b'{"tokens": [', "more_body": True}])
+
+    async def receive() -> Any:
+        found = next(parts, None)
+        return found if found is not None else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+    asyncio.run(desk.app(scope, receive, send))
+    start, body = sent
+    assert start["status"] == 408
+    assert (b"connection", b"close") in start["headers"]
+    problem = json.loads(body["body"])
+    assert problem["type"] == "urn:labelwatch:problem:idle"
+    assert "LABELWATCH_API_TIMEOUT_S" in problem["detail"]
 
 
 def test_a_log_that_hangs_is_not_waited_for(desk: ApiDesk) -> None:
