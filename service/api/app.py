@@ -74,11 +74,22 @@ def create_app(backend: Backend) -> FastAPI:
         )
     app.add_middleware(Envelope, backend=backend)
     _describe_once(app)
+    _build(app)
     return app
 
 
 def _operation(route: APIRoute) -> str:
     return route.name
+
+
+def _build(app: FastAPI) -> None:
+    """The framework builds its routes when it first looks for one: here, so that no request waits for it.
+
+    It turns warnings off meanwhile, for all threads: two apps that did so at once would put each other's filters back.
+    """
+    nowhere = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
+    for route in app.routes:
+        route.matches(nowhere)
 
 
 async def _tell(request: Request, error: Exception) -> Response:
