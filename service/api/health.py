@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
@@ -10,9 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from service.api.backend import Backend, backend_dependency
 from service.api.bodies import in_thread
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from service.telemetry.conditions import joined
 
 router = APIRouter(tags=["service"])
 
@@ -29,17 +27,6 @@ class Readiness(BaseModel):
     ready: bool
     conditions: dict[str, str] = Field(description="By name why it does not hold; empty: it holds")
     degraded: dict[str, str] = Field(description="What does not work at the moment, and why; the rest does")
-
-
-def joined(*told: Mapping[str, str | None]) -> dict[str, str]:
-    """By name all that is told of it: one who sees no trouble does not silence another who does."""
-    found: dict[str, list[str]] = {}
-    for part in told:
-        for name, why in part.items():
-            reasons = found.setdefault(name, [])
-            if why and why not in reasons:
-                reasons.append(why)
-    return {name: "; ".join(reasons) for name, reasons in found.items()}
 
 
 def conditions_of(backend: Backend) -> dict[str, str]:

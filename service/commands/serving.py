@@ -26,7 +26,7 @@ import uvicorn
 from service.api.app import create_app
 from service.api.backend import Backend, GuardedLog
 from service.api.batcher import Batcher
-from service.api.health import conditions_of, degraded_of, joined, readiness_of
+from service.api.health import conditions_of, degraded_of, readiness_of
 from service.commands.feed import Feed
 from service.commands.streams import (
     claimed,
@@ -39,7 +39,7 @@ from service.commands.streams import (
 )
 from service.commands.supervise import Supervisor
 from service.commands.terminal import say
-from service.commands.worker import Running
+from service.commands.worker import Running, know_model
 from service.errors import InvalidInput, SettingsError
 from service.inference.classifier import Classifier
 from service.review.projector import Projector
@@ -47,6 +47,7 @@ from service.review.queue import Queue
 from service.settings import read_settings, unknown_variables
 from service.stream.mirror import Mirror
 from service.telemetry import Telemetry
+from service.telemetry.conditions import joined
 
 if TYPE_CHECKING:
     from service.settings import ApiSettings, Settings
@@ -107,7 +108,7 @@ def serve(*, with_worker: bool, feed: str | None = None, feed_rate: float = 1.0)
             leaving.enter_context(claimed(settings, topics))
         telemetry = Telemetry(annotators=settings.metrics.annotators)
         classifier = Classifier(model_folder(settings), threads=settings.model.threads)
-        classifier.on_run = telemetry.model_run
+        know_model(telemetry, classifier)
         supervisor = Supervisor()
         running = (
             Running(settings, topics, once=False, telemetry=telemetry, classifier=classifier) if with_worker else None
@@ -168,7 +169,6 @@ def _backend(
         draining=supervisor.stop,
     )
     leaving.callback(backend.writers.close)
-    telemetry.know_model(classifier.folder.name, classifier.folder.fingerprint)
     telemetry.watch(lambda: conditions_of(backend), lambda: degraded_of(backend))
     telemetry.watch_queue(lambda: batcher.waiting)
     telemetry.on_scrape(lambda: _tell_of_review(telemetry, queue))

@@ -28,6 +28,7 @@ from service.stream.assess import Assessor
 from service.stream.base import FencedError
 from service.stream.worker import POLL_TIMEOUT, Counts, Status, Worker
 from service.telemetry import Telemetry
+from service.telemetry.conditions import joined
 from service.telemetry.server import Probes
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def start_probes(settings: Settings, supervisor: Supervisor, running: Running, t
     """The worker's own port, for a process without the API."""
 
     def conditions() -> dict[str, str]:
-        return {**running.conditions(), **{name: why for name, why in supervisor.conditions.items() if why}}
+        return joined(running.conditions(), supervisor.conditions)
 
     telemetry.watch(conditions, running.degraded)
     probes = Probes(
@@ -108,6 +109,12 @@ def start_probes(settings: Settings, supervisor: Supervisor, running: Running, t
     )
     supervisor.start("probes", probes.run)
     log.info("metrics on http://%s:%d/metrics, also /healthz and /readyz", probes.host, probes.port)
+
+
+def know_model(telemetry: Telemetry, classifier: Classifier) -> None:
+    """The metrics name the model, and hear of each of its runs."""
+    classifier.on_run = telemetry.model_run
+    telemetry.know_model(classifier.folder.name, classifier.folder.fingerprint)
 
 
 class PassWorker(Worker):
@@ -168,7 +175,7 @@ class Running:
         telemetry: Telemetry | None = None,
         classifier: Classifier | None = None,
     ) -> None:
-        """`classifier`: one that others use too; none: the worker's own."""
+        """`classifier`: one that others use too, and have told of; none: the worker's own."""
         self._settings = settings
         self._topics = topics
         self._once = once
@@ -185,8 +192,8 @@ class Running:
         folder = self._classifier.folder
         self._datasets = new_datasets(settings, folder)
         if telemetry is not None:
-            self._classifier.on_run = telemetry.model_run
-            telemetry.know_model(folder.name, folder.fingerprint)
+            if classifier is None:
+                know_model(telemetry, self._classifier)
             telemetry.on_scrape(lambda: telemetry.lag(self.lag()))
         log.info("model %s: %d classes, fingerprint %.12s", folder.name, len(folder.labels), folder.fingerprint)
 

@@ -18,13 +18,15 @@ import pytest
 import typer
 
 from service.commands import worker as command
-from service.commands.streams import set_up_logging
+from service.commands.streams import model_folder, set_up_logging
 from service.commands.supervise import Supervisor
 from service.errors import ModelError, StreamError
+from service.inference.classifier import Classifier
 from service.settings import Settings
 from service.stream.base import BATCH_BYTES, FencedError, Polled, Work
 from service.stream.sqlite import SqliteStream
 from service.stream.topics import Topics
+from service.telemetry import Telemetry
 from tests.stream_desk import ROOT, Desk, sentences
 
 if TYPE_CHECKING:
@@ -231,7 +233,7 @@ def test_the_worker_tells_its_numbers_and_its_readiness(desk: Desk) -> None:
     assert ready.status_code == 200
     assert ready.json() == {
         "ready": True,
-        "conditions": dict.fromkeys(("worker", "log", "datasets", "state", "partitions"), ""),
+        "conditions": dict.fromkeys(("worker", "log", "datasets", "state", "partitions", "probes"), ""),
         "degraded": {},
     }
     assert ask(port, "/healthz").status_code == 200
@@ -279,6 +281,18 @@ def test_a_worker_without_its_log_is_not_ready_and_says_why(
     assert told[1]["log"] == "the broker is away"
     assert running.lag() == {}
     assert running.degraded() == {}
+
+
+def test_a_model_that_others_use_too_is_made_known_by_them(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in desk.environment.items():
+        monkeypatch.setenv(name, value)
+    settings, telemetry = Settings(), Telemetry()
+    shared = Classifier(model_folder(settings), self_test=False)
+    command.Running(settings, TOPICS, once=False, telemetry=telemetry, classifier=shared)
+    assert shared.on_run is None
+    assert b"labelwatch_model_info{" not in telemetry.exposition()[0]
+    command.Running(settings, TOPICS, once=False, telemetry=telemetry)
+    assert b"labelwatch_model_info{" in telemetry.exposition()[0]
 
 
 def test_a_thread_that_died_is_told_until_the_process_ends() -> None:
