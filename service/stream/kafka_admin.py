@@ -11,7 +11,8 @@ from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
 from kafka.errors import InvalidReplicationFactorError, NoError, TopicAlreadyExistsError, UnknownMemberIdError
 
 from service.errors import StreamError
-from service.stream.kafka_client import CLIENT_ERRORS, administrator, named
+from service.stream.kafka_client import CLIENT_ERRORS, administrator
+from service.stream.kafka_remedies import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

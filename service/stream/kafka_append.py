@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from service.errors import StreamError
 from service.stream.base import NothingAppended
-from service.stream.kafka_client import CLIENT_ERRORS, dispose, named, send, writer
+from service.stream.kafka_client import CLIENT_ERRORS, dispose, send, writer
 from service.stream.kafka_commit import CLOSE_TIMEOUT
+from service.stream.kafka_remedies import named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

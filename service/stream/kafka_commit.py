@@ -12,7 +12,8 @@ from kafka.errors import FencedInstanceIdError, ProducerFencedError
 
 from service.errors import StreamError
 from service.stream.base import CommitRefused, FencedError
-from service.stream.kafka_client import CLIENT_ERRORS, dispose, named, send, writer
+from service.stream.kafka_client import CLIENT_ERRORS, dispose, send, writer
+from service.stream.kafka_remedies import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -16,8 +16,9 @@ from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 
 from service.errors import StreamError
 from service.stream.base import Overtaken
-from service.stream.kafka_client import CLIENT_ERRORS, dispose, named, send, writer
+from service.stream.kafka_client import CLIENT_ERRORS, dispose, send, writer
 from service.stream.kafka_follow import follow
+from service.stream.kafka_remedies import named
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

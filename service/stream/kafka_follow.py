@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from kafka import TopicPartition
 
 from service.errors import StreamError
-from service.stream.kafka_client import CLIENT_ERRORS, named, reader, records_of
+from service.stream.kafka_client import CLIENT_ERRORS, reader, records_of
+from service.stream.kafka_remedies import named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

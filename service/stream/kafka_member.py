@@ -27,7 +27,8 @@ from kafka.structs import MemberState
 from service.errors import StreamError
 from service.stream.base import FencedError
 from service.stream.kafka_admin import member_id
-from service.stream.kafka_client import CLIENT_ERRORS, member, named
+from service.stream.kafka_client import CLIENT_ERRORS, member
+from service.stream.kafka_remedies import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

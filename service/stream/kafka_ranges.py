@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from kafka import TopicPartition
 
 from service.errors import StreamError
-from service.stream.kafka_client import CLIENT_ERRORS, named, reader
+from service.stream.kafka_client import CLIENT_ERRORS, reader
+from service.stream.kafka_remedies import named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

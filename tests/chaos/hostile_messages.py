@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from service.stream.kafka_client import OddKey
+from service.stream.kafka_remedies import OddKey
 from service.stream.topics import MAX_INPUT_BYTES
 
 if TYPE_CHECKING:

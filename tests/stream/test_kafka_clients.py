@@ -22,7 +22,7 @@ from service.stream.kafka_admin import (
     create_topics,
     describe_topics,
 )
-from service.stream.kafka_client import OddKey
+from service.stream.kafka_remedies import OddKey
 from service.stream.worker import Worker
 from tests.stream.steps import batch, everything, gain, records, until, work
 from tests.tiny_models import make_model
