@@ -9,10 +9,10 @@ ignored.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
-from service.formats.argilla_questions import UNTOLD, WHICH, chosen_of, described, held_back, shown
+from service.formats.argilla_questions import UNTOLD, WHICH, about_of, chosen_of, held_back, shown
 from service.formats.json_objects import read_objects
 from service.formats.offsets import UTF16
 from service.formats.platforms import (
@@ -71,7 +71,7 @@ def from_event(
     if kind not in (CREATED, UPDATED, DELETED, RECORD_DELETED):
         return Delivery(kind, ignored="only responses that are created, updated or deleted count, and deleted records")
     data = mapping(event.get("data"), "data")
-    about = _about(data).name
+    about = about_of(data).name
     if only is not None and about not in (None, only):
         return Delivery(kind, ignored=f"it is about the dataset {str(about)[:100]}")
     status = data.get("status")
@@ -82,7 +82,7 @@ def from_event(
         fields: dict[str, Any] = {"id": ":".join((PLATFORM, *of_record, name)), "deleted": True}
         fields |= {"revision": microseconds(at), "meta": {"format": PLATFORM, **of_record}}
     elif status == "submitted":
-        if _about(data).questions == {}:
+        if about_of(data).questions == {}:
             return Delivery(kind, ignored="no question of its dataset asks for spans")
         fields = _response(data, options)
     elif status == "discarded" and kind == UPDATED:
@@ -94,25 +94,9 @@ def from_event(
     return delivered(kind, [fields], dataset=dataset, max_words=options.max_words)
 
 
-class _About(NamedTuple):
-    """What an event tells of the dataset it is about."""
-
-    id: str | None
-    name: str | None
-    questions: dict[str, str | None] | None
-
-
-def _about(data: Mapping[str, Any]) -> _About:
-    record = data.get("record")
-    dataset = record.get("dataset") if isinstance(record, dict) else None
-    if not isinstance(dataset, dict):
-        return _About(None, None, None)
-    return _About(name_of(dataset.get("id")), name_of(dataset.get("name")), described(dataset))
-
-
 def _response(data: Mapping[str, Any], options: Options) -> dict[str, Any]:
     record = mapping(data.get("record"), "data.record")
-    about = _about(data)
+    about = about_of(data)
     questions = about.questions or {}
     if options.label is None and len(questions) > 1:
         raise InvalidInput(f"{', '.join(questions)} {WHICH}", field="data.record.dataset.questions")

@@ -7,7 +7,7 @@ before it are held back until it comes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from service.errors import InvalidInput
 from service.formats.platforms import name_of
@@ -101,3 +101,19 @@ def _answers(record: Mapping[str, Any], *, suggestions: bool = True) -> Iterator
 
 def _value(answer: object) -> object:
     return answer.get("value") if isinstance(answer, dict) else answer
+
+
+class About(NamedTuple):
+    """What an event tells of the dataset it is about."""
+
+    id: str | None
+    name: str | None
+    questions: dict[str, str | None] | None
+
+
+def about_of(data: Mapping[str, Any]) -> About:
+    record = data.get("record")
+    dataset = record.get("dataset") if isinstance(record, dict) else None
+    if not isinstance(dataset, dict):
+        return About(None, None, None)
+    return About(name_of(dataset.get("id")), name_of(dataset.get("name")), described(dataset))
