@@ -180,8 +180,7 @@ def _tell_of_review(telemetry: Telemetry, queue: Queue) -> None:
     for dataset in sorted({*states, *verdicts}):
         telemetry.review(dataset, states=states.get(dataset, {}), verdicts=verdicts.get(dataset, {}))
         found = queue.recall_estimate(dataset)
-        if found.recall is not None and found.low is not None and found.high is not None:
-            telemetry.recall(dataset, estimate=found.recall, low=found.low, high=found.high)
+        telemetry.recall(dataset, estimate=found.recall, low=found.low, high=found.high)
     pairs = queue.precision()
     telemetry.precision(
         {(one.dataset, one.given, one.suggested, one.method): (one.right, one.decided) for one in pairs}

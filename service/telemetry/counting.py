@@ -172,16 +172,7 @@ class Telemetry:
 
     def standard(self, dataset: str, standard: Standard) -> None:
         """A dataset's thresholds, and the words behind them."""
-        label = self._datasets.label(dataset)
-        if label == OTHER_DATASETS:
-            return
-        for name, threshold in standard.thresholds.items():
-            if threshold is not None:
-                self.table.thresholds.labels(label, name).set(threshold)
-            else:  # too few words: not 0, and not the one from before the statistics began anew
-                self.table.thresholds.remove(label, name)
-        for name, words in standard.words.items():
-            self.table.class_words.labels(label, name).set(words)
+        self._datasets.judged_by(dataset, standard)
 
     def settings_refused(self, datasets: int) -> None:
         self.table.settings_refused.set(datasets)
@@ -238,11 +229,15 @@ class Telemetry:
                 self.table.precision.labels(*place).set(sums[place] / decided)
                 self.table.precision_items.labels(*place).set(decided)
 
-    def recall(self, dataset: str, *, estimate: float, low: float, high: float) -> None:
+    def recall(self, dataset: str, *, estimate: float | None, low: float | None, high: float | None) -> None:
         label = self._datasets.label(dataset)
-        if label != OTHER_DATASETS:
-            for bound, value in zip(RECALL_BOUNDS, (estimate, low, high), strict=True):
+        if label == OTHER_DATASETS:
+            return
+        for bound, value in zip(RECALL_BOUNDS, (estimate, low, high), strict=True):
+            if value is not None:
                 self.table.recall.labels(label, bound).set(value)
+            else:  # nothing can be said any more, as when decisions were withdrawn
+                self.table.recall.remove(label, bound)
 
     # -- http ------------------------------------------------------------------------------------------------------
 

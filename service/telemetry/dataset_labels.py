@@ -11,6 +11,7 @@ from service.telemetry.table import SUSPECT_KINDS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from service.telemetry.reports import Standard
     from service.telemetry.table import Table
 
 MOST_CONFUSIONS = 5_000
@@ -23,6 +24,7 @@ class DatasetLabels:
         self._table = table
         self._datasets: Bounded[str] = Bounded(most)
         self._prepared: set[str] = set()
+        self._classes: dict[str, set[str]] = {}  # that thresholds are told of
         self._confusions: Bounded[tuple[str, str, str]] = Bounded(MOST_CONFUSIONS)
 
     def label(self, name: str) -> str:
@@ -56,6 +58,24 @@ class DatasetLabels:
         for pair in pairs:
             if pair in self._confusions:
                 self._table.confusions.labels(*pair)
+
+    def judged_by(self, dataset: str, standard: Standard) -> None:
+        """Its thresholds, and the words behind them."""
+        label = self.label(dataset)
+        if label == OTHER_DATASETS:
+            return
+        now = {*standard.thresholds, *standard.words}
+        for name in self._classes.get(label, set()) - now:  # of other settings, which are no longer in force
+            self._table.thresholds.remove(label, name)
+            self._table.class_words.remove(label, name)
+        self._classes[label] = now
+        for name, threshold in standard.thresholds.items():
+            if threshold is not None:
+                self._table.thresholds.labels(label, name).set(threshold)
+            else:  # too few words: not 0, and not the one from before the statistics began anew
+                self._table.thresholds.remove(label, name)
+        for name, words in standard.words.items():
+            self._table.class_words.labels(label, name).set(words)
 
     def confusion(self, dataset: str, given: str, suggested: str) -> tuple[str, str, str]:
         """`dataset` is its label value."""

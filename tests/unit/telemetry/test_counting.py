@@ -136,9 +136,9 @@ def test_a_committed_batch() -> None:
     assert value(telemetry, "stage_seconds_count", role="worker", stage="decode") == 1
     assert value(telemetry, "class_threshold", dataset="news", **{"class": "O"}) == 0.98
     assert (("class", "B-PER"), ("dataset", "news")) not in read(telemetry)["labelwatch_class_threshold"]
+    assert value(telemetry, "class_words", dataset="news", **{"class": "B-PER"}) == 3
     telemetry.standard("news", Standard({"O": None}, {"O": 0}))
     assert "labelwatch_class_threshold" not in read(telemetry)
-    assert value(telemetry, "class_words", dataset="news", **{"class": "B-PER"}) == 3
     assert value(telemetry, "annotator_sentences_total", dataset="news", annotator="ann") == 2
     assert value(telemetry, "annotator_flagged_total", dataset="news", annotator="ann") == 1
     assert value(telemetry, "annotator_sentences_total", dataset="news", annotator="other") == 1
@@ -287,6 +287,20 @@ def test_the_queue_and_its_reviewers() -> None:
     assert value(telemetry, "recall_estimate", dataset="news", bound="low") == 0.6
     telemetry.precision({})
     assert "labelwatch_reviewer_precision" not in read(telemetry)
+    telemetry.recall("news", estimate=None, low=None, high=None)
+    assert "labelwatch_recall_estimate" not in read(telemetry)
+
+
+def test_classes_that_a_dataset_no_longer_has_are_not_told() -> None:
+    """As after a change of its label map: an old threshold would stand still for ever beside the new ones."""
+    telemetry = Telemetry()
+    telemetry.standard("news", Standard({"B-PER": 0.8, "I-PER": 0.7}, {"B-PER": 30, "I-PER": 40}))
+    telemetry.standard("other", Standard({"B-PER": 0.6}, {"B-PER": 20}))
+    telemetry.standard("news", Standard({"PER": 0.9}, {"PER": 70}))
+    news, other = ("dataset", "news"), ("dataset", "other")
+    told = read(telemetry)
+    assert told["labelwatch_class_threshold"] == {(("class", "PER"), news): 0.9, (("class", "B-PER"), other): 0.6}
+    assert told["labelwatch_class_words"] == {(("class", "PER"), news): 70, (("class", "B-PER"), other): 20}
 
 
 def test_the_model_in_use_is_the_only_one() -> None:
