@@ -44,8 +44,9 @@ class Annotators:
     """
 
     def __init__(self, allowed: str = "") -> None:
-        self._named = frozenset(name.strip() for name in allowed.split(",")) - {"", "*"}
-        self._first: Bounded[str] = Bounded(MOST_ANNOTATORS if "*" in allowed.split(",") else 0)
+        given = frozenset(name.strip() for name in allowed.split(","))
+        self._named = given - {"", "*"}
+        self._first: Bounded[str] = Bounded(MOST_ANNOTATORS if "*" in given else 0)
 
     def label(self, name: str | None) -> str:
         if not name:

@@ -225,7 +225,7 @@ def test_names_of_people_stand_behind_a_list() -> None:
     assert [Annotators().label(name) for name in ("ann", None, "")] == ["other", "unknown", "unknown"]
     some = Annotators(" ann , ben,,")
     assert [some.label(name) for name in ("ann", "ben", "eve")] == ["ann", "ben", "other"]
-    first = Annotators("zoe,*")
+    first = Annotators("zoe, *")
     labels = {first.label(f"n{n}") for n in range(100)}
     assert len(labels) == MOST_ANNOTATORS + 1
     assert first.label("zoe") == "zoe"
