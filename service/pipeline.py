@@ -16,7 +16,7 @@ import numpy as np
 from service.contracts import BelowPolicy, BudgetPolicy, ModelName
 from service.errors import InvalidInput
 from service.labels import UNSCORED, LabelMap, Scheme
-from service.scoring.confident import NEVER, judge_sentence, weighted_word_scores
+from service.scoring.confident import NEVER, judge_sentence, weighted
 from service.scoring.flat import merge_classes
 from service.scoring.sentence import DEFAULT_METHOD, METHODS
 from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES
@@ -90,16 +90,16 @@ class Judge:
         return RunningStats.empty(len(self.classes), keep_days=self.settings.forget_after_days)
 
     def observe(self, sentence: LabelledSentence, words: WordProbs) -> Observation:
-        given = classes = np.asarray(self.labels.map(sentence.labels).ids, np.intp)
-        chosen = words.scored & (classes != UNSCORED)
-        unscored = {}
-        probs = words.probs
-        if not chosen.all():
+        ids = self.labels.map(sentence.labels).ids
+        given = classes = np.array(ids, np.intp)
+        unscored, probs, index = {}, words.probs, np.arange(len(ids))
+        if words.unscored or UNSCORED in ids:
+            chosen = words.scored & (classes != UNSCORED)
             unscored = {i: words.unscored.get(i, NO_CLASS) for i in np.flatnonzero(~chosen).tolist()}
-            probs, given = probs[chosen], given[chosen]
+            probs, given, index = probs[chosen], given[chosen], index[chosen]
         if self.labels.merge is not None:
             probs = merge_classes(probs, self.labels.merge)
-        return Observation(sentence, probs, given, np.flatnonzero(chosen), unscored, classes)
+        return Observation(sentence, probs, given, index, unscored, classes)
 
     def yardstick(self, stats: RunningStats) -> Yardstick:
         total = stats.total(self.settings.forget_after_days)
@@ -129,15 +129,16 @@ class Judge:
         if not len(seen.given):
             nothing = np.zeros(0)
             found = reason or self._reason(seen.sentence, by, doubted=False, score=None, priority=None)
-            return Verdict(found, np.zeros(0, np.bool_), nothing, nothing, None, None)
-        flags, qualities, score = judge_sentence(seen.probs, seen.given, by.thresholds)
+            return Verdict(found, np.zeros(0, np.bool_), nothing, nothing, nothing, None, None)
+        flags, confidence, score = judge_sentence(seen.probs, seen.given, by.thresholds)
+        qualities = confidence
         if self._other_score:
             qualities = TOKEN_SCORES[self.settings.token_score](seen.probs, seen.given)
             score = float(METHODS[self.settings.method].function(seen.flat, qualities, flags)[0])
-        weighted = weighted_word_scores(seen.probs, seen.given, by.weights)
-        priority = float(weighted.min())
+        scores = weighted(confidence, by.weights[seen.given])
+        priority = float(scores.min())
         found = reason or self._reason(seen.sentence, by, doubted=bool(flags.any()), score=score, priority=priority)
-        return Verdict(found, flags, qualities, weighted, score, priority)
+        return Verdict(found, flags, confidence, qualities, scores, score, priority)
 
     def assessment(self, seen: Observation, verdict: Verdict, by: Yardstick) -> Assessment:
         return self._wording.assessment(seen, verdict, by)

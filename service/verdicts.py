@@ -51,6 +51,7 @@ class Verdict:
 
     reason: Reason
     flags: npt.NDArray[np.bool_]
+    confidence: npt.NDArray[np.float64]  # the probability of each word's given label
     qualities: npt.NDArray[np.float64]
     weighted: npt.NDArray[np.float64]  # the word scores behind `priority`
     score: float | None

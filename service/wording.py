@@ -45,7 +45,7 @@ class Wording:
             method=self._settings.method,
             token_score=self._settings.token_score,
             priority=verdict.priority,
-            words=self._words(seen, verdict.qualities),
+            words=self._words(seen, verdict),
             flags=tuple(self._flag(seen, row, by, path) for row in rows),
             worst=self._flag(seen, int(verdict.weighted.argmin()), by, path) if len(seen.given) else None,
             suspects=self._suspects(seen, verdict.flags, path) if doubted else (),
@@ -71,9 +71,9 @@ class Wording:
             settings_version=self._settings.version,
         )
 
-    def _words(self, seen: Observation, qualities: npt.NDArray[np.float64]) -> tuple[WordScore, ...]:
-        p_given = seen.probs[np.arange(len(seen.given)), seen.given].tolist()
-        numbers = [{"p_given": p, "score": q} for p, q in zip(p_given, qualities.tolist(), strict=True)]
+    def _words(self, seen: Observation, verdict: Verdict) -> tuple[WordScore, ...]:
+        pairs = zip(verdict.confidence.tolist(), verdict.qualities.tolist(), strict=True)
+        numbers = [{"p_given": p, "score": q} for p, q in pairs]
         scored = WORD_SCORES.validate_python(numbers)  # all at once: a sentence has many words
         if not seen.unscored:
             return scored

@@ -108,9 +108,13 @@ def agreement_weights(given_means: Floats, agreeing_means: Floats) -> Floats:
 
 
 def weighted_word_scores(probs: Floats, given: Ints, weights: Floats) -> Floats:
+    """The agreement-weighted score of each word."""
+    return weighted(self_confidence(probs, given), weights[given])
+
+
+def weighted(confidence: Floats, weights: Floats) -> Floats:
     """1 − (1 − p)·w, written so that it keeps its digits: weights lie between .99 and 1, and the order is in the rest."""
-    own = self_confidence(probs, given)
-    return own + (1 - own) * (1 - weights[given])
+    return confidence + (1 - confidence) * (1 - weights)
 
 
 def priority(flat: Flat, weights: Floats) -> Floats:
