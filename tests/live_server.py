@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
+from service.api.connection import Connection
 from tests.api_desk import wait_for
 
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ PATIENCE = 30.0
 
 
 @contextmanager
-def served(app: FastAPI) -> Iterator[int]:
-    """The port it listens on."""
+def served(app: FastAPI, **options: Any) -> Iterator[int]:
+    """The port it listens on. `options` are the server's."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, access_log=False))
+    config = uvicorn.Config(app, http=Connection, lifespan="off", log_config=None, access_log=False, **options)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

@@ -26,6 +26,7 @@ import uvicorn
 from service.api.app import create_app
 from service.api.backend import Backend, GuardedLog
 from service.api.batcher import Batcher
+from service.api.connection import Connection
 from service.api.health import conditions_of, degraded_of, readiness_of
 from service.commands.feed import Feed
 from service.commands.streams import (
@@ -194,6 +195,7 @@ def _start(
     app = create_app(backend)
     config = uvicorn.Config(
         app,
+        http=Connection,
         lifespan="off",
         log_config=None,
         access_log=False,
