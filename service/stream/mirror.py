@@ -144,9 +144,10 @@ class Mirror:
                     self._sheets[account].pop(partition, None)
                 else:
                     stats = RunningStats.restore(json.loads(record.value))
+                    self._check_classes(account, stats)
                     self._sheets[account][partition] = stats
                     self._arrivals.note(account, partition, stats.histogram.total, _at(record))
-            except (StateError, ValueError) as error:
+            except (StateError, ValueError, RecursionError) as error:
                 self._refuse(record, error)
                 continue
             self._unreadable.pop(repr(record.key), None)
@@ -154,6 +155,14 @@ class Mirror:
             moved[account.dataset] = _at(record)
         for dataset, at in moved.items():
             self._note(dataset, at)
+
+    def _check_classes(self, account: Account, stats: RunningStats) -> None:
+        """Others could neither be added to those of the same account, nor be judged by."""
+        judge = self.judge(account.dataset)
+        beside = next(iter(self._sheets[account].values()), None)
+        like = judge.empty() if judge.stats_key == account.stats_key else beside
+        if like is not None and like.n_classes != stats.n_classes:
+            raise StateError(f"statistics of {stats.n_classes} classes where {account.dataset} has {like.n_classes}")
 
     def _refuse(self, record: Record, error: Exception) -> None:
         """A worker must stop at statistics it can't read; who only reads goes on with the ones before."""

@@ -207,16 +207,30 @@ def test_settings_that_do_not_fit_leave_the_ones_before(log: SqliteStream, class
         mirror.try_out(DatasetSettings(name="x", method="no-such-method"))
 
 
-def test_statistics_that_cannot_be_read_leave_the_ones_before(log: SqliteStream, classifier: Classifier) -> None:
+def of_two_classes(value: bytes) -> bytes:
+    return json.dumps(RunningStats.empty(2, keep_days=json.loads(value)["keep_days"]).snapshot()).encode()
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "told"),
+    [
+        (lambda value: json.dumps({**json.loads(value), "version": 99}).encode(), "version"),
+        (lambda _: b"[" * 100_000, "recursion"),
+        (of_two_classes, "2 classes"),
+    ],
+    ids=["newer", "nested", "classes"],
+)
+def test_statistics_that_cannot_be_read_leave_the_ones_before(
+    log: SqliteStream, classifier: Classifier, spoilt: Callable[[bytes], bytes], told: str
+) -> None:
     one = worker(log, classifier)
     mirror = Mirror(log, TOPICS, datasets(classifier))
     send(log, 40)
     work(one, log)
     before = caught_up(mirror).yardstick("default")
     (record,) = [found for found in log.read(TOPICS.state, 0, 100) if read_state_key(found.key or b"") is not None]
-    newer = json.dumps({**json.loads(record.value or b""), "version": 99}).encode()
-    log.append([Output(TOPICS.state, record.key, newer)])
-    assert "version" in (caught_up(mirror).state_trouble or "")
+    log.append([Output(TOPICS.state, record.key, spoilt(record.value or b""))])
+    assert told in (caught_up(mirror).state_trouble or "")
     assert mirror.yardstick("default") is before
     log.append([Output(TOPICS.state, record.key, record.value)])
     assert caught_up(mirror).state_trouble is None
