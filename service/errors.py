@@ -21,7 +21,12 @@ The fate says what the edges do: a stream dead-letters, retries or stops; REST a
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LONGEST_QUOTED = 40
 
 
 class Fate(StrEnum):
@@ -47,22 +52,43 @@ class InvalidInput(LabelwatchError):  # noqa: N818 - it reads as what it says
     stage = "validate"
 
     def __init__(
-        self, problem: str, *, field: str | None = None, sentence: int | str | None = None, word: int | None = None
+        self,
+        problem: str,
+        *,
+        field: str | None = None,
+        sentence: int | str | None = None,
+        word: int | None = None,
+        token: str | None = None,
     ) -> None:
-        where = [
-            part
-            for part in (
-                None if sentence is None else f"sentence {sentence}",
-                None if word is None else f"word {word}",
-                None if field is None else f"`{field}`",
-            )
-            if part
-        ]
-        super().__init__(f"{', '.join(where)}: {problem}" if where else problem)
         self.problem = problem
         self.field = field
         self.sentence = sentence
         self.word = word
+        self.token = token
+        super().__init__(self._told(problem))
+
+    def name_word(self, tokens: Sequence[str]) -> None:
+        """Says the word itself too: whoever counts from 1 would look at the wrong one."""
+        if self.token is None and self.word is not None and self.word < len(tokens):
+            self.token = tokens[self.word]
+            self.args = (self._told(self.problem),)
+
+    def _told(self, problem: str) -> str:
+        where = [
+            part
+            for part in (
+                None if self.sentence is None else f"sentence {self.sentence}",
+                None if self.word is None else f"word {self.word}{self._quoted()}",
+                None if self.field is None else f"`{self.field}`",
+            )
+            if part
+        ]
+        return f"{', '.join(where)}: {problem}" if where else problem
+
+    def _quoted(self) -> str:
+        if self.token is None:
+            return ""
+        return f" ({self.token if len(self.token) <= LONGEST_QUOTED else self.token[: LONGEST_QUOTED - 1] + '…'!r})"
 
 
 class DecodeError(InvalidInput):
@@ -83,12 +109,15 @@ class UnknownLabelError(InvalidInput):
         field: str | None = None,
         sentence: int | str | None = None,
         word: int | None = None,
+        token: str | None = None,
         options: str | None = None,
     ) -> None:
-        super().__init__(problem, field=field, sentence=sentence, word=word)
-        self.options = (
-            str(self) if options is None else str(InvalidInput(options, field=field, sentence=sentence, word=word))
-        )
+        super().__init__(problem, field=field, sentence=sentence, word=word, token=token)
+        self._options = options
+
+    @property
+    def options(self) -> str:
+        return str(self) if self._options is None else self._told(self._options)
 
 
 class TooLongError(InvalidInput):

@@ -89,8 +89,16 @@ class Judge:
     def empty(self) -> RunningStats:
         return RunningStats.empty(len(self.classes), keep_days=self.settings.forget_after_days)
 
+    def ids(self, sentence: LabelledSentence) -> list[int]:
+        """The classes of the given labels; the error names the word whose label has none."""
+        try:
+            return self.labels.map(sentence.labels).ids
+        except InvalidInput as error:
+            error.name_word(sentence.tokens)
+            raise
+
     def observe(self, sentence: LabelledSentence, words: WordProbs) -> Observation:
-        ids = self.labels.map(sentence.labels).ids
+        ids = self.ids(sentence)
         given = classes = np.array(ids, np.intp)
         unscored, probs, index = {}, words.probs, np.arange(len(ids))
         if words.unscored or UNSCORED in ids:

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableError
 
 from service.contracts import MAX_WORDS
+from service.contracts.wording import in_words
 from service.errors import SettingsError
 from service.inference.plan import BUDGET
 from service.state.priors import MIN_WORDS, PRIOR_WORDS
@@ -217,10 +218,10 @@ def read_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)
+        found = error.errors(include_url=False)
         first = min(found, key=lambda one: one["type"] != "extra_forbidden")  # misspelt, it may be the missing one
         variable = PREFIX + "_".join(str(part) for part in first["loc"]).upper()
-        problem = first["msg"].removeprefix("Value error, ")
+        problem = in_words(first, shown=False)  # it may be a key
         if first["type"] == "extra_forbidden":
             problem = "there is no such setting: correct the name or remove it"
         elif first["type"] == "missing":

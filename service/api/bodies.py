@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 
 from service.api.middleware import is_ndjson
 from service.api.problems import MediaTypeError, TooLargeError
-from service.api.wording import in_words
+from service.contracts.wording import invalid, not_json
 from service.errors import DecodeError, InvalidInput
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ async def json_object(request: Request) -> dict[str, Any]:
     try:
         found = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
-        raise DecodeError(f"the body is not JSON: {error}") from None
+        raise not_json(raw, error) from None
     if not isinstance(found, dict):
         raise DecodeError("the body is not a JSON object: send one in braces")
     return found
@@ -43,15 +43,7 @@ def read(model: type[Model], fields: object, *, at: str | None = None) -> Model:
         # As JSON and strictly, so that what is accepted is what the schema says.
         return model.model_validate_json(to_json(fields), extra="forbid", strict=True)
     except ValidationError as error:
-        raise _clear(error, at) from None
-
-
-def _clear(error: ValidationError, at: str | None) -> InvalidInput:
-    first = error.errors(include_url=False)[0]
-    problem = in_words(first)
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    place = ".".join(str(part) for part in ((at,) if at else ()) + first["loc"])
-    return InvalidInput(problem + more, field=place or None)
+        raise invalid(error, at=at) from None
 
 
 def one_or_many(body: Mapping[str, Any], name: str, most: int) -> list[tuple[str | None, object]]:

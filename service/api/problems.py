@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from service.api.wording import in_words
+from service.contracts.wording import Told, in_words, path, together
 from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError, StateError, StreamError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Problem(BaseModel):
                     "type": "urn:labelwatch:problem:invalid",
                     "title": "The message breaks a rule",
                     "status": 422,
-                    "detail": "`labels`: 1 labels for 2 words: give each word one label",
+                    "detail": "`labels`: 1 label for 2 words: give each word one label",
                     "field": "labels",
                     "request_id": "3f0c9d5e",
                 }
@@ -194,10 +194,23 @@ def _kind(error: Exception) -> tuple[int, str, str]:
     if isinstance(error, StateError):  # the queue's file was deleted, or is closed: it is built anew
         return HTTPStatus.SERVICE_UNAVAILABLE, "not-ready", QUEUE_AWAY
     if isinstance(error, HTTPException):
-        return error.status_code, "", str(error.detail)
+        return error.status_code, "", _routing(error)
     if isinstance(error, TimeoutError):
         return HTTPStatus.GATEWAY_TIMEOUT, "timeout", "no answer was found in the time allowed: try again, or ask less"
     return HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "it is in the service's log, under the request id"
+
+
+def _routing(error: HTTPException) -> str:
+    """The framework's own words say only what the status says."""
+    told = str(error.detail)
+    if told != HTTPStatus(error.status_code).phrase:
+        return told
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return "there is no such path: /docs tells them all"
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = (error.headers or {}).get("Allow")
+        return f"the path does not take this method{f', only {allowed}' if allowed else ''}: /docs tells which do what"
+    return told
 
 
 def _validation(error: RequestValidationError) -> tuple[int, str, str]:
@@ -205,13 +218,13 @@ def _validation(error: RequestValidationError) -> tuple[int, str, str]:
     if first["type"] == "json_invalid":
         return HTTPStatus.BAD_REQUEST, "unreadable", f"the body is not JSON: {first.get('ctx', {}).get('error', '')}"
     field = _place(first)
-    problem = in_words(first)
+    problem = together(in_words(first), [Told(in_words(one), _place(one)) for one in error.errors()[1:]])
     return HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", f"`{field}`: {problem}" if field else problem
 
 
 def _place(first: Mapping[str, Any]) -> str | None:
     """Where it is: without the word that says which part of the request the field is in."""
-    return ".".join(str(part) for part in first["loc"][1:]) or None
+    return path(first["loc"][1:])
 
 
 def _field(error: Exception) -> str | None:

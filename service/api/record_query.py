@@ -10,9 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 from service.contracts import DATASET_RULE, DatasetName
 from service.errors import InvalidInput
 from service.formats import FORMATS
+from service.formats.detect import object_format
+from service.formats.records import LABEL_FIELDS, WORD_FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.datastructures import QueryParams
 
@@ -144,6 +146,17 @@ def read_query(query: QueryParams, *, also: Sequence[str] = ()) -> Wanted:
         control=query.get("control"),
         label_names=tuple(name.strip() for name in names.split(",")) if names is not None else (),
     )
+
+
+def recognised(record: Mapping[str, Any]) -> str | None:
+    """The format that a record is in by its fields, if they tell."""
+    found = object_format(record)
+    if found in FORMAT_NAMES:
+        return found
+    foreign = (*WORD_FIELDS[1:], *LABEL_FIELDS[1:])
+    if any(name in record for name in foreign):
+        return "huggingface"
+    return WORDS if any(name in record for name in ("tokens", "labels", "deleted")) else None
 
 
 def check_dataset(name: str) -> None:

@@ -16,13 +16,13 @@ from pydantic_core import from_json, to_json
 
 from service.api.bodies import one_or_many, taken_out
 from service.api.problems import TooLargeError
-from service.api.record_query import AUTO, FORMAT_NAMES, WORDS, Wanted, check_dataset
+from service.api.record_query import AUTO, FORMAT_NAMES, WORDS, Wanted, check_dataset, recognised
 from service.contracts import LabelledSentence, read_sentence
+from service.contracts.wording import not_json, path
 from service.errors import DecodeError, InvalidInput, TooLongError
 from service.formats import FORMATS, Options
-from service.formats.detect import object_format
 from service.formats.platforms import caught
-from service.formats.records import LABEL_FIELDS, WORD_FIELDS, sentence_of
+from service.formats.records import sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 NOTHING: Final = "nothing in it says how words are labelled: no annotation, a draft, or an event about something else"
 CARRIES_DATASET: Final = "spans"
+NAMED: Final = ", ".join(name for name in FORMAT_NAMES if name != AUTO)
 KEPT_OPTIONS: Final = 20  # one for each dataset that records name
 
 # What converters tell those who read files, in the words of a query.
@@ -142,7 +143,7 @@ def _parsed(raw: bytes) -> object:
     try:
         found: object = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
-        raise DecodeError(f"the body is not JSON: {error}") from None
+        raise not_json(raw, error) from None
     return found
 
 
@@ -189,11 +190,10 @@ class Converting:
     def _format(self, record: Mapping[str, Any]) -> str:
         if self._wanted.format != AUTO:
             return self._wanted.format
-        found = object_format(record)
-        if found in FORMAT_NAMES:
-            return found
-        foreign = (*WORD_FIELDS[1:], *LABEL_FIELDS[1:])
-        return "huggingface" if any(name in record for name in foreign) else WORDS
+        found = recognised(record)
+        if found is None:
+            raise InvalidInput(f"its fields don't tell the format: name it with `format`, one of {NAMED}")
+        return found
 
     def _sentences(self, record: dict[str, Any], form: str) -> Iterator[LabelledSentence]:
         wanted = self._wanted.dataset
@@ -234,14 +234,13 @@ class Converting:
 
 def told(error: InvalidInput, number: int, place: str | None, *, identity: str | None = None) -> InvalidInput:
     """The error with its record's number, in the words of REST. `identity`: the sentence, of several."""
-    where = InvalidInput("", field=error.field, word=error.word)
-    within = str(where).removesuffix(": ")
+    field = path((place, error.field))
+    within = str(InvalidInput("", field=field, word=error.word, token=error.token)).removesuffix(": ")
     problem = _OPTION.sub(lambda option: _OPTIONS[option.group()], error.problem)
     found = type(error)(
         f"record {number}{f' ({identity})' if identity else ''}{', ' if within else ''}{within}: {problem}"
     )
-    found.field = ".".join(part for part in (place, error.field) if part) or None
-    found.word = error.word
+    found.field, found.word, found.token = field, error.word, error.token
     return found
 
 

@@ -157,7 +157,7 @@ def _check(sentence: LabelledSentence, judge: Judge) -> None:
     """What can be seen without the model: it is not asked in vain."""
     if sentence.deleted:
         raise InvalidInput("a deleted sentence has nothing to score: leave it out", field="deleted")
-    judge.labels.map(sentence.labels)
+    judge.ids(sentence)
 
 
 def _assessed(sentence: LabelledSentence, words: WordProbs, by: Standard) -> bytes:

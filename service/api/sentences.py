@@ -9,8 +9,9 @@ from pydantic_core import from_json
 
 from service.api.bodies import one_or_many, taken_out
 from service.api.record_query import EXAMPLE as RECORD_EXAMPLE
-from service.api.record_query import RECORD_SCHEMA
+from service.api.record_query import RECORD_SCHEMA, WORDS, recognised
 from service.contracts import LabelledSentence, read_sentence
+from service.contracts.wording import not_json
 from service.errors import DecodeError, InvalidInput, TooLongError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _read_body(raw: bytes, max_words: int, most: int, options: tuple[str, ...]) 
     try:
         body = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
-        raise DecodeError(f"the body is not JSON: {error}") from None
+        raise not_json(raw, error) from None
     if not isinstance(body, dict) or LIST not in body:
         return Asked([_sentence(raw, max_words)], False, {})
     chosen = taken_out(body, options)
@@ -58,20 +59,30 @@ def _read_body(raw: bytes, max_words: int, most: int, options: tuple[str, ...]) 
 def _listed(place: str | None, value: object, max_words: int) -> LabelledSentence:
     if not isinstance(value, dict):
         raise InvalidInput("not an object: give one with `tokens` and `labels`", field=place)
-    try:
-        return _sentence(value, max_words)
-    except InvalidInput as error:
-        raise at(error, place) from None
+    return _sentence(value, max_words, place)
 
 
 def at(error: InvalidInput, place: str | None) -> InvalidInput:
     """The same error, with its field as it is called from the body's beginning."""
     field = ".".join(part for part in (place, error.field) if part)
-    return type(error)(error.problem, field=field or None, word=error.word)
+    return type(error)(error.problem, field=field or None, word=error.word, token=error.token)
 
 
-def _sentence(raw: bytes | dict[str, Any], max_words: int) -> LabelledSentence:
-    return read_sentence(raw, max_words=max_words, unknown_fields="forbid")
+def _sentence(raw: bytes | dict[str, Any], max_words: int, place: str | None = None) -> LabelledSentence:
+    try:
+        return read_sentence(raw, max_words=max_words, unknown_fields="forbid", at=place)
+    except DecodeError:
+        raise
+    except InvalidInput as error:
+        found = raw if isinstance(raw, dict) else from_json(raw)
+        form = recognised(found) if isinstance(found, dict) else None
+        if form in (None, WORDS):
+            raise
+        raise InvalidInput(
+            f"it looks like a record of the format {form}, and a sentence with `tokens` and `labels` is awaited: "
+            f"send it with ?format={form}, or ?format=auto",
+            field=place,
+        ) from error
 
 
 def read_line(line: Line, *, max_words: int, max_bytes: int) -> LabelledSentence:

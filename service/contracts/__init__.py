@@ -6,7 +6,7 @@ from service.contracts.assessment import Assessment, EntitySpan, Flag, ModelName
 from service.contracts.base import DATASET_RULE, DatasetName, Message, Reason, SuspectKind
 from service.contracts.dataset import BelowPolicy, BudgetPolicy, ConfidentPolicy, DatasetSettings, FlagPolicy
 from service.contracts.decision import Claim, Decision, Shown
-from service.contracts.sentence import MAX_WORDS, NO_OBJECT, NOT_UNICODE, LabelledSentence, read_sentence
+from service.contracts.sentence import MAX_WORDS, NO_OBJECT, NOT_UNICODE, LabelledSentence, labels_for, read_sentence
 
 __all__ = [
     "DATASET_RULE",
@@ -33,5 +33,6 @@ __all__ = [
     "SuspectKind",
     "SuspectSpan",
     "WordScore",
+    "labels_for",
     "read_sentence",
 ]

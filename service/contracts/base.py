@@ -14,6 +14,9 @@ Reason = Literal["flagged", "update", "deleted", "control", "scored"]
 SuspectKind = Literal["missed", "spurious", "type", "boundary"]
 
 
+ISO_TIME = "give the time as ISO 8601 text, such as 2024-05-31T12:00:00Z"
+
+
 class Message(BaseModel):
     """Frozen, and silent about fields it does not know unless the reader says otherwise."""
 
@@ -26,4 +29,4 @@ def only_iso_text(value: object) -> object:
         return value
     if value is None or isinstance(value, datetime):
         return value
-    raise ValueError("give the time as ISO 8601 text, such as 2024-05-31T12:00:00Z")
+    raise ValueError(ISO_TIME)

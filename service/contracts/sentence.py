@@ -20,10 +20,11 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError, from_json
 
-from service.contracts.base import DATASET_RULE, DatasetName, Message, only_iso_text
-from service.errors import DecodeError, InvalidInput, TooLongError
+from service.contracts.base import DatasetName, Message, only_iso_text
+from service.contracts.wording import Told, in_words, invalid, not_json, path, told_of
+from service.errors import InvalidInput, TooLongError
 
 MAX_WORDS = 5_000
 NO_OBJECT = (
@@ -59,7 +60,7 @@ class LabelledSentence(Message):
         if not self.deleted and not self.tokens:
             raise _wrong("tokens", "it is empty: send at least one word, or `deleted: true`")
         if not self.deleted and len(self.tokens) != len(self.labels):
-            raise _wrong("labels", f"{len(self.labels)} labels for {len(self.tokens)} words: give each word one label")
+            raise _wrong("labels", labels_for(len(self.labels), len(self.tokens)))
         for field, texts in (("tokens", self.tokens), ("labels", self.labels)):
             if "".join(texts).isascii():
                 continue
@@ -69,6 +70,12 @@ class LabelledSentence(Message):
         if self.meta is not None:
             _check_meta(self.meta)
         return self
+
+
+def labels_for(labels: int, words: int) -> str:
+    """That there is not one label for each word."""
+    given = f"{labels} label{'' if labels == 1 else 's'}"
+    return f"{given} for {words} word{'' if words == 1 else 's'}: give each word one label"
 
 
 def _wrong(field: str, problem: str, *, word: int | None = None) -> PydanticCustomError:
@@ -101,38 +108,52 @@ def read_sentence(
     *,
     max_words: int = MAX_WORDS,
     unknown_fields: Literal["ignore", "forbid"] = "ignore",
+    at: str | None = None,
 ) -> LabelledSentence:
-    """Reads a sentence from JSON or from an object; the error names the field and says what to change."""
+    """Reads a sentence from JSON or from an object; the error names the field and says what to change.
+
+    `at`: where the sentence stands in a body, so that its fields are called by their whole path.
+    """
     try:
         if isinstance(raw, dict):
             sentence = LabelledSentence.model_validate(raw, extra=unknown_fields)
         else:
             sentence = LabelledSentence.model_validate_json(raw, extra=unknown_fields)
     except ValidationError as error:
-        raise _clear(error) from None
+        first = error.errors(include_url=False)[0]
+        if first["type"] == "json_invalid":
+            said = first["msg"].removeprefix("Invalid JSON: ")
+            raise not_json(b"" if isinstance(raw, dict) else raw, said, what="it") from None
+        if first["type"] in ("model_type", "model_attributes_type") and not first["loc"]:
+            raise InvalidInput(NO_OBJECT) from None
+        found = invalid(error, at=at, tell=_told)
+        _token(found, raw)
+        raise found from None
     if len(sentence.tokens) > max_words:
-        raise TooLongError(f"{len(sentence.tokens)} words, at most {max_words} are allowed: split it", field="tokens")
+        raise TooLongError(
+            f"{len(sentence.tokens)} words, at most {max_words} are allowed: split it", field=path((at, "tokens"))
+        )
     return sentence
 
 
-def _clear(error: ValidationError) -> InvalidInput:
-    first = error.errors(include_url=False)[0]
-    problem = first["msg"].removeprefix("Value error, ").replace("valid tuple", "valid array")
-    if first["type"] == "json_invalid":
-        return DecodeError(problem)
-    if first["type"] in ("model_type", "model_attributes_type") and not first["loc"]:
-        return InvalidInput(NO_OBJECT)
-    if first["type"] == "extra_forbidden":
-        problem = f"there is no such field: the fields are {', '.join(LabelledSentence.model_fields)}"
-    elif first["type"] == "string_pattern_mismatch" and first["loc"] == ("dataset",):
-        problem = DATASET_RULE
-    context = first.get("ctx", {})
-    field, word = context.get("field"), context.get("word")
-    if first["type"] != "labelwatch":
-        place = first["loc"]
-        if len(place) == 2 and place[0] in ("tokens", "labels") and isinstance(place[1], int):
-            field, word = str(place[0]), place[1]
-        else:
-            field = ".".join(str(part) for part in place) or None
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return InvalidInput(problem + more, field=field, word=word)
+def _told(error: ErrorDetails) -> Told:
+    """Words are told by their number, and rules that several fields make together by the one to change."""
+    place, context = error["loc"], error.get("ctx", {})
+    if error["type"] == "labelwatch":
+        return Told(in_words(error), context["field"], context["word"])
+    if error["type"] == "extra_forbidden":
+        known = f"there is no such field: the fields are {', '.join(LabelledSentence.model_fields)}"
+        return Told(known, path(place))
+    if len(place) == 2 and place[0] in ("tokens", "labels") and isinstance(place[1], int):
+        return Told(in_words(error), str(place[0]), place[1])
+    return told_of(error)
+
+
+def _token(found: InvalidInput, raw: bytes | str | dict[str, Any]) -> None:
+    """The word beside its number, where its text is there to be told."""
+    if found.word is None or str(found.field).rpartition(".")[2] != "labels":
+        return
+    fields = raw if isinstance(raw, dict) else from_json(raw)
+    tokens = fields.get("tokens")
+    if isinstance(tokens, list | tuple) and found.word < len(tokens) and isinstance(tokens[found.word], str):
+        found.name_word(tokens)

@@ -100,7 +100,7 @@ def observations(
             elif sentence is not None:
                 try:
                     # Before it is inferred, so that an audit that stops does so at the first bad sentence.
-                    judge.labels.map(sentence.labels)
+                    judge.ids(sentence)
                 except InvalidInput as error:
                     reject(record, error)
                 else:

@@ -140,7 +140,7 @@ def from_record(
         yield from _by_question(responses, record, options, questions & responses.keys())
         return
     for place, given in enumerate(listing(responses, "responses")):
-        field = f"responses[{place}]"
+        field = f"responses.{place}"
         try:
             response = mapping(given, field)
             status = response.get("status", "submitted")
@@ -168,7 +168,7 @@ def _by_question(
         if options.label not in (None, question):
             continue
         for place, given in enumerate(listing(answers, f"responses.{question}")):
-            field = f"responses.{question}[{place}]"
+            field = f"responses.{question}.{place}"
             try:
                 answer = mapping(given, field)
                 if answer.get("status", "submitted") != "submitted":
@@ -221,7 +221,7 @@ def _labelled(
 ) -> dict[str, Any]:
     # A question that may be left open has no answer: no entity was found.
     spans = [
-        read_span(value, f"{field}.{chosen}[{place}]")
+        read_span(value, f"{field}.{chosen}.{place}")
         for place, value in enumerate(listing(values.get(chosen) or [], f"{field}.{chosen}"))
     ]
     texts = mapping(record.get("fields"), "fields")

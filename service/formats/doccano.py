@@ -27,9 +27,7 @@ def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
     name = next((name for name in fields if line.get(name) is not None), None)
     if name is None:
         raise InvalidInput(f"none of {', '.join(fields)} is there", field="label")
-    spans = [
-        read_span(value, f"{name}[{place}]", names=_NAMES) for place, value in enumerate(listing(line[name], name))
-    ]
+    spans = [read_span(value, f"{name}.{place}", names=_NAMES) for place, value in enumerate(listing(line[name], name))]
     text_field = options.word or "text"
     # Its editor counts as JavaScript does (unless a project counts grapheme clusters); what was imported may not.
     made = labelled(line.get(text_field), spans, options, field=text_field, unit=UTF16)

@@ -37,7 +37,7 @@ def _rows(found: Mapping[str, Any], options: Options) -> Iterator[Mapping[str, A
         for place, given in enumerate(rows):
             row = given.get("row") if isinstance(given, dict) else None
             if not isinstance(row, dict):
-                raise InvalidInput("it holds no `row`", field=f"rows[{place}]")
+                raise InvalidInput("it holds no `row`", field=f"rows.{place}")
             yield row
         return
     words = next((found[name] for name in word_fields(options) if name in found), None)

@@ -102,13 +102,13 @@ def _event_sentences(
 ) -> Iterator[Converted]:
     if action == DELETED:
         for place, gone in enumerate(listing(event["annotations"], "annotations")):
-            field = f"annotations[{place}]"
+            field = f"annotations.{place}"
             yield _gone(_identity(mapping(gone, field), field), received_at)
         return
     project = event.get("project")
     if action == TASKS_DELETED:
         for place, gone in enumerate(listing(event["tasks"], "tasks")):
-            number = str(integer(mapping(gone, f"tasks[{place}]").get("id"), f"tasks[{place}].id"))
+            number = str(integer(mapping(gone, f"tasks.{place}").get("id"), f"tasks.{place}.id"))
             of = name_of(project.get("id")) if isinstance(project, dict) else None
             about = {"task": number} | ({} if of is None else {"project": of})
             yield _gone(f"{PLATFORM}:task:{number}", received_at, **about)
@@ -117,7 +117,7 @@ def _event_sentences(
     many = isinstance(event["annotation"], list)
     annotations = event["annotation"] if many else [event["annotation"]]
     for place, given in enumerate(annotations):
-        field = f"annotation[{place}]" if many else "annotation"
+        field = f"annotation.{place}" if many else "annotation"
         try:
             annotation = mapping(given, field)
             task = _task_of(event.get("task"), annotation)
@@ -161,7 +161,7 @@ def from_task(task: Mapping[str, Any], options: Options) -> Iterator[Converted]:
         raise InvalidInput("it is missing: export the tasks as JSON", field="annotations")
     name = "annotations" if "annotations" in task else "completions"  # as it was called up to version 1.0
     for place, given in enumerate(listing(task[name], name)):
-        field = f"{name}[{place}]"
+        field = f"{name}.{place}"
         try:
             yield _sentence(mapping(given, field), task, field, options, None)
         except InvalidInput as error:
@@ -176,7 +176,7 @@ def _minimal(task: Mapping[str, Any], options: Options) -> dict[str, Any]:
         if options.label in (None, name) and is_spans(values):
             if used:
                 raise InvalidInput(f"spans of {used[0]} and of {name}: say which control counts", field=name)
-            spans += [span_of(value, f"{name}[{place}]") for place, value in enumerate(values)]
+            spans += [span_of(value, f"{name}.{place}") for place, value in enumerate(values)]
             used.append(name)
     text = options.word or "text"
     fields = labelled(task.get(text), spans, options, field=text)

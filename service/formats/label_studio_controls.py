@@ -73,7 +73,7 @@ def spans_of(result: object, field: str, options: Options) -> tuple[list[TextSpa
     spans: list[TextSpan] = []
     used: str | None = None
     for place, item in enumerate(listing(result, field)):
-        where = f"{field}[{place}]"
+        where = f"{field}.{place}"
         region = mapping(item, where)
         kind = str(region.get("type"))
         if kind in BESIDES:

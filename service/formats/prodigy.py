@@ -45,7 +45,7 @@ def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
     if options.label is not None and options.label not in line:
         raise InvalidInput(f"it is missing, the line has {', '.join(list(line)[:10])}", field=label_field)
     spans = [
-        _span(mapping(value, f"{label_field}[{place}]"), f"{label_field}[{place}]", words)
+        _span(mapping(value, f"{label_field}.{place}"), f"{label_field}.{place}", words)
         for place, value in enumerate(listing(line.get(label_field, []), label_field))
     ]
     made = labelled(line.get("text"), spans, options, words=words, splitter=TOKENS if words is not None else None)
@@ -80,7 +80,7 @@ def _words(tokens: object, text: object) -> list[Word]:
     if not isinstance(text, str):
         raise InvalidInput("it is missing" if text is None else "it must be text", field="text")
     for place, value in enumerate(listing(tokens, "tokens")):
-        field = f"tokens[{place}]"
+        field = f"tokens.{place}"
         token = mapping(value, field)
         word = Word(integer(token.get("start"), f"{field}.start"), integer(token.get("end"), f"{field}.end"))
         before = words[-1].end if words else 0

@@ -59,7 +59,7 @@ class Record:
 def placed(error: InvalidInput, place: str) -> InvalidInput:
     """The same error, with the place in its message."""
     told = type(error)(f"{place}: {error}")
-    told.field, told.sentence, told.word = error.field, error.sentence, error.word
+    told.field, told.sentence, told.word, told.token = error.field, error.sentence, error.word, error.token
     return told
 
 

@@ -33,7 +33,7 @@ def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
         if name is None:
             raise InvalidInput(f"none of {', '.join(names)} is there", field="spans")
         given = listing(line[name], name)
-        spans = [read_span(value, f"{name}[{place}]", names=_NAMES) for place, value in enumerate(given)]
+        spans = [read_span(value, f"{name}.{place}", names=_NAMES) for place, value in enumerate(given)]
         text_field = options.word or "text"
         made = labelled(line.get(text_field), spans, options, field=text_field)
         carried = fields.get("meta")

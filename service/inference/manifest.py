@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from service.contracts.wording import invalid
 from service.errors import InvalidInput, ModelError
 from service.inference.files import read_json
 from service.inference.pooling import Pooling
@@ -116,12 +117,7 @@ def _validated(content: dict[str, Any], path: Path) -> Manifest:
     try:
         return Manifest.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        problem = first["msg"].removeprefix("Value error, ")
-        raise ModelError(
-            f"{path}: {f'`{where}`: ' if where else ''}{problem}; correct it or export it again"
-        ) from error
+        raise ModelError(f"{path}: {invalid(error)}; correct it or export it again") from error
 
 
 def _from_config(folder: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from service.contracts import Claim, Decision
+from service.contracts import Claim, Decision, labels_for
 from service.errors import InvalidInput
 from service.stream.base import Output
 from service.stream.codec import event_headers
@@ -72,9 +72,7 @@ def _check_labels(item: ReviewItem, decision: Decision, known: LabelMap | None) 
     if labels is None:
         return
     if len(labels) != len(item.tokens):
-        raise InvalidInput(
-            f"{len(labels)} labels for {len(item.tokens)} words: give each word one label", field="labels"
-        )
+        raise InvalidInput(labels_for(len(labels), len(item.tokens)), field="labels")
     changed = {place for place, (a, b) in enumerate(zip(labels, item.labels, strict=True)) if a != b}
     if decision.verdict == "error" and not changed:
         raise InvalidInput("they are the given ones: correct one, or leave them out", field="labels")
@@ -82,13 +80,14 @@ def _check_labels(item: ReviewItem, decision: Decision, known: LabelMap | None) 
         raise InvalidInput(f"corrected labels need the verdict error, not {decision.verdict}", field="labels")
     for place, label in enumerate(labels):
         if not label.strip():
-            raise InvalidInput("it is empty", field="labels", word=place)
+            raise InvalidInput("it is empty", field="labels", word=place, token=item.tokens[place])
         # What was given may stay: the sentence was judged with it, though perhaps by other settings.
         if known is not None and place in changed and label not in item.labels and not known.accepts(label):
             raise InvalidInput(
                 f"{label!r} is no label of {item.dataset}: use its own, of the types {', '.join(known.own().types)}",
                 field="labels",
                 word=place,
+                token=item.tokens[place],
             )
     if decision.words and changed != set(decision.words):
         raise InvalidInput("the words named are not those whose label was corrected: leave one out", field="words")

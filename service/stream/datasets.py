@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from service.contracts import DATASET_RULE, DatasetSettings
+from service.contracts import DatasetSettings
+from service.contracts.wording import Told, in_words, invalid, path
 from service.errors import InvalidInput, LabelwatchError
 from service.pipeline import Judge
 from service.stream.base import Output
@@ -19,6 +20,8 @@ from service.stream.codec import DATASET, event_headers
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
+
+    from pydantic_core import ErrorDetails
 
     from service.inference.folder import ModelFolder
     from service.stream.base import Record, Spot
@@ -87,7 +90,7 @@ class Datasets:
             try:
                 self.put(DatasetSettings.model_validate_json(record.value))
             except ValidationError as error:
-                self.refused[name] = str(_clear(error))
+                self.refused[name] = str(invalid(error, tell=_told))
             except LabelwatchError as error:
                 self.refused[name] = str(error)
 
@@ -137,27 +140,23 @@ def read_fields(fields: Mapping[str, Any], *, strict: bool = False) -> DatasetSe
             return DatasetSettings.model_validate_json(to_json(fields), extra="forbid", strict=True)
         return DatasetSettings.model_validate(fields, extra="forbid")
     except ValidationError as error:
-        raise _clear(error) from None
+        raise invalid(error, tell=_told) from None
 
 
-def _clear(error: ValidationError) -> InvalidInput:
-    first = error.errors(include_url=False)[0]
-    place = [str(part) for part in first["loc"]]
+def _told(error: ErrorDetails) -> Told:
+    place = list(error["loc"])
     kind = ""
     if place[:1] == ["flag_policy"] and len(place) > 1:
-        kind = place.pop(1)  # told as if it were a field
-    problem = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
+        kind = str(place.pop(1))  # told as if it were a field
+    problem = in_words(error)
+    if error["type"] == "extra_forbidden":
         known = [name for name in DatasetSettings.model_fields if name != "name"]
         problem = f"there is no such setting: use one of {', '.join(known)}"
         if kind:
             problem = f"kind {kind} has no such field"
-    elif place == ["name"] and first["type"] == "string_pattern_mismatch":
-        problem = DATASET_RULE
     elif place == ["flag_policy"]:
         problem = 'give {"kind": "confident"}, {"kind": "below", "cut": …} or {"kind": "budget", "share": …}'
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return InvalidInput(problem + more, field=".".join(place) or None)
+    return Told(problem, path(place))
 
 
 def settings_record(topic: str, fields: Mapping[str, Any], *, at: datetime, request_id: str | None = None) -> Output:

@@ -36,21 +36,28 @@ def test_bytes_text_and_objects_read_the_same() -> None:
 @pytest.mark.parametrize(
     ("change", "field", "word", "says"),
     [
-        ({"labels": ["O"]}, "labels", None, "1 labels for 2 words"),
+        ({"labels": ["O"]}, "labels", None, "^`labels`: 1 label for 2 words: "),
         ({"tokens": [], "labels": []}, "tokens", None, "it is empty"),
-        ({"tokens": "Oslo waits"}, "tokens", None, "valid array"),
-        ({"tokens": ["Oslo", 3]}, "tokens", 1, "valid string"),
+        ({"tokens": "Oslo waits"}, "tokens", None, "^`tokens`: 'Oslo waits': give an array"),
+        ({"tokens": None}, "tokens", None, "^`tokens`: null: give an array"),
+        ({"labels": ["O", 3]}, "labels", 1, r"^word 1 \('waits'\), `labels`: 3: give text"),
+        ({"tokens": ["Oslo", 3]}, "tokens", 1, "^word 1, `tokens`: 3: give text"),
         ({"dataset": "My Data"}, "dataset", None, "lower-case"),
-        ({"revision": "7"}, "revision", None, "valid integer"),
+        ({"revision": "7"}, "revision", None, "'7': give a whole number"),
         ({"revision": 2**70}, "revision", None, "less than"),
-        ({"update": "yes"}, "update", None, "valid boolean"),
+        ({"update": "yes"}, "update", None, "'yes': give true or false"),
         ({"id": ""}, "id", None, "at least 1 character"),
-        ({"annotated_at": "yesterday"}, "annotated_at", None, "datetime"),
+        (
+            {"annotated_at": "yesterday"},
+            "annotated_at",
+            None,
+            "'yesterday': give the time as ISO 8601 text, such as 2024",
+        ),
         ({"annotated_at": 5}, "annotated_at", None, "ISO 8601"),
         ({"annotated_at": "12"}, "annotated_at", None, "ISO 8601"),
         ({"tokens": ["\ud83d", "waits"]}, "tokens", 0, "surrogate"),
         ({"labels": ["O", "\ud83d"]}, "labels", 1, "surrogate"),
-        ({"annotator": "\ud83d"}, "annotator", None, "unicode"),
+        ({"annotator": "\ud83d"}, "annotator", None, "give valid Unicode text"),
         ({"meta": {"x": ["\ud83d"]}}, "meta", None, "surrogate"),
         ({"meta": {"x": float("nan")}}, "meta", None, "NaN"),
         ({"deleted": True}, "id", None, "needs the id"),
@@ -68,6 +75,23 @@ def test_what_is_wrong_is_named(change: dict[str, object], field: str, word: int
 def test_what_is_not_json_fails_to_decode(raw: bytes) -> None:
     with pytest.raises(DecodeError):
         read_sentence(raw)
+
+
+def test_another_encoding_is_told_from_broken_json() -> None:
+    with pytest.raises(DecodeError, match=r"it is not UTF-8 \(byte 0xfc at 14\): encode it as UTF-8"):
+        read_sentence('{"tokens": ["Zürich"], "labels": ["B-LOC"]}'.encode("latin-1"))
+    with pytest.raises(DecodeError, match=r"^it is not JSON: "):
+        read_sentence('{"tokens": ["Zürich"'.encode())
+
+
+def test_all_fields_to_correct_are_named_up_to_five() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read_sentence({"tokens": "Anna flew", "labels": "O O"}, at="sentences.1")
+    array = 'give an array, as ["…", "…"]'
+    assert str(caught.value) == f"`sentences.1.tokens`: 'Anna flew': {array}; `sentences.1.labels`: 'O O': {array}"
+    with pytest.raises(InvalidInput) as caught:
+        read_sentence({"tokens": [0, 1, 2, 3, 4, 5, 6], "labels": []})
+    assert str(caught.value).endswith("; word 4, `tokens`: 4: give text in quotes (and 2 more)")
 
 
 def test_json_that_is_no_object_is_refused() -> None:
@@ -90,7 +114,7 @@ def test_deep_json_does_not_take_the_reader_down() -> None:
         (b'[{"tokens": ["a"], "labels": ["O"]}]', 'several go as {"sentences": […]}, or as NDJSON, one a line'),
         (
             b'{"tokens": ["a"], "labels": ["O"], "dataset": "My News"}',
-            "`dataset`: a name has 1 to 64 lower-case letters",
+            "`dataset`: 'My News' can't be the name of a dataset: a name has 1 to 64 lower-case letters",
         ),
     ],
 )

@@ -25,11 +25,11 @@ def test_the_first_word_is_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "told"),
     [
-        ("LABELWATCH_WORKER_BATCH_RECORDS", "0", "LABELWATCH_WORKER_BATCH_RECORDS: Input should be greater"),
+        ("LABELWATCH_WORKER_BATCH_RECORDS", "0", "LABELWATCH_WORKER_BATCH_RECORDS: give at least 1"),
         ("LABELWATCH_WORKER_COLOUR", "red", "LABELWATCH_WORKER_COLOUR: there is no such setting"),
         ("LABELWATCH_KAFKA_SASL_USERNAME", "anna", "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: it is needed"),
         ("LABELWATCH_WORKER", "x", "LABELWATCH_WORKER"),
-        ("LABELWATCH_TOPICS_SENTENCES", "no spaces", "LABELWATCH_TOPICS_SENTENCES: String should match"),
+        ("LABELWATCH_TOPICS_SENTENCES", "no spaces", "LABELWATCH_TOPICS_SENTENCES: it does not have the form"),
     ],
 )
 def test_what_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str) -> None:

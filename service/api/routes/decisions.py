@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from service.api.backend import Backend, backend_dependency, request_id_of
 from service.api.bodies import json_object, one_or_many, read
 from service.api.routes.review import item_of
+from service.api.sentences import at as placed
 from service.contracts import Decision
 from service.errors import InvalidInput
 from service.review.decisions import check_decision, decision_output
@@ -82,8 +83,7 @@ async def decide(request: Request, backend: Annotated[Backend, Depends(backend_d
         except InvalidInput as error:
             if at is None:
                 raise
-            where = f"{at}.{error.field}" if error.field else at
-            raise InvalidInput(error.problem, field=where, word=error.word) from error
+            raise placed(error, at) from error
         outputs.append(decision_output(backend.topics, checked, request_id_of(request)))
     await backend.append(outputs)
     return Accepted(accepted=len(outputs), request_id=request_id_of(request))

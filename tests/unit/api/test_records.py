@@ -207,8 +207,8 @@ def test_lines_of_records(shared: ScoreDesk, desk: Desk, path: str) -> None:
     good, bad, none, broken, no_object = found
     assert [one["line"] for one in found] == [1, 2, 3, 4, 5]
     assert [one["id"] for one in good["sentences"]] == ["label-studio:41", "label-studio:42"]
-    assert (bad["status"], bad["field"]) == (422, "annotations[1].result[0].value.labels")
-    assert bad["detail"].startswith("record 2, `annotations[1].result[0].value.labels`: 2 labels")
+    assert (bad["status"], bad["field"]) == (422, "annotations.1.result.0.value.labels")
+    assert bad["detail"].startswith("record 2, `annotations.1.result.0.value.labels`: 2 labels")
     assert (none["sentences"], "no annotation" in none["ignored"]) == ([], True)
     assert (broken["status"], no_object["status"]) == (400, 422)
     if path == "/v1/score":
@@ -221,9 +221,9 @@ def test_lines_of_records(shared: ScoreDesk, desk: Desk, path: str) -> None:
 def test_a_line_with_a_label_of_no_class_is_its_problem(shared: ScoreDesk) -> None:
     record = task(annotations=[annotation(PER), annotation(region("Riga", "PLACE"), id=42)])
     bad, good = map(json.loads, shared.lines("/v1/score?format=auto", record, TASK).text.splitlines())
-    assert bad["detail"].startswith("record 1 (label-studio:42), word 6, `labels`: ")
+    assert bad["detail"].startswith("record 1 (label-studio:42), word 6 ('Riga'), `labels`: ")
     assert [one["id"] for one in good["assessments"]] == ["label-studio:41"]
-    assert "record 2 (label-studio:42)" in problem(
+    assert "record 2 (label-studio:42), word 6 ('Riga'), `1.labels`: " in problem(
         shared.post("/v1/score?format=auto", [TASK, record]), 422, "1.labels"
     )
 
@@ -239,8 +239,14 @@ TOO_MANY = {"tokens": [["a"]] * 21, "ner_tags": [["O"]] * 21}
 @pytest.mark.parametrize(
     ("query", "body", "status", "field", "told"),
     [
-        ("format=label-studio", {"sentences": [TASK, {"id": 7}]}, 422, "sentences.1.annotations", "record 2, "),
-        ("format=label-studio", [TASK, TASK, {"id": 7}], 422, "2.annotations", "record 3, "),
+        (
+            "format=label-studio",
+            {"sentences": [TASK, {"id": 7}]},
+            422,
+            "sentences.1.annotations",
+            "record 2, `sentences.1.annotations`: ",
+        ),
+        ("format=label-studio", [TASK, TASK, {"id": 7}], 422, "2.annotations", "record 3, `2.annotations`: "),
         ("format=doccano", {"text": "Riga"}, 422, "label", "record 1, `label`: none of label"),
         ("format=doccano", [5], 422, "0", "no object"),
         ("format=spans", {"text": "a", "spans": [], "dataset": "No!"}, 422, "dataset", "lower-case letters"),
@@ -249,6 +255,14 @@ TOO_MANY = {"tokens": [["a"]] * 21, "ner_tags": [["O"]] * 21}
         ("format=huggingface", TOO_MANY, 413, None, "more than 20 sentences"),
         ("format=huggingface", [TOO_MANY], 413, "0", "record 1: "),
         ("format=auto", {"tokens": ["a"], "label": ["O"]}, 422, "label", "no such field"),
+        (
+            "format=auto",
+            {"foo": 1},
+            422,
+            None,
+            "record 1: its fields don't tell the format: name it with `format`, one of words",
+        ),
+        ("format=auto", [WORDS, {"foo": 1}], 422, "1", "record 2, `1`: its fields don't tell"),
         ("format=auto", 5, 400, None, "neither an object nor a list"),
         ("format=auto", b"{", 400, None, "not JSON"),
         ("format=auto", [], 422, None, "at least one"),

@@ -223,7 +223,7 @@ def overlapping() -> dict[str, Any]:
 def test_what_cannot_be_read_is_refused_and_kept(desk: ApiDesk) -> None:
     answer = desk.client.post(LABEL_STUDIO, json=overlapping())
     assert answer.status_code == 422
-    assert answer.json()["field"] == "annotation.result[0].value"
+    assert answer.json()["field"] == "annotation.result.0.value"
     (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
     assert json.loads(letter.value or b"") == overlapping()
     assert header(letter.headers, "__connect.errors.topic") == "webhook:label-studio"

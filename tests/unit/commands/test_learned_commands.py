@@ -307,7 +307,7 @@ def test_check_says_what_to_change(desk: Desk) -> None:
         "WRONG settings: LABELWATCH_WRKER_ID is not a setting: correct its name or remove it"
     ]
     assert wrong(desk, LABELWATCH_WORKER_MAX_WORDS="many")[0].startswith(
-        "WRONG settings: LABELWATCH_WORKER_MAX_WORDS: Input should be a valid integer"
+        "WRONG settings: LABELWATCH_WORKER_MAX_WORDS: give a whole number"
     )
     assert "nowhere is not a folder" in wrong(desk, LABELWATCH_MODEL_FOLDER="nowhere")[0]
     (desk.folder / "file").write_text("this is not a log" * 100)

@@ -81,6 +81,6 @@ def test_an_annotation_that_cannot_be_read_is_told_with_its_field(desk: Desk) ->
     path.write_text(json.dumps([bodies.task(annotations=[both, bodies.annotation(id=42)])]))
     ran = desk.run("send", path)
     assert ran.code == 1
-    assert "export.json:1: `annotations[0].result[1].value`: it overlaps" in ran.err
+    assert "export.json:1: `annotations.0.result.1.value`: it overlaps" in ran.err
     told = f"1 sentence sent to labelwatch.sentences in {desk.log}, 1 skipped\n"
     assert desk.run("send", path, "--on-error", "skip").out == told

@@ -355,7 +355,7 @@ def test_labels_that_do_not_fit_the_words_are_no_matter_of_the_scheme(run: Run, 
     path.write_text('{"tokens": ["a", "b"], "labels": ["O"]}\n')
     ran = run("score", path, "--model", reader)
     assert ran.code == 1
-    assert "b.jsonl:1: `labels`: 1 labels for 2 words: give each word one label" in ran.err
+    assert "b.jsonl:1: `labels`: 1 label for 2 words: give each word one label" in ran.err
     assert "scheme" not in ran.err
 
 
@@ -365,7 +365,7 @@ def test_an_unknown_label_asks_for_the_option_that_maps_it(run: Run, reader: Pat
     ran = run("score", path, "--model", reader)
     assert ran.code == 1
     assert (
-        f"{path}:121: word 0, `labels`: label 'B-PERSON' has no class in the model; if \"PER\" is the same" in ran.err
+        f"{path}:121: word 0 ('Eve'), `labels`: label 'B-PERSON' has no class in the model; if \"PER\" is the same" in ran.err
     )
     assert "map it: --map PERSON=PER. Known labels" in ran.err
     assert run("score", path, "--model", reader, "-o", out, "--on-error", "skip").code == 0

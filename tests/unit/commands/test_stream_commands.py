@@ -119,8 +119,8 @@ def test_a_message_that_no_topic_takes_is_a_bad_sentence(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--dataset", "No Way"], "--dataset: a name has 1 to 64 lower-case"),
-        (["--annotator", "x" * 300], "--annotator: String should have at most 256 characters"),
+        (["--dataset", "No Way"], "--dataset: 'No Way' can't be the name of a dataset: a name has 1 to 64 lower-case"),
+        (["--annotator", "x" * 300], "…': give at most 256 characters"),
         (["--format", "xml"], "'xml' is not one of conll, jsonl, csv, tsv"),
     ],
 )

@@ -94,9 +94,9 @@ def test_a_question_left_open_says_that_there_is_no_entity() -> None:
         ),
         (
             argilla_event(values={"entities": {"value": [span("Mara", "PER"), span("Mara", "LOC")]}}),
-            "data.values.entities[1]",
+            "data.values.entities.1",
         ),
-        (argilla_event(values={"entities": {"value": [{"start": 0, "end": 1}]}}), "data.values.entities[0].label"),
+        (argilla_event(values={"entities": {"value": [{"start": 0, "end": 1}]}}), "data.values.entities.0.label"),
         (argilla_event(values={"entities": {"value": "PER"}}), "data.values.entities"),
         (argilla_event(updated_at=3), "data.updated_at"),
         (argilla_event("response.deleted") | {"timestamp": "now"}, "timestamp"),
@@ -150,7 +150,7 @@ def test_records_as_the_api_writes_them() -> None:
     assert third.sentence is not None  # the question that the others answer was left open
     assert (third.sentence.id, set(third.sentence.labels)) == ("argilla:r-4", {"O"})
     (alone,) = records({**record, "responses": answers[3:]})
-    assert "`responses[0].values`: no answer in it holds spans" in str(alone.error)
+    assert "`responses.0.values`: no answer in it holds spans" in str(alone.error)
 
 
 def test_one_of_several_questions_can_be_chosen() -> None:
@@ -199,7 +199,7 @@ def test_an_empty_list_counts_only_where_the_question_asks_for_spans() -> None:
     assert [one[:2] for one in sentences(beside)] == [("argilla:rec-1:u-1", "entities")]
     alone = of_sdk("rec-2", tags=[[]], mood=["ok"])
     (found,) = records(alone)
-    assert "`responses.tags[0]`: an empty list says nothing of what was asked" in str(found.error)
+    assert "`responses.tags.0`: an empty list says nothing of what was asked" in str(found.error)
     assert sentences(alone, label="tags") == [("argilla:rec-2:u-1", "tags", set())]
     suggested = of_sdk("rec-3", entities=[[]]) | {"suggestions": {"entities": {"value": ANSWER, "score": None}}}
     assert sentences(suggested) == [("argilla:rec-3:u-1", "entities", set())]

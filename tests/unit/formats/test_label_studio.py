@@ -106,7 +106,7 @@ def test_of_annotations_created_together_a_bad_one_costs_only_itself() -> None:
     body = event("ANNOTATIONS_CREATED", annotation=[twice, annotation(), annotation(id=43, task=99)], task=[task()])
     found = from_event(body, received_at=NOW)
     assert [one.id for one in found.sentences] == ["label-studio:41"]
-    assert [error.field for error in found.refused] == ["annotation[0].result[1].value", "task"]
+    assert [error.field for error in found.refused] == ["annotation.0.result.1.value", "task"]
     read = records(body)
     assert [one.sentence is None for one in read] == [True, False, True]
     with pytest.raises(InvalidInput, match="overlaps"):
@@ -236,21 +236,21 @@ def _with(**more: object) -> dict[str, Any]:
         (event(annotation=annotation(id=None)), "annotation.id"),
         (event(annotation=annotation(updated_at="yesterday")), "annotation.updated_at"),
         (event(annotation=annotation(result=None)), "annotation.result"),
-        (event(annotation=annotation("x")), "annotation.result[0]"),  # type: ignore[arg-type]
-        (_with(type="hypertextlabels"), "annotation.result[0]"),
-        (_with(type=None), "annotation.result[0]"),
-        (_with(value=None), "annotation.result[0].value"),
-        (_with(value={"start": 0, "end": 4, "labels": ["A", "B"]}), "annotation.result[0].value.labels"),
-        (_with(value={"start": 0, "end": 4, "labels": []}), "annotation.result[0].value.labels"),
-        (_with(value={"start": 0, "end": 4}), "annotation.result[0].value.labels"),
-        (_with(value={"start": 0, "labels": ["A"]}), "annotation.result[0].value.end"),
-        (_with(value={"start": 0, "end": 4, "labels": ["A"], "text": "Else"}), "annotation.result[0].value"),
+        (event(annotation=annotation("x")), "annotation.result.0"),  # type: ignore[arg-type]
+        (_with(type="hypertextlabels"), "annotation.result.0"),
+        (_with(type=None), "annotation.result.0"),
+        (_with(value=None), "annotation.result.0.value"),
+        (_with(value={"start": 0, "end": 4, "labels": ["A", "B"]}), "annotation.result.0.value.labels"),
+        (_with(value={"start": 0, "end": 4, "labels": []}), "annotation.result.0.value.labels"),
+        (_with(value={"start": 0, "end": 4}), "annotation.result.0.value.labels"),
+        (_with(value={"start": 0, "labels": ["A"]}), "annotation.result.0.value.end"),
+        (_with(value={"start": 0, "end": 4, "labels": ["A"], "text": "Else"}), "annotation.result.0.value"),
         (
             event(annotation=annotation(region("Mara Quill", "PER"), region("Quill", "ORG"))),
-            "annotation.result[1].value",
+            "annotation.result.1.value",
         ),
         (event("ANNOTATIONS_DELETED", annotations={}), "annotations"),
-        (event("ANNOTATIONS_DELETED", annotations=[{}]), "annotations[0].id"),
+        (event("ANNOTATIONS_DELETED", annotations=[{}]), "annotations.0.id"),
         (event(project={"parsed_label_config": {"c": {"type": "Choices"}}}), "project.parsed_label_config"),
     ],
 )
@@ -291,7 +291,7 @@ def test_a_bad_annotation_costs_only_itself() -> None:
     bad = annotation(region("Mara Quill", "PER"), region("Mara", "ORG"))
     first, second = records(task(annotations=[bad, annotation(id=42)]))
     assert first.error is not None
-    assert "<stream>:1: `annotations[0].result[0].value`: it overlaps annotations[0].result[1].value" in str(
+    assert "<stream>:1: `annotations.0.result.0.value`: it overlaps annotations.0.result.1.value" in str(
         first.error
     )
     assert second.sentence is not None

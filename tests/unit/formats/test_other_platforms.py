@@ -75,7 +75,7 @@ def test_doccano_columns() -> None:
 
 
 def test_doccano_errors() -> None:
-    assert "`label[1]`: it overlaps label[0]" in told({"text": TEXT, "label": [[0, 10, "PER"], [5, 10, "LOC"]]})
+    assert "`label.1`: it overlaps label.0" in told({"text": TEXT, "label": [[0, 10, "PER"], [5, 10, "LOC"]]})
     assert "`label`: none of label, labels, entities" in told({"text": TEXT}, form="doccano")
     assert "`text`: it is missing" in told({"label": []}, form="doccano")
     assert "`label`: it must be an array" in told({"text": TEXT, "label": "PER"})
@@ -139,12 +139,12 @@ def test_only_an_accepted_answer_says_that_the_spans_are_right(answer: str) -> N
         (prodigy(answer="maybe"), "`answer`: 'maybe' is none of accept, reject, ignore"),
         (prodigy(answer="reject", _task_hash=None), "without `_task_hash` nothing can be taken back"),
         (prodigy(_view_id="ner"), "`_view_id`: an answer about one span says nothing of the other words"),
-        (prodigy(spans=[{"start": 0, "end": 4, "token_start": 0, "token_end": 1, "label": "PER"}]), "`spans[0]`: characters 0 to 4, and its tokens are 0 to 10"),
-        (prodigy(spans=[{"token_start": 2, "token_end": 4, "label": "PER"}]), "`spans[0]`: tokens 2 to 4 don't fit 4 tokens"),
+        (prodigy(spans=[{"start": 0, "end": 4, "token_start": 0, "token_end": 1, "label": "PER"}]), "`spans.0`: characters 0 to 4, and its tokens are 0 to 10"),
+        (prodigy(spans=[{"token_start": 2, "token_end": 4, "label": "PER"}]), "`spans.0`: tokens 2 to 4 don't fit 4 tokens"),
         (prodigy(spans=[{"token_start": 2, "token_end": 1, "label": "PER"}]), "don't fit"),
-        (prodigy(spans=[7]), "`spans[0]`: it must be an object"),
-        (prodigy(tokens=[{"text": "Mira", "start": 0, "end": 4}]), "`tokens[0]`: 'Mira' is not what stands there"),
-        (prodigy(tokens=[{"text": "", "start": 0, "end": 0}]), "`tokens[0]`: it stands before the one before it, is empty"),
+        (prodigy(spans=[7]), "`spans.0`: it must be an object"),
+        (prodigy(tokens=[{"text": "Mira", "start": 0, "end": 4}]), "`tokens.0`: 'Mira' is not what stands there"),
+        (prodigy(tokens=[{"text": "", "start": 0, "end": 0}]), "`tokens.0`: it stands before the one before it, is empty"),
         (prodigy(text=None), "`text`: it is missing"),
         (prodigy(tokens=None, text=None), "`text`: it is missing"),
         (prodigy(_timestamp=1e300), "`_timestamp`: it is no time in seconds"),
@@ -195,7 +195,7 @@ def test_hugging_face(lines: list[object], options: dict[str, Any]) -> None:
 
 def test_hugging_face_errors() -> None:
     assert "`ner_tags`: 1 rows where the words have 2" in told({"tokens": [["a"], ["b"]], "ner_tags": [["O"]]})
-    assert "`rows[0]`: it holds no `row`" in told({"features": [], "rows": [3]})
+    assert "`rows.0`: it holds no `row`" in told({"features": [], "rows": [3]})
     assert "say what the numbers mean with --label-names" in told({"tokens": [["a"]], "ner_tags": [[1]]})
 
 
@@ -230,5 +230,5 @@ def test_deleted_texts_need_no_text() -> None:
 def test_errors_of_texts_with_spans() -> None:
     assert "`spans`: none of spans" in told({"text": TEXT}, form="spans")
     assert "`meta`: it must be an object" in told({"text": TEXT, "spans": [], "meta": 3})
-    assert "`spans[0]`: characters 0 to 99 don't fit" in told({"text": TEXT, "spans": [[0, 99, "PER"]]})
+    assert "`spans.0`: characters 0 to 99 don't fit" in told({"text": TEXT, "spans": [[0, 99, "PER"]]})
     assert "5000 words, at most 100 are allowed" in told({"text": "a " * 5000, "spans": []}, max_words=100)

@@ -14,7 +14,7 @@ from service.labels import Scheme, Span, labels_from_spans
 TEXT = "Ann Lee left Oslo."
 
 
-def span(part: str, label: str, text: str = TEXT, *, told: bool = True, field: str = "spans[0]") -> TextSpan:
+def span(part: str, label: str, text: str = TEXT, *, told: bool = True, field: str = "spans.0") -> TextSpan:
     start = text.index(part)
     return TextSpan(start, start + len(part), label, field, part if told else None)
 
@@ -50,9 +50,9 @@ def test_a_word_belongs_to_a_span_if_they_share_a_character(part: str, alignment
 @pytest.mark.parametrize(
     ("spans", "told"),
     [
-        ([span("Ann Lee", "PER"), span("Lee", "ORG", field="spans[1]")], r"`spans\[1\]`: it overlaps spans\[0\]"),
+        ([span("Ann Lee", "PER"), span("Lee", "ORG", field="spans.1")], r"`spans\.1`: it overlaps spans\.0"),
         ([span("Ann", "PER"), span("Ann", "PER", field="b")], "`b`: it overlaps"),
-        ([span("An", "PER"), span("n ", "ORG", field="b")], r"`b`: it shares the word 'Ann' with spans\[0\]"),
+        ([span("An", "PER"), span("n ", "ORG", field="b")], r"`b`: it shares the word 'Ann' with spans\.0"),
         ([TextSpan(0, 1, "PER", "a"), TextSpan(2, 3, "ORG", "b")], "`b`: it shares the word 'Ann' with a"),
         ([TextSpan(3, 4, "PER", "a")], "`a`: no word lies in ' '"),
         ([TextSpan(0, 0, "PER", "a")], "`a`: characters 0 to 0 don't fit"),

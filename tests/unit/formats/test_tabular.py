@@ -158,8 +158,8 @@ def test_empty_tables() -> None:
         ("Word,label\n,O\n", ":2: `Word`: the word is empty"),
         ('word,label\nEU,B-ORG\n"a"b,O\n', ":3: not CSV: ',' expected after '\"'; is a quote left open?"),
         (b"word,label\nMalm\xf6,B-LOC\n", ":2: byte 0xf6 is not UTF-8"),
-        ('tokens,labels\n"[""a"", ""b""]","[""O""]"\n', ":2: `labels`: 1 labels for 2 words"),
-        ("word,label,revision\na,O,new\n", ":2: `revision`: Input should be a valid integer"),
+        ('tokens,labels\n"[""a"", ""b""]","[""O""]"\n', ":2: `labels`: 1 label for 2 words"),
+        ("word,label,revision\na,O,new\n", ":2: `revision`: 'new': give a whole number"),
     ],
 )
 def test_errors_name_file_and_line(text: str | bytes, message: str) -> None:

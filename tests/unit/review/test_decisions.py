@@ -32,7 +32,7 @@ def say(**fields: Any) -> Decision:
     [
         ({"revision": 3}, "revision", "revision 3, the queue holds 0"),
         ({"id": "2"}, "id", "about default/2, not default/1"),
-        ({"labels": ["O"]}, "labels", "1 labels for 3 words"),
+        ({"labels": ["O"]}, "labels", "1 label for 3 words"),
         ({"labels": ["O", "B-PER", "O"]}, "labels", "the given ones"),
         ({"labels": ["O", " ", "O"]}, "labels", "empty"),
         ({"verdict": "ok", "labels": ["O", "O", "O"]}, "labels", "need the verdict error"),
