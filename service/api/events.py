@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -16,7 +17,9 @@ from service.api.problems import OverloadedError
 from service.contracts import DatasetName
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
+
+    from starlette.types import Receive, Scope, Send
 
 router = APIRouter(tags=["review"])
 
@@ -38,6 +41,17 @@ class Counters:
         self._found: dict[str | None, tuple[int, Mapping[str, int]]] = {}
         self._asking = asyncio.Lock()
 
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Room for one who listens, or `OverloadedError`."""
+        if self.listeners >= MOST_LISTENERS:
+            raise OverloadedError(f"{MOST_LISTENERS} listen already: ask GET /v1/review now and then instead")
+        self.listeners += 1
+        try:
+            yield
+        finally:
+            self.listeners -= 1
+
     @property
     def version(self) -> int:
         return self._backend.queue.version
@@ -57,23 +71,35 @@ class Counters:
 
 async def changes(backend: Backend, counters: Counters, dataset: str | None) -> AsyncIterator[str]:
     """One event at once, one whenever something has changed, and a sign of life in between."""
-    counters.listeners += 1
-    try:
-        told: int | None = None
-        said_at = time.monotonic()
-        yield "retry: 3000\n\n"
-        while not backend.draining.is_set():
-            version = counters.version
-            if version != told:
-                told, said_at = version, time.monotonic()
-                told_of = {"dataset": dataset, "version": version, "counts": dict(await counters.of(dataset))}
-                yield f"event: queue\ndata: {json.dumps(told_of)}\n\n"
-            elif time.monotonic() - said_at >= HEARTBEAT:
-                said_at = time.monotonic()
-                yield ": still here\n\n"
-            await asyncio.sleep(counters.tick)
-    finally:
-        counters.listeners -= 1
+    told: int | None = None
+    said_at = time.monotonic()
+    yield "retry: 3000\n\n"
+    while not backend.draining.is_set():
+        version = counters.version
+        if version != told:
+            told, said_at = version, time.monotonic()
+            told_of = {"dataset": dataset, "version": version, "counts": dict(await counters.of(dataset))}
+            yield f"event: queue\ndata: {json.dumps(told_of)}\n\n"
+        elif time.monotonic() - said_at >= HEARTBEAT:
+            said_at = time.monotonic()
+            yield ": still here\n\n"
+        await asyncio.sleep(counters.tick)
+
+
+class Listening(StreamingResponse):
+    """Takes its place as it begins to answer: of many who ask at once no more get in than there is room for."""
+
+    def __init__(self, backend: Backend, counters: Counters, dataset: str | None) -> None:
+        super().__init__(
+            changes(backend, counters, dataset),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+        self._counters = counters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._counters.one():
+            await super().__call__(scope, receive, send)
 
 
 @router.get(
@@ -94,11 +120,4 @@ async def changes(backend: Backend, counters: Counters, dataset: str | None) -> 
 )
 async def events(request: Request, backend: At, dataset: Of = None) -> StreamingResponse:
     """Stays open; ends when the service is about to stop, so that the client connects to another."""
-    counters: Counters = request.app.state.counters
-    if counters.listeners >= MOST_LISTENERS:
-        raise OverloadedError(f"{MOST_LISTENERS} listen already: ask GET /v1/review now and then instead")
-    return StreamingResponse(
-        changes(backend, counters, dataset),
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )
+    return Listening(backend, request.app.state.counters, dataset)
