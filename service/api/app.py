@@ -68,7 +68,7 @@ def create_app(backend: Backend) -> FastAPI:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=backend.settings.origins,
-            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "If-Match", "X-API-Key", REQUEST_ID],
             expose_headers=EXPOSED,
         )

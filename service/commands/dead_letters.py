@@ -35,6 +35,7 @@ Stage = Literal["decode", "validate", "labels", "too_long", "inference"]
 OfStage = Annotated[Stage | None, typer.Option("--stage", help="Only those that failed at this stage.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, with everything there is.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be sent.")]
+Waiting = Annotated[bool, typer.Option("--waiting", help="Only those that were not sent again.")]
 Again = Annotated[bool, typer.Option("--again", help="Also those that were sent again before.")]
 
 dead_letters_app = typer.Typer(help="Messages that could not be assessed, with the reason.", no_args_is_help=True)
@@ -76,15 +77,16 @@ class Letter:
                 kept = kept[:-1]
         return tuple((name, value) for name, value in kept if name != SENT_AGAIN)
 
-    def lines(self) -> str:
+    def lines(self, sent_again: bool = False) -> str:
         """For people."""
-        said = f"{moment(self.record.timestamp_ms)}  {self.stage:<9}  {self.reason}"
+        mark = "[sent again] " if sent_again else ""
+        said = f"{moment(self.record.timestamp_ms)}  {self.stage:<9}  {mark}{self.reason}"
         value = self.record.value
         shown = "no value" if value is None else shortened(value[:400].decode(errors="replace"), 100)
         key = "no key" if self.record.key is None else self.record.key[:200].decode(errors="replace")
         return f"{safe(said)}\n      {self.origin}  {safe(key)}  {safe(shown)}"
 
-    def json(self) -> str:
+    def json(self, sent_again: bool = False) -> str:
         told: dict[str, Any] = {
             "topic": self.record.topic,
             "partition": self.record.partition,
@@ -93,6 +95,7 @@ class Letter:
             "stage": self.stage,
             "reason": self.reason,
             "origin": self.origin,
+            "sent_again": sent_again,
             "key": as_json(self.record.key),
             "value": as_json(self.record.value),
             "headers": [[name, as_json(value)] for name, value in self.original_headers],
@@ -108,17 +111,30 @@ def letters(stream: Stream, topics: Topics, stage: str | None) -> Iterator[Lette
 
 
 @dead_letters_app.command("list")
-def list_letters(stage: OfStage = None, as_json_lines: AsJson = False) -> None:
-    """List the dead letters with their reasons, oldest first."""
+def list_letters(stage: OfStage = None, waiting: Waiting = False, as_json_lines: AsJson = False) -> None:
+    """List the dead letters with their reasons, oldest first; those that `replay` has sent again are marked.
+
+    A letter stays in its topic after it was sent again. Where it fails once more, there is a new one beside it.
+    """
     settings = read_settings()
     topics = topics_of(settings)
     found: Counter[str] = Counter()
     with reading(settings, topics) as stream:
+        before: set[str] | None = None
+        again = 0
         for letter in letters(stream, topics, stage):
+            before = _sent_before(stream, topics) if before is None else before
+            sent = letter.place in before
+            again += sent
+            if sent and waiting:
+                continue
             found[letter.stage] += 1
-            typer.echo(letter.json() if as_json_lines else letter.lines())
+            typer.echo(letter.json(sent) if as_json_lines else letter.lines(sent))
     stages = ", ".join(f"{number:,} {name}" for name, number in found.most_common())
-    say(f"{plural(found.total(), 'dead letter')}{': ' + stages if stages else ''}")
+    told = f"{plural(found.total(), 'dead letter')}{': ' + stages if stages else ''}"
+    if again:
+        told += f"; {again:,} sent again before{' and left out' if waiting else ' (--waiting leaves them out)'}"
+    say(told)
 
 
 @dead_letters_app.command()

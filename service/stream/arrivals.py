@@ -1,6 +1,6 @@
 """How many sentences came on each day, read from the statistics as they grow.
 
-The topic is compacted: of a partition that is seen for the first time nobody knows on which days its sentences came,
+The topic is compacted: of statistics that were there at the start nobody knows on which days its sentences came,
 so they are told apart from those that came while it was followed.
 """
 
@@ -33,9 +33,12 @@ class Arrivals:
         self._totals: dict[tuple[Account, int], int] = {}
         self._days: dict[str, dict[str, Arrived]] = defaultdict(dict)
 
-    def note(self, account: Account, partition: int, total: int, at_ms: int) -> None:
-        """The partition's statistics hold `total` sentences now."""
-        before = self._totals.get((account, partition))
+    def note(self, account: Account, partition: int, total: int, at_ms: int, *, followed: bool = False) -> None:
+        """The partition's statistics hold `total` sentences now.
+
+        `followed`: all that was there is read, so that statistics seen for the first time are of what came since.
+        """
+        before = self._totals.get((account, partition), 0 if followed else None)
         self._totals[account, partition] = total
         day = datetime.fromtimestamp(at_ms / 1000, UTC).date().isoformat()
         days = self._days[account.dataset]

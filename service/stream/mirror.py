@@ -146,7 +146,8 @@ class Mirror:
                     stats = RunningStats.restore(json.loads(record.value))
                     self._check_classes(account, stats)
                     self._sheets[account][partition] = stats
-                    self._arrivals.note(account, partition, stats.histogram.total, _at(record))
+                    total = stats.histogram.total
+                    self._arrivals.note(account, partition, total, _at(record), followed=self._caught_up)
             except (StateError, ValueError, RecursionError) as error:
                 self._refuse(record, error)
                 continue

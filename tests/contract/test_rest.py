@@ -70,6 +70,7 @@ DEEP = frozenset(
         ("POST", "/v1/decisions"),
         ("GET", "/v1/review"),
         ("PUT", "/v1/datasets/{name}"),
+        ("PATCH", "/v1/datasets/{name}"),
     }
 )
 ENDLESS = frozenset({"/v1/events"})  # has a test of its own

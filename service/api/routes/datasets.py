@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from pydantic import BaseModel, Field
+from pydantic_core import from_json
 
 from service.api.backend import Backend, backend_dependency, request_id_of
 from service.api.bodies import json_object
@@ -16,6 +17,11 @@ from service.contracts import DatasetName, DatasetSettings, FlagPolicy, ModelNam
 from service.errors import InvalidInput, LabelwatchError
 from service.stream.base import Overtaken
 from service.stream.datasets import read_fields, settings_record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.stream.datasets import Latest
 
 router = APIRouter(tags=["datasets"])
 
@@ -26,6 +32,7 @@ EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy":
 
 At = Annotated[Backend, Depends(backend_dependency)]
 Name = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
+IfMatch = Annotated[str | None, Header(description="The version to change, as `ETag` told it")]
 QUICKER = "somebody else has changed the settings in the same moment: read them again"
 PROBLEM = "Why newer settings are not in force"
 
@@ -57,8 +64,8 @@ class ThresholdsAt(BaseModel):
 
 class ArrivedOn(BaseModel):
     day: str = Field(description="UTC")
-    sentences: int = Field(description="Learned on this day")
-    by_then: int = Field(description="Found learned when this instance began to follow: on this day or before it")
+    sentences: int = Field(description="Learned on this day, while this instance followed")
+    by_then: int = Field(description="Found learned when this instance started: on this day or before it")
 
 
 class Thresholds(BaseModel):
@@ -72,8 +79,12 @@ class Thresholds(BaseModel):
     cut: float | None = Field(description="Score or priority under which the policy sends a sentence to review")
     sentences: int = Field(description="Learned from")
     classes: list[ClassThreshold]
-    history: list[ThresholdsAt] = Field(description="As this instance has seen them move, oldest first")
-    days: list[ArrivedOn] = Field(description="Sentences by the day they came, as this instance has seen them")
+    history: list[ThresholdsAt] = Field(
+        description="As this instance has seen them move since it started, oldest first"
+    )
+    days: list[ArrivedOn] = Field(
+        description="Sentences by the day they came, as this instance has seen them since it started"
+    )
     problem: str | None = Field(default=None, description=PROBLEM)
 
 
@@ -108,7 +119,7 @@ async def dataset(name: Name, backend: At, response: Response) -> DatasetSetting
 
 @router.put(
     "/v1/datasets/{name}",
-    summary="Set up a dataset",
+    summary="Replace all settings of a dataset",
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -122,27 +133,65 @@ async def dataset(name: Name, backend: At, response: Response) -> DatasetSetting
     },
 )
 async def put_dataset(
-    name: Name,
-    request: Request,
-    response: Response,
-    backend: At,
-    if_match: Annotated[str | None, Header(description="The version to change, as `ETag` told it")] = None,
+    name: Name, request: Request, response: Response, backend: At, if_match: IfMatch = None
 ) -> DatasetSettings:
-    """Replaces the settings: what is left out is as by default, but `epoch` and `ranker_epoch` stay.
+    """Replaces ALL settings: what is left out goes back to its default, a `label_map` too. To change some, use PATCH.
+
+    Only `epoch` and `ranker_epoch` stay where they are left out.
 
     They are checked against the model first. A `version` in the body must be the one in force, as with `If-Match`.
     Of several changes at once one is made; the others are answered 409, or 412 where they named a version.
     Every process follows; sentences name the version they were judged with.
     """
+    return await _change(request, response, backend, name, if_match=if_match, merged=False)
+
+
+@router.patch(
+    "/v1/datasets/{name}",
+    summary="Change some settings",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"type": "object", "description": "Some of the fields of DatasetSettings"},
+                    "examples": {"one": {"summary": "The control sample alone", "value": {"control_share": 0.01}}},
+                }
+            },
+        }
+    },
+)
+async def patch_dataset(
+    name: Name, request: Request, response: Response, backend: At, if_match: IfMatch = None
+) -> DatasetSettings:
+    """Changes what is named, as `labelwatch datasets set` does; what is left out stays as it is.
+
+    `label_map` and `flag_policy` are merged by their own fields; a `flag_policy` of another `kind` replaces the one
+    before. null takes a field, or an entry of `label_map`, back to the default. Checked, versioned and guarded as by
+    PUT.
+    """
+    return await _change(request, response, backend, name, if_match=if_match, merged=True)
+
+
+async def _change(
+    request: Request,
+    response: Response,
+    backend: Backend,
+    name: str,
+    *,
+    if_match: str | None,
+    merged: bool,
+) -> DatasetSettings:
     body = await json_object(request)
     lock: asyncio.Lock = request.app.state.writing
     async with lock:
         before, latest = backend.mirror.to_change(name)
+        asked, foreign = _merged(before, latest, body) if merged else (body, {})
         # One that is not in force, since it does not fit our model, may be in another process: ours must be newer.
-        settings = _checked(backend, before, body, if_match, version=max(before.version, latest.version) + 1)
+        settings = _checked(backend, before, asked, if_match, version=max(before.version, latest.version) + 1)
         record = settings_record(
             backend.topics.datasets,
-            settings.model_dump(mode="json"),
+            foreign | settings.model_dump(mode="json"),
             at=datetime.now(UTC),
             request_id=request_id_of(request),
         )
@@ -154,6 +203,31 @@ async def put_dataset(
         await _until_seen(backend, settings)
     response.headers["ETag"] = f'"{settings.version}"'
     return settings
+
+
+def _merged(
+    before: DatasetSettings, latest: Latest, changes: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings with the changes; beside them the fields that only a newer labelwatch knows, which stay."""
+    if latest.version > before.version:
+        raise ConflictError(
+            f"version {latest.version} is newer and not in force here, as it does not fit the model: replace it by PUT"
+        )
+    fields = before.model_dump(mode="json", exclude={"name", "version", *ONLY_GROWS})
+    policy = changes.get("flag_policy")
+    if isinstance(policy, dict) and policy.get("kind", before.flag_policy.kind) != before.flag_policy.kind:
+        fields["flag_policy"] = {}  # each kind has fields of its own
+    for key, value in changes.items():
+        if isinstance(value, dict) and isinstance(fields.get(key), dict):
+            fields[key] = {inner: one for inner, one in {**fields[key], **value}.items() if one is not None}
+        elif value is None:
+            fields.pop(key, None)
+            if key not in DatasetSettings.model_fields:
+                fields[key] = value  # so that it is told
+        else:
+            fields[key] = value
+    written: dict[str, Any] = from_json(latest.value) if latest.value is not None else {}
+    return fields, {key: value for key, value in written.items() if key not in DatasetSettings.model_fields}
 
 
 def _known(backend: Backend, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -80,6 +81,60 @@ def test_a_change_on_an_old_version_is_refused(desk: ApiDesk) -> None:
         assert answer.json()["version"] == version + 1
 
 
+def test_some_settings_are_changed_and_the_others_stay(desk: ApiDesk) -> None:
+    asked = {"label_map": {"PERSON": "PER", "PLACE": "LOC"}, "method": "product", "epoch": 3, "forget_after_days": 7}
+    desk.client.put("/v1/datasets/news", json=asked)
+    changed = desk.client.patch("/v1/datasets/news", json={"control_share": 0.05}, headers={"If-Match": '"1"'})
+    assert (changed.status_code, changed.headers["ETag"]) == (200, '"2"')
+    assert changed.json() | asked | {"control_share": 0.05} == changed.json()
+
+    def after(**changes: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = desk.client.patch("/v1/datasets/news", json=changes).json()
+        return answer
+
+    assert after(label_map={"FIRM": "ORG", "PLACE": None})["label_map"] == {"PERSON": "PER", "FIRM": "ORG"}
+    bare = after(method=None, forget_after_days=None, label_map=None, epoch=None)
+    found = [bare[name] for name in ("method", "forget_after_days", "label_map", "epoch", "control_share")]
+    assert found == ["worst-token", None, {}, 3, 0.05]
+    after(flag_policy={"kind": "budget", "share": 0.5})
+    assert after(flag_policy={"share": 0.1})["flag_policy"] == {"kind": "budget", "share": 0.1}
+    assert after(flag_policy={"kind": "below", "cut": 0.2})["flag_policy"] == {"kind": "below", "cut": 0.2}
+    assert after()["version"] == 8
+    assert desk.client.get("/v1/datasets/news").json() == {
+        **bare,
+        "flag_policy": {"kind": "below", "cut": 0.2},
+        "version": 8,
+    }
+
+
+def test_a_change_of_some_settings_is_guarded_and_checked(desk: ApiDesk) -> None:
+    assert desk.client.patch("/v1/datasets/new", json={"method": "product"}).json()["version"] == 1
+    for body, headers, status, field in (
+        ({}, {"If-Match": '"0"'}, 412, None),
+        ({"version": 0}, {}, 412, None),
+        ({"colour": None}, {}, 422, "colour"),
+        ({"control_share": 2}, {}, 422, "control_share"),
+        ({"label_map": {"PERSON": "NOBODY"}}, {}, 422, "label_map"),
+        ({"name": "other"}, {}, 422, "name"),
+        ({"epoch": -1}, {}, 422, "epoch"),
+    ):
+        answer = desk.client.patch("/v1/datasets/new", json=body, headers=headers)
+        assert (answer.status_code, answer.json().get("field")) == (status, field)
+    assert len(desk.log.read(TOPICS.datasets, 0, 10)) == 1
+
+
+def test_fields_of_a_newer_version_stay_and_settings_not_in_force_are_not_mixed_up(desk: ApiDesk) -> None:
+    desk.log.append([Output(TOPICS.datasets, b"x", b'{"name": "x", "version": 4, "from_tomorrow": [1]}')])
+    wait_for(lambda: desk.backend.mirror.settings("x").version == 4)
+    assert desk.client.patch("/v1/datasets/x", json={"method": "product"}).json()["version"] == 5
+    value = desk.log.read(TOPICS.datasets, 0, 10)[-1].value
+    assert json.loads(value or b"")["from_tomorrow"] == [1]
+    desk.log.append([Output(TOPICS.datasets, b"x", b'{"name": "x", "version": 6, "method": "no-such"}')])
+    wait_for(lambda: bool(desk.backend.mirror.refused))
+    answer = desk.client.patch("/v1/datasets/x", json={"control_share": 0.1})
+    assert (answer.status_code, "version 6 is newer" in answer.json()["detail"]) == (409, True)
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -107,12 +162,19 @@ def test_settings_that_do_not_fit_name_the_field(desk: ApiDesk, body: dict[str, 
     assert len(desk.log.read(TOPICS.datasets, 0, 10)) == 1
 
 
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
 @pytest.mark.parametrize(
     ("more", "headers", "status"),
     [({}, {}, 409), ({"version": 0}, {}, 412), ({}, {"If-Match": '"0"'}, 412), ({}, {"If-Match": "*"}, 412)],
 )
 def test_who_was_slower_hears_of_it_and_changes_nothing(
-    desk: ApiDesk, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], headers: dict[str, str], status: int
+    desk: ApiDesk,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    method: str,
+    more: dict[str, Any],
+    headers: dict[str, str],
+    status: int,
 ) -> None:
     """Another instance writes at the same moment: its record stands in the log when ours is to be written."""
     real = desk.log.append_after
@@ -123,7 +185,7 @@ def test_who_was_slower_hears_of_it_and_changes_nothing(
         real(output, seen, **more)
 
     monkeypatch.setattr(desk.log, "append_after", append_after)
-    answer = desk.client.put("/v1/datasets/x", json={"method": "product", **more}, headers=headers)
+    answer = desk.client.request(method, "/v1/datasets/x", json={"method": "product", **more}, headers=headers)
     assert answer.status_code == status
     assert "somebody else" in answer.json()["detail"]
     assert [record.value for record in desk.log.read(TOPICS.datasets, 0, 10)] == [theirs]
@@ -199,6 +261,7 @@ def test_thresholds_are_the_workers(desk: ApiDesk) -> None:
     assert sum(one["own_words"] for one in found["classes"]) > 60
     assert found["model"]["fingerprint"] == desk.backend.classifier.folder.fingerprint
     assert len(found["history"]) >= 2
+    assert [sum(one[name] for one in found["days"]) for name in ("sentences", "by_then")] == [60, 0]
     assert found["history"][-1]["thresholds"] == now.named
     assert desk.client.get("/v1/datasets").json()["datasets"][0]["sentences"] == 60
 

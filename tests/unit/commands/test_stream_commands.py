@@ -324,6 +324,21 @@ def test_a_mended_cause_brings_the_letter_to_review(desk: Desk) -> None:
     assert len(desk.records(TOPICS.dead_letters)) == 3
 
 
+def test_letters_that_were_sent_again_are_marked_or_left_out(desk: Desk) -> None:
+    letters_made(desk)
+    assert "sent again" not in desk.run("dead-letters", "list").out
+    desk.run("dead-letters", "replay", "--stage", "labels")
+    ran = desk.run("dead-letters", "list")
+    [marked] = [line for line in ran.out.splitlines() if "[sent again]" in line]
+    assert "B-GHOST" in marked
+    assert "3 dead letters: 2 decode, 1 labels; 1 sent again before (--waiting leaves them out)" in ran.err
+    told = [json.loads(line) for line in desk.run("dead-letters", "list", "--json").out.splitlines()]
+    assert sorted((one["stage"], one["sent_again"]) for one in told) == [("decode", False)] * 2 + [("labels", True)]
+    ran = desk.run("dead-letters", "list", "--waiting")
+    assert "B-GHOST" not in ran.out
+    assert "2 dead letters: 2 decode; 1 sent again before and left out" in ran.err
+
+
 def test_a_letter_that_dies_again_can_be_sent_again(desk: Desk) -> None:
     letters_made(desk)
     desk.run("dead-letters", "replay", "--stage", "labels")

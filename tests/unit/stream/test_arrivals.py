@@ -26,6 +26,13 @@ def test_what_comes_while_it_is_followed_is_of_its_day() -> None:
     assert arrivals.days("other") == ()
 
 
+def test_the_first_sentences_of_a_dataset_are_of_their_day_where_the_start_was_read() -> None:
+    arrivals = Arrivals()
+    arrivals.note(NEWS, 0, 472, at(1), followed=True)
+    arrivals.note(NEWS, 0, 480, at(2), followed=True)
+    assert arrivals.days("news") == (Arrived("2024-05-01", 472, 0), Arrived("2024-05-02", 8, 0))
+
+
 def test_each_partition_and_each_account_is_first_seen_on_its_own() -> None:
     arrivals = Arrivals()
     arrivals.note(NEWS, 0, 10, at(1))
