@@ -20,6 +20,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(DEV): $(BIN)/python $(LOCKS)/dev.txt pyproject.toml
+	@echo 'setting up $(VENV): packages are fetched and installed, which takes a minute or two and is done once'
 	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $(LOCKS)/dev.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

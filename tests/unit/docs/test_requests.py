@@ -79,6 +79,21 @@ def test_the_quick_start_does_what_it_says(address: str) -> None:
     assert set(found) >= {"/v1/review", "/v1/decisions", "/v1/datasets/news/thresholds"}
 
 
+def test_the_review_requests_work(address: str) -> None:
+    """On the first sentence of the quick start, which is sent here where it was not yet."""
+    (sent,) = [line for _, block in blocks("quick-start.md") for line in block.splitlines() if "/v1/sentences" in line]
+    shell(sent, address)
+    requests = [line for kind, block in blocks("review.md") if kind == "http" for line in block.splitlines()]
+    page, claim, decided, back, let_go = requests
+    end = time.monotonic() + PATIENCE
+    while "1" not in [one["id"] for one in json.loads(shell(page, address))["items"]]:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert json.loads(shell(claim, address))["reviewer"] == "dana"
+    assert [json.loads(shell(line, address))["accepted"] for line in (decided, back)] == [1, 1]
+    assert json.loads(shell(let_go, address))["until"] is None
+
+
 def test_the_producers_requests_work(address: str) -> None:
     requests = [line for kind, block in blocks("producers.md") if kind == "http" for line in block.splitlines()]
     one, lines, spans = (shell(line, address) for line in requests)
@@ -96,5 +111,5 @@ def test_the_platforms_requests_work(address: str) -> None:
     scored, sent = (json.loads(shell(line, address)) for line in requests)
     (assessment,) = scored["assessments"]
     assert [flag["token"] for flag in assessment["flags"]] == ["Riga"]
-    assert sent["ids"] == ["label-studio:41", "label-studio:42"]
+    assert sent["ids"] == ["label-studio:61", "label-studio:62"]
     assert [one["deleted"] for one in sent["records"][0]["sentences"]] == [False, True]
