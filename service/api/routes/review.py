@@ -74,7 +74,12 @@ async def review(
         Query(description="`closed`: annotated again with nothing to doubt, or deleted"),
     ] = "open",
     reviewer: Annotated[
-        str | None, Query(min_length=1, max_length=128, description="Who is asking: leaves out what others have open. Not \"decided by\"")
+        str | None,
+        Query(
+            min_length=1,
+            max_length=128,
+            description='Who is asking: leaves out what others have open. Not "decided by"',
+        ),
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 50,
     after: Annotated[str | None, Query(max_length=4096, description="`next` of the page before")] = None,
