@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from service.stream.ledger import Ledger
 
 OfDataset = Annotated[str | None, typer.Option("--dataset", metavar="D", help="Only this dataset.")]
+Named = Annotated[str | None, typer.Argument(metavar="DATASET", help="Only this dataset, as with --dataset.")]
 AsJson = Annotated[bool, typer.Option("--json", help="As one JSON object.")]
 Name = Annotated[str, typer.Argument(metavar="DATASET", help="Whose statistics start anew.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
@@ -62,8 +63,11 @@ class DatasetView:
 
 
 @thresholds_app.command()
-def show(dataset: OfDataset = None, as_json: AsJson = False) -> None:
+def show(named: Named = None, dataset: OfDataset = None, as_json: AsJson = False) -> None:
     """Show the thresholds of each dataset, from the statistics of all partitions together."""
+    if named is not None and dataset not in (None, named):
+        raise typer.BadParameter(f"{named} stands there too: name one dataset, or none for all", param_hint="--dataset")
+    dataset = named if dataset is None else dataset
     settings = read_settings()
     topics, folder = topics_of(settings), model_folder(settings)
     with reading(settings, topics) as stream:

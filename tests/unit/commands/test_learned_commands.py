@@ -84,6 +84,9 @@ def test_shown_thresholds_are_those_that_sentences_are_judged_with(desk: Desk) -
         (name, yardstick.named[name], count) for name, count in zip(LABELS, stats.total().counts, strict=True)
     ]
     text = desk.run("thresholds", "show", "--dataset", "default").out
+    assert desk.run("thresholds", "show", "default").out == text
+    assert desk.run("thresholds", "show", "default", "--dataset", "default").out == text
+    assert "name one dataset" in desk.run("thresholds", "show", "default", "--dataset", "other").err
     assert text.startswith("default: 50 sentences learned from, settings version 0, epoch 0, policy confident")
     assert f"{yardstick.named['B-PER']:.6f}" in text
     assert "warming up" in desk.run("thresholds", "show", LABELWATCH_WORKER_MIN_WORDS="1000").out
