@@ -23,6 +23,7 @@ from service.commands.streams import (
 )
 from service.commands.terminal import STDOUT, safe
 from service.contracts import DatasetSettings
+from service.contracts.wording import not_json
 from service.errors import DecodeError, InvalidInput, LabelwatchError, SettingsError
 from service.pipeline import Judge
 from service.settings import read_settings
@@ -220,7 +221,7 @@ def _from_file(file: str) -> dict[str, Any]:
     try:
         found = json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise DecodeError(f"{file} is not JSON: {error}") from error
+        raise not_json(text, error, what=file) from error
     if not isinstance(found, dict):
         raise DecodeError(f"{file} holds no JSON object")
     return found

@@ -82,7 +82,13 @@ def make_record(fields: dict[str, Any], *, place: str, number: int, options: Opt
 def sentence_of(fields: dict[str, Any], options: Options) -> LabelledSentence:
     """The sentence of a record's fields, with names for numbered labels."""
     if isinstance(fields.get("labels"), list):
-        fields = {**fields, "labels": named_labels(fields["labels"], options.label_names)}
+        try:
+            fields = {**fields, "labels": named_labels(fields["labels"], options.label_names)}
+        except InvalidInput as error:
+            tokens = fields.get("tokens")
+            if isinstance(tokens, list) and all(isinstance(token, str) for token in tokens):
+                error.name_word(tokens)
+            raise
     return read_sentence(fields, max_words=options.max_words)
 
 

@@ -107,7 +107,7 @@ def test_numbered_labels_with_the_option() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ({"tokens": ["a"], "ner_tags": [3]}, "1: word 0, `labels`: the label is the number 3: say what the numbers mean with --label-names"),
+        ({"tokens": ["a"], "ner_tags": [3]}, "1: word 0 ('a'), `labels`: the label is the number 3: say what the numbers mean with --label-names"),
         ({"tokens": ["a"], "labels": ["O", "O"]}, "`labels`: 2 labels for 1 word:"),
         ({"tokens": [], "labels": []}, "`tokens`: it is empty"),
         ({"tokens": ["a", 7], "labels": ["O", "O"]}, "word 1, `tokens`: 7: give text in quotes"),
