@@ -14,12 +14,13 @@ import logging
 import re
 import time
 import uuid
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 
-from service.api.auth import Keys, needed
+from service.api.auth import OPEN, OPEN_FOLDERS, Keys, needed
 from service.api.problems import (
     DrainingError,
     IdleError,
@@ -52,6 +53,7 @@ SECURITY = (
     (b"cache-control", b"no-store"),
 )
 API = "/v1/"
+_FETCH_SITE = b"sec-fetch-site"
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 LASTING = frozenset({"/v1/events"})  # open for as long as somebody looks
 NO_ROUTE = ""
@@ -111,7 +113,7 @@ class Envelope:
         route = getattr(scope.get("route"), "path_format", NO_ROUTE)
         if path not in LASTING:
             self._backend.telemetry.http_request(route=route, method=method, status=status or 500, seconds=seconds)
-        level = logging.DEBUG if path in QUIET else logging.INFO
+        level = logging.DEBUG if _often(scope, status) else logging.INFO
         # As it came, percent signs and all: a decoded path could write lines of its own. The query may hold names.
         raw = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", errors="replace")
         log.log(
@@ -119,6 +121,17 @@ class Envelope:
             "answered",
             extra={"method": method, "path": raw, "status": status, "ms": round(1000 * seconds, 1)},
         )
+
+
+def _often(scope: Scope, status: int) -> bool:
+    """What a probe or an open console asks for all the time, as long as it gets it: nobody wants to read of it."""
+    path = scope["path"]
+    if path in QUIET:
+        return True
+    if scope["method"] not in ("GET", "HEAD") or not 0 < status < HTTPStatus.BAD_REQUEST:
+        return False
+    # Browsers say this of requests that a page makes to where it came from, and no page can say it of others.
+    return path in OPEN or path.startswith(OPEN_FOLDERS) or (_FETCH_SITE, b"same-origin") in scope["headers"]
 
 
 class Gate:

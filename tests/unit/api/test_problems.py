@@ -191,7 +191,13 @@ def test_an_answer_that_breaks_off_does_not_look_whole(quiet: ApiDesk) -> None:
         ("GET", "/v1/review?after=nonsense", {}, 422, "cursor"),
         ("GET", "/v1/review?kind=odd", {}, 422, "`kind`: 'odd': choose one of missed, spurious, type, boundary"),
         ("GET", "/v1/datasets/UPPER", {}, 422, "`name`: 'UPPER' can't be the name of a dataset"),
-        ("POST", "/v1/decisions", {"json": {"id": "a"}}, 422, "`reviewer`: it is missing: give it; `verdict`: it is missing: give it"),
+        (
+            "POST",
+            "/v1/decisions",
+            {"json": {"id": "a"}},
+            422,
+            "`reviewer`: it is missing: give it; `verdict`: it is missing: give it",
+        ),
         ("POST", "/v1/decisions", {"json": {"id": "a", "reviewer": "r", "verdict": "no"}}, 422, "error, ok, unsure"),
         ("PUT", "/v1/datasets/x", {"content": b"{", "headers": {"Content-Type": "application/json"}}, 400, "not JSON"),
         ("PUT", "/v1/datasets/x", {"json": [1]}, 400, "not a JSON object"),
@@ -237,3 +243,34 @@ def test_a_name_that_could_do_harm_is_replaced(quiet: ApiDesk, sent: str) -> Non
 
 def test_text_that_cannot_be_encoded_can_still_be_quoted() -> None:
     assert b"\\ud800" in encoded(problem_of(InvalidInput("it holds \ud800")))
+
+
+CONSOLE = {"Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "level"),
+    [
+        ("GET", "/healthz", {}, logging.DEBUG),
+        ("GET", "/", {}, logging.DEBUG),
+        ("GET", "/console/app.js", {}, logging.DEBUG),
+        ("GET", "/console/no-such.js", {}, logging.INFO),
+        ("GET", "/v1/review", CONSOLE, logging.DEBUG),
+        ("GET", "/v1/review", {}, logging.INFO),
+        ("GET", "/v1/review", {"Sec-Fetch-Site": "none"}, logging.INFO),
+        ("GET", "/v1/review?limit=0", CONSOLE, logging.INFO),
+        ("POST", "/v1/decisions", CONSOLE, logging.INFO),
+    ],
+)
+def test_what_is_asked_all_the_time_does_not_fill_the_log(
+    quiet: ApiDesk,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    method: str,
+    path: str,
+    headers: dict[str, str],
+    level: int,
+) -> None:
+    with caplog.at_level(logging.DEBUG, logger="service.api.middleware"):
+        quiet.client.request(method, path, headers=headers)
+    assert [one.levelno for one in caplog.records if one.message == "answered"] == [level]
