@@ -6,9 +6,10 @@ import io
 import os
 import sys
 from contextlib import suppress
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from service import __version__
 from service.commands.api import api
@@ -21,8 +22,24 @@ from service.commands.terminal import say
 from service.commands.up import up
 from service.errors import LabelwatchError
 
+if TYPE_CHECKING:
+    from typer._click.core import Context
+
+
+class Commands(TyperGroup):
+    """All commands. What the library's validator puts before its messages says nothing to who has to correct a value."""
+
+    def invoke(self, ctx: Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
 app = typer.Typer(
     name="labelwatch",
+    cls=Commands,
     help="Finds label errors in token-classification data seconds after they are made.",
     no_args_is_help=True,
     add_completion=False,

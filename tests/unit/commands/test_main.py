@@ -94,3 +94,11 @@ def test_a_file_that_fails_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cli, "app", fail)
     ran = run()
     assert (ran.code, ran.err) == (1, "labelwatch: disk/x: Input/output error\n")
+
+
+@pytest.mark.parametrize("arguments", [("tail", "all"), ("key", "new", "x", "--scope", "all")], ids=" ".join)
+def test_a_bad_choice_is_told_without_the_words_of_a_library(run: Run, arguments: tuple[str, ...]) -> None:
+    ran = run(*arguments)
+    assert ran.code == 2
+    assert "'all' is not one of" in ran.err
+    assert "Value error" not in ran.err
