@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "models" / "sample" / "sample.tsv"
 WAIT = 90.0  # for a machine with much else to do
+CUT_OFF = re.compile(r"Failed to load resource: net::ERR_")
 REFUSED = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
 LOOKED_AT = os.environ.get("LABELWATCH_SCREENSHOTS")  # a folder for the pictures, to look at them
 
@@ -147,6 +148,7 @@ class Desk:
     complaints: list[str] = field(default_factory=list)
     expected: set[int] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
+    away: bool = False
 
     def context(self, reviewer: str | None = "Marta", key: str | None = "", **options: Any) -> BrowserContext:
         """A browser of its own. `key` empty: the one that writes; none: not told yet."""
@@ -172,6 +174,8 @@ class Desk:
 
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type not in ("error", "warning"):
+            return
+        if self.away and CUT_OFF.match(message.text):
             return
         refused = REFUSED.match(message.text)
         if refused is None or int(refused[1]) not in self.expected:

@@ -11,6 +11,8 @@ from service.labels import Scheme, Span, is_valid, labels_from_spans, spans
 from tests.browser.desk import wait_for
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
     from tests.browser.desk import Desk
 
 TITLE = ".item-title"
@@ -23,6 +25,14 @@ def decided(desk: Desk, dataset: str, name: str) -> dict[str, Any]:
     )
     (made,) = item["decisions"]
     return dict(made)
+
+
+def shades(page: Page, where: str) -> dict[str, str]:
+    """The colour of each name that stands there."""
+    found: list[tuple[str, str]] = page.locator(where).evaluate_all(
+        "all => all.filter(one => one.textContent).map(one => [one.textContent, getComputedStyle(one).color])"
+    )
+    return dict(found)
 
 
 def test_error_ok_unsure_and_on_to_the_next(desk: Desk) -> None:
@@ -84,6 +94,7 @@ def test_corrections_are_in_the_datasets_own_names_and_scheme(desk: Desk) -> Non
         return bool(desk.service.queue("own"))
 
     wait_for(sent, "the queue of own")
+    desk.service.fill("plain", 4)
     page = desk.page("#/queue?dataset=own")
     expect(page.locator(TITLE)).to_contain_text("own / s-")
     name = page.locator(TITLE).inner_text().removeprefix("own / ")
@@ -91,11 +102,31 @@ def test_corrections_are_in_the_datasets_own_names_and_scheme(desk: Desk) -> Non
     choices = page.locator(f"[data-choice='{flag['index']}'] option").evaluate_all("all => all.map(one => one.value)")
     offered = {choice for choice in choices if choice.isprintable()}
     assert offered == {"O", *(f"{prefix}-{name}" for name in names for prefix in "BILU")}
+    # A type has its colour by its name, whatever was seen before: the same here, for another, and in the chart.
+    colours = {kind: colour for kind, colour in shades(page, ".words i.on").items() if kind in {*names, *own}}
     page.keyboard.press("e")
     labels = decided(desk, "own", name)["labels"]
     assert labels[flag["index"]] == flag["suggested"]
     assert is_valid(labels, Scheme.BILUO)
     assert {label[2:] for label in labels if label != "O"} <= set(names)
+    page.goto(f"{desk.service.address}/#/queue?dataset=plain")
+    expect(page.locator(TITLE)).to_contain_text("plain / s-")
+    fresh = desk.page("#/queue?dataset=plain", reviewer="Zoë")
+    expect(fresh.locator(TITLE)).to_have_text(page.locator(TITLE).inner_text())
+    after, first = shades(page, ".words i.on"), shades(fresh, ".words i.on")
+    assert after == first
+    assert set(after) & set(own)
+    fresh.goto(f"{desk.service.address}/#/overview?dataset=plain")
+    expect(fresh.locator("#thresholds .name").first).to_be_visible()
+    drawn = {kind[2:]: colour for kind, colour in shades(fresh, "#thresholds .name").items() if kind[1:2] == "-"}
+    assert set(drawn) == set(own)
+    assert len(set(drawn.values())) == len(own), "the usual four are told apart"
+    assert {kind: colour for kind, colour in after.items() if kind in own}.items() <= drawn.items()
+    fresh.goto(f"{desk.service.address}/#/queue?dataset=own&state=all&item=own/{name}")
+    expect(fresh.locator(TITLE)).to_have_text(f"own / {name}")
+    again = shades(fresh, ".words i.on")
+    assert colours
+    assert colours.items() <= again.items()
 
 
 def test_wrong_without_knowing_the_right_label(desk: Desk) -> None:
@@ -117,12 +148,28 @@ def test_undo_opens_it_again(desk: Desk) -> None:
     page = desk.page("#/queue?dataset=undone")
     title = page.locator(TITLE)
     expect(title).to_have_text(f"undone / {order[0]}")
+    toast = page.locator(".toast")
     page.keyboard.press("z")
-    expect(page.locator(".toast")).to_have_text("There is nothing to undo.")
+    expect(toast).to_contain_text("Nothing was decided here since the page was opened")
+    words = page.locator(".words bdi").all_inner_texts()
+    place = desk.service.item("undone", order[0])["doubtful"][0]["index"]
     page.keyboard.press("o")
     expect(title).to_have_text(f"undone / {order[1]}")
+    # One message at a time, in the sentence's own words, and nothing to write or press lies under it.
+    expect(toast).to_have_count(1)
+    expect(toast).to_contain_text("OK: ")
+    expect(toast).to_contain_text(words[place])
+    under = toast.bounding_box()
+    assert under is not None
+    for name in ("#note", ".actions"):
+        box = page.locator(name).bounding_box()
+        assert box is not None
+        apart = under["x"] + under["width"] <= box["x"] or under["y"] + under["height"] <= box["y"]
+        assert apart, f"the message covers {name}"
     decided(desk, "undone", order[0])
     page.keyboard.press("z")
+    expect(toast).to_have_count(1)
+    expect(toast).to_contain_text("Taken back: ")
     expect(title).to_have_text(f"undone / {order[0]}")
     expect(page.locator(ENTRY)).to_have_count(3)
     item = wait_for(
@@ -131,6 +178,17 @@ def test_undo_opens_it_again(desk: Desk) -> None:
     assert item["decisions"] == []
     page.keyboard.press("u")
     assert decided(desk, "undone", order[0])["verdict"] == "unsure"
+    page.goto(f"{desk.service.address}/#/overview")
+    expect(toast).to_have_count(0)
+    # After a reload the page no longer knows which was the last: it says where it is.
+    page.goto(f"{desk.service.address}/#/queue?dataset=undone")
+    page.reload()
+    expect(page.locator(ENTRY)).to_have_count(2)
+    page.keyboard.press("z")
+    toast.get_by_role("button", name="Show").click()
+    expect(title).to_have_text(f"undone / {order[0]}")
+    page.locator(".said").get_by_role("button", name="Undo").click()
+    wait_for(lambda: desk.service.item("undone", order[0])["state"] == "open", "the second withdrawal")
 
 
 def test_two_reviewers_and_whether_they_agree(desk: Desk) -> None:

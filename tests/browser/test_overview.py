@@ -46,6 +46,11 @@ def test_charts_have_the_numbers(desk: Desk) -> None:
     assert all(
         page.locator("#thresholds path.line").evaluate_all("lines => lines.map(one => one.getTotalLength() > 0)")
     )
+    heads = page.locator("#annotators thead th")
+    expect(heads).to_have_text(["Annotator", "In review", "Decided", "Wrong", "Share"])
+    times = page.locator("#thresholds .tick").all_text_contents()
+    clocks = [one for one in times if ":" in one]
+    assert len(clocks) == len(set(clocks))
     rows = page.locator("#annotators tbody tr")
     expect(rows).to_have_count(1)
     expect(rows.first).to_contain_text("bo")

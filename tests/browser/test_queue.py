@@ -116,6 +116,7 @@ def test_filters_are_in_the_address(desk: Desk) -> None:
     page = desk.page()
     page.get_by_label("Dataset").select_option("sifted")
     expect(page.locator(ENTRY)).to_have_count(11)
+    expect(page.locator(".matching")).to_have_text("1 of 11")
     page.get_by_label("State").select_option("all")
     expect(page.locator(ENTRY)).to_have_count(12)
 
@@ -151,6 +152,19 @@ def test_filters_are_in_the_address(desk: Desk) -> None:
     page.get_by_label("Annotator").fill("nobody")
     page.keyboard.press("Tab")
     expect(page.locator(".empty-stage")).to_contain_text("Nothing matches")
+    expect(page.locator(".matching")).to_be_empty()
+    # A dataset that there is not is told as such, and none to choose.
+    page.goto(f"{desk.service.address}/#/queue?dataset=nope")
+    expect(page.locator(".empty-stage")).to_contain_text("There is no dataset called nope")
+    listed = page.locator("#filter-dataset option").evaluate_all(
+        "all => all.filter(one => !one.hidden).map(one => one.value)"
+    )
+    assert "nope" not in listed
+    assert "sifted" in listed
+    page.goto(f"{desk.service.address}/#/overview?dataset=nope")
+    expect(page.locator(".overview-body")).to_contain_text("There is no dataset called nope")
+    page.get_by_role("link", name="Show all datasets").click()
+    expect(page.locator("#scores")).to_be_visible()
 
 
 def test_new_sentences_appear_by_themselves(desk: Desk) -> None:
@@ -168,6 +182,13 @@ def test_new_sentences_appear_by_themselves(desk: Desk) -> None:
     expect(page.locator(".notice", has_text="The annotation was deleted")).to_be_visible()
     expect(page.get_by_role("button", name="Error")).to_be_disabled()
     expect(page.locator(ENTRY)).to_have_count(2)
+    page.get_by_label("State").select_option("closed")
+    gone = open_now.partition(" / ")[2]
+    expect(page.locator(".entry .excerpt")).to_have_text([f"{gone}, deleted"])
+    expect(page.locator(".numbers, .entry-rank")).to_have_count(0)
+    expect(page.locator(".correction")).to_be_hidden()
+    expect(page.get_by_label("Note", exact=True)).to_be_hidden()
+    look(page, "closed")
 
 
 def test_others_see_what_is_open(desk: Desk) -> None:

@@ -8,7 +8,7 @@ import httpx
 from playwright.sync_api import expect
 
 from service.api.routes.console import POLICY
-from tests.browser.desk import wait_for
+from tests.browser.desk import look, wait_for
 
 if TYPE_CHECKING:
     from tests.browser.desk import Desk
@@ -95,13 +95,30 @@ def test_the_key_is_asked_for_once_and_kept_in_the_tab(desk: Desk) -> None:
 
 def test_a_key_that_only_reads_may_look(desk: Desk) -> None:
     order = desk.service.fill("guarded", 1)
-    desk.expected = {403}
     page = desk.page("#/queue?dataset=guarded", key=desk.service.read, reviewer="Guest")
     expect(page.locator(".item-title")).to_have_text(f"guarded / {order[0]}")
+    told = page.locator("#read-only")
+    expect(told).to_contain_text("Your key may look at everything, but not decide")
+    for name in ("Error", "OK", "Unsure"):
+        expect(page.get_by_role("button", name=name, exact=False).first).to_be_disabled()
+    expect(page.get_by_label("Note", exact=True)).to_be_disabled()
+    expect(page.locator("[data-choice]").first).to_be_disabled()
+    look(page, "read-only")
     page.keyboard.press("e")
-    expect(page.locator(".toast.wrong")).to_contain_text("may only read")
-    expect(page.locator(".item-title")).to_have_text(f"guarded / {order[0]}")
+    expect(page.locator(".toast.wrong")).to_have_text(
+        "Your key may only read: deciding needs one with the scope write."
+    )
+    assert not any("/claim" in url or "/decisions" in url for url in desk.asked)
+    # With another key one goes on where one was.
+    told.get_by_role("button", name="Use another key").click()
+    page.get_by_role("textbox", name="Key").fill(desk.service.write)
+    page.keyboard.press("Enter")
+    expect(told).to_be_hidden()
+    expect(page.get_by_role("button", name="Error")).to_be_enabled()
     assert desk.service.item("guarded", order[0])["decisions"] == []
+    page.keyboard.press("e")
+    (made,) = wait_for(lambda: desk.service.item("guarded", order[0])["decisions"], "the decision")
+    assert made["reviewer"] == "Guest"
 
 
 def test_just_looking_needs_no_name(desk: Desk) -> None:

@@ -1,6 +1,9 @@
 /** The API: calls with the key where one is needed, and the stream of live updates. */
 
 const KEY = "labelwatch.key";
+const PATIENCE = 30_000; // an answer this late is as good as none
+
+/** @typedef {RequestInit & { headers?: Record<string, string>, patience?: number }} Options `patience`: milliseconds until it is given up */
 
 /** A call that the service refused, with its own words for it. */
 export class ApiError extends Error {
@@ -20,6 +23,10 @@ export class Api {
     this.askKey = askKey;
     /** @type {Promise<void> | null} */
     this.asking = null;
+    /** The service has answered. */
+    this.answered = () => {};
+    /** There is another key. */
+    this.keyed = () => {};
   }
 
   /**
@@ -37,7 +44,7 @@ export class Api {
    * @returns {Promise<any>}
    */
   post(path, body) {
-    return this.call(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+    return this.call(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" }, patience: PATIENCE });
   }
 
   /**
@@ -51,7 +58,7 @@ export class Api {
 
   /**
    * @param {string} path
-   * @param {RequestInit & { headers?: Record<string, string> }} [options]
+   * @param {Options} [options]
    * @returns {Promise<any>}
    */
   async call(path, options = {}) {
@@ -61,22 +68,25 @@ export class Api {
 
   /**
    * @param {string} path
-   * @param {RequestInit & { headers?: Record<string, string> }} [options]
+   * @param {Options} [options]
    * @returns {Promise<Response>}
    */
-  async fetch(path, options = {}) {
+  async fetch(path, { patience, ...options } = {}) {
     for (;;) {
       await this.asking;
       const key = sessionStorage.getItem(KEY);
       const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
       let answer;
       try {
-        answer = await fetch(path, { ...options, headers, cache: "no-store" });
+        answer = await fetch(path, { ...options, headers, cache: "no-store", ...(patience ? { signal: AbortSignal.timeout(patience) } : {}) });
       } catch (error) {
         if (error instanceof DOMException && error.name === "AbortError") throw error;
         throw new Unreachable("the service does not answer");
       }
-      if (answer.ok) return answer;
+      if (answer.ok) {
+        this.answered();
+        return answer;
+      }
       const problem = await answer.json().catch(() => ({}));
       if (answer.status !== 401) throw new ApiError(answer.status, problem);
       // Of several calls refused at once the first asks; by then another may have brought a new key.
@@ -87,11 +97,17 @@ export class Api {
   /** @param {string | null} told */
   needKey(told) {
     this.asking ??= this.askKey(told)
-      .then((key) => sessionStorage.setItem(KEY, key))
+      .then((key) => this.use(key))
       .finally(() => {
         this.asking = null;
       });
     return this.asking;
+  }
+
+  /** @param {string} key */
+  use(key) {
+    sessionStorage.setItem(KEY, key);
+    this.keyed();
   }
 }
 
@@ -107,7 +123,8 @@ function queried(query) {
 /**
  * Live updates. `EventSource` can't send a key, so the stream is read by hand.
  * @param {Api} api
- * @param {{ changed: (counts: Record<string, number>) => void, state: (live: boolean) => void }} told
+ * @param {{ changed: (counts: Record<string, number>) => void, state: (live: boolean) => void, back: (again: () => void) => void }} told
+ *   `back` gets what ends the pause before the next try
  */
 export async function listen(api, told) {
   let pause = 1000;
@@ -125,7 +142,10 @@ export async function listen(api, told) {
       // Told below, and tried again: whatever it was may pass.
     }
     told.state(false);
-    await new Promise((done) => setTimeout(done, pause));
+    await new Promise((done) => {
+      setTimeout(done, pause);
+      told.back(() => done(null));
+    });
     pause = Math.min(2 * pause, 30_000);
   }
 }

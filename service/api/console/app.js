@@ -1,18 +1,22 @@
 /** The console: which view is shown, who is reviewing, and what the service says. */
 
 import { Api, ApiError, listen, Unreachable } from "./api.js";
-import { askKey, askName, reviewer, showHelp } from "./dialogs.js";
-import { at, toast } from "./dom.js";
+import { askKey, askName, askOtherKey, reviewer, showHelp } from "./dialogs.js";
+import { at, clearToasts, h, toast } from "./dom.js";
 import { HELP, listenToKeys } from "./keys.js";
 import { OverviewView } from "./overview.js";
 import { QueueView } from "./queue.js";
-import { count } from "./text.js";
+import { count, plural } from "./text.js";
 
 const GATHERED = 250;
+const AWAY = "The service does not answer. What you see may be old; it is tried again.";
 
 const api = new Api(askKey);
+let mayWrite = true;
 const desk = {
   reviewer,
+  mayWrite: () => mayWrite,
+  unsent,
   askName: async () => {
     const name = await askName();
     showName();
@@ -34,6 +38,7 @@ function route() {
     shown?.hide();
     shown = view;
     at("main").replaceChildren(view.element);
+    clearToasts();
     scrollTo(0, 0);
   }
   for (const [which, one] of Object.entries(views)) {
@@ -54,9 +59,12 @@ function showName() {
 
 /** @param {unknown} error */
 function failed(error) {
-  if (error instanceof Unreachable) banner("The service does not answer. What you see may be old; it is tried again.");
+  if (error instanceof Unreachable) banner(AWAY);
   else if (error instanceof ApiError && error.status === 503) banner(`The service can't do this at the moment: ${error.message}`);
-  else if (error instanceof Error) toast(error.message, { wrong: true });
+  else if (error instanceof ApiError && error.status === 403) {
+    toast(error.message, { wrong: true });
+    learnScope(); // the key may have been changed to one that only reads
+  } else if (error instanceof Error) toast(error.message, { wrong: true });
   else throw error;
 }
 
@@ -67,8 +75,34 @@ function banner(text) {
   place.hidden = !text;
 }
 
+/** @param {number} number of decisions that could not be sent yet */
+function unsent(number) {
+  const place = at("unsent");
+  place.hidden = !number;
+  place.textContent = number ? `${plural(number, "decision is", "decisions are")} not saved yet. ${number === 1 ? "It is" : "They are"} sent when the service answers; leave this page open.` : "";
+}
+
+/** Whether the key may decide: else that is told before somebody tries. */
+async function learnScope() {
+  try {
+    mayWrite = (await api.get("v1/model")).may_write !== false;
+  } catch (error) {
+    failed(error);
+    return;
+  }
+  const place = at("read-only");
+  place.hidden = mayWrite;
+  const change = async () => {
+    const key = await askOtherKey();
+    if (key) api.use(key);
+  };
+  place.replaceChildren(...(mayWrite ? [] : [h("b", {}, "Read only. "), "Your key may look at everything, but not decide: that needs one with the scope ", h("code", {}, "write"), ". ", h("button", { type: "button", class: "plain small", on: { click: change } }, "Use another key")]));
+  queue.redraw();
+}
+
 let gathering = 0;
 let live = false;
+let reconnect = () => {};
 
 function followChanges() {
   listen(api, {
@@ -89,8 +123,11 @@ function followChanges() {
       mark.textContent = now ? "Live" : "Reconnecting";
       mark.title = now ? "Changes appear by themselves" : "Live updates come back by themselves";
       if (now) banner("");
-      else if (live) banner("The service does not answer. What you see may be old; it is tried again.");
+      else if (live) banner(AWAY);
       live = now;
+    },
+    back: (again) => {
+      reconnect = again;
     },
   });
 }
@@ -105,8 +142,14 @@ async function start() {
     return true;
   });
   window.addEventListener("hashchange", route);
-  await api.get("v1/model").catch(failed); // where a key is needed it is asked for once, before anything else
-  if (!reviewer()) await askName();
+  await learnScope(); // where a key is needed it is asked for once, before anything else
+  api.keyed = learnScope;
+  api.answered = () => {
+    banner("");
+    reconnect();
+    queue.decisions.outbox.again();
+  };
+  if (!reviewer() && mayWrite) await askName();
   showName();
   route();
   followChanges();

@@ -195,12 +195,14 @@ export function steps({ lines, from, to, width, height, told, format, names }) {
     return value === null || value === undefined ? [] : [{ line, y: y(value) }];
   });
   const marks = format(from) === format(to) ? 1 : width < 480 || format((from + to) / 2) === format(to) ? 2 : 4;
-  const times = Array.from({ length: marks }, (_, place) => (marks === 1 ? to : from + (place / (marks - 1)) * (to - from)));
+  const places = Array.from({ length: marks }, (_, place) => (marks === 1 ? to : from + (place / (marks - 1)) * (to - from)));
+  // Of those with one name, as within a minute, the last.
+  const times = places.filter((at, place) => place === marks - 1 || format(at) !== format(places[place + 1]));
   return frame(
     { width, height, told },
     grid(area, ticks.map((tick) => [y(tick), tick.toFixed(2)])),
     svg("line", { class: "axis", x1: area.left, x2: area.right, y1: area.base, y2: area.base }),
-    times.map((at, place) => svg("text", { class: "tick", x: x(at), y: area.base + 17, "text-anchor": place === times.length - 1 ? "end" : place ? "middle" : "start" }, format(at))),
+    times.map((at) => svg("text", { class: "tick", x: x(at), y: area.base + 17, "text-anchor": at === to ? "end" : at === from ? "start" : "middle" }, format(at))),
     lines.map((line) => svg("path", { class: `line ${line.css}${line.dashed ? " dashed" : ""}`, d: stairs(line, to, x, y) }, svg("title", {}, line.name))),
     names ? apart(ends, area.top, area.base).map(({ line, y: at }) => svg("text", { class: `name ${line.css}`, x: area.right + 6, y: at + 4 }, cut(line.name, 18))) : null,
   );

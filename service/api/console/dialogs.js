@@ -1,6 +1,6 @@
 /** Questions that stand in the way until they are answered: the reviewer's name, the API key; and the help. */
 
-import { h } from "./dom.js";
+import { h, prose } from "./dom.js";
 
 const NAME = "labelwatch.reviewer";
 const LONGEST_NAME = 128;
@@ -25,6 +25,17 @@ export async function askName() {
   if (told) localStorage.setItem(NAME, told);
   return told ?? reviewer();
 }
+
+/** Another key than the one in use; none where they keep it. */
+export const askOtherKey = () =>
+  ask({
+    title: "API key",
+    text: "Reviewing needs a key with the scope write. It is kept in this tab only, until you close it.",
+    label: "Key",
+    input: { type: "password", autocomplete: "off", spellcheck: "false" },
+    submit: "Use it",
+    cancel: "Cancel",
+  });
 
 /**
  * Asks until there is an answer: nothing can be shown without a key.
@@ -67,7 +78,7 @@ function ask({ title, text, label, value = "", wrong = null, input, submit, canc
     h("p", { class: "note" }, text),
     h("label", { for: "asked" }, label),
     field,
-    wrong && h("p", { class: "wrong", id: "asked-wrong", role: "alert" }, wrong),
+    wrong && h("p", { class: "wrong", id: "asked-wrong", role: "alert" }, prose(wrong)),
     h(
       "div",
       { class: "row end" },

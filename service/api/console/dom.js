@@ -84,14 +84,20 @@ export function arrow() {
   return h("span", { class: "arrow", role: "img", "aria-label": "should be" }, "→");
 }
 
+/** Text of the service, where `this` stands for code. @param {string} text */
+export function prose(text) {
+  return text.split("`").map((part, place, all) => (place % 2 && place < all.length - 1 ? h("code", {}, part) : part));
+}
+
 /**
- * A message at the edge of the page that goes away by itself.
+ * A message at the edge of the page. It takes the place of the one before, and goes away by itself; a lasting one stays
+ * until it is read.
  * @param {string} text
- * @param {{ wrong?: boolean, action?: { name: string, run: () => void } }} [more]
+ * @param {{ wrong?: boolean, lasting?: boolean, action?: { name: string, run: () => void } }} [more]
  */
-export function toast(text, { wrong = false, action } = {}) {
+export function toast(text, { wrong = false, lasting = false, action } = {}) {
   const box = at("toasts");
-  const note = h("div", { class: wrong ? "toast wrong" : "toast" }, h("span", {}, text));
+  const note = h("div", { class: `toast${wrong ? " wrong" : ""}${lasting ? " lasting" : ""}` }, h("span", {}, prose(text)));
   if (action) {
     const run = () => {
       note.remove();
@@ -99,7 +105,12 @@ export function toast(text, { wrong = false, action } = {}) {
     };
     note.append(h("button", { type: "button", class: "plain", on: { click: run } }, action.name));
   }
-  while (box.childElementCount > 2) box.firstElementChild?.remove();
+  if (!lasting) clearToasts();
   box.append(note);
-  setTimeout(() => note.remove(), wrong ? 10_000 : 6_000);
+  if (!lasting) setTimeout(() => note.remove(), wrong ? 10_000 : 6_000);
+}
+
+/** Takes messages away that belong to what is gone. */
+export function clearToasts() {
+  for (const note of at("toasts").querySelectorAll(".toast:not(.lasting)")) note.remove();
 }

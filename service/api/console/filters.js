@@ -34,6 +34,8 @@ export class Filters {
   /** @param {(filter: Filter) => void} changed */
   constructor(changed) {
     this.filter = { ...NO_FILTER };
+    /** @type {string[]} */
+    this.datasets = [];
     /** @type {Record<string, HTMLSelectElement>} */
     this.selects = {};
     for (const name of ["dataset", "state", "given", "suggested", "kind"]) {
@@ -105,11 +107,12 @@ export class Filters {
     fill(this.selects.given, types("given"));
     fill(this.selects.suggested, types("suggested"));
     this.known.replaceChildren(...(overview?.annotators ?? []).flatMap(({ annotator }) => (annotator === null ? [] : [h("option", { value: annotator })])));
+    this.datasets = datasets;
     this.choose(); // and nothing else: somebody may be typing
   }
 
   choose() {
-    for (const [name, select] of Object.entries(this.selects)) choose(select, this.filter[/** @type {keyof Filter} */ (name)]);
+    for (const [name, select] of Object.entries(this.selects)) choose(select, this.filter[/** @type {keyof Filter} */ (name)], name === "dataset" && this.datasets.length > 0);
   }
 
   focus() {
@@ -128,8 +131,15 @@ function fill(select, options) {
   select.replaceChildren(...options.map(([value, name]) => h("option", { value }, name)));
 }
 
-/** A value that is not among the options, as from a shared address, is put there. @param {HTMLSelectElement} select @param {string} value */
-function choose(select, value) {
-  if (![...select.options].some((option) => option.value === value)) select.append(h("option", { value }, value));
+/**
+ * A value that is not among the options, as from a shared address, is put there; where they are all that there is, only
+ * as what is chosen now, and not for choosing.
+ * @param {HTMLSelectElement} select
+ * @param {string} value
+ * @param {boolean} all
+ */
+function choose(select, value, all) {
+  for (const option of [...select.options]) if (option.hidden && option.value !== value) option.remove();
+  if (![...select.options].some((option) => option.value === value)) select.append(h("option", { value, hidden: all }, all ? `${value} (not known)` : value));
   select.value = value;
 }

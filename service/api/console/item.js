@@ -8,7 +8,7 @@ import { ago, clock, count, cut, decimal, moment, percent } from "./text.js";
 
 /** @import { Decision, Item, Suspect, Verdict } from "./types.js" */
 /** @import { Draft } from "./correction.js" */
-/** @import { Palette, Scheme } from "./labels.js" */
+/** @import { Scheme } from "./labels.js" */
 
 /** @type {Record<string, [string, string]>} */
 export const KINDS = {
@@ -35,24 +35,26 @@ const STEPS = [
 ];
 
 /**
+ * What is so at the moment: who looks, whether they may decide, and what they decided that could not be sent yet.
+ * @typedef {{ reviewer: string, may: boolean, waiting: Decision | null }} Now
  * @typedef {{ step: (by: number) => void, decide: (verdict: Verdict) => void, undo: (decision: Decision) => void }} Told
  */
 
 export class ItemView {
   /**
    * @param {Item} item
-   * @param {{ scheme: Scheme, palette: Palette, reviewer: string, drafts: Map<string, Draft>, told: Told }} context
+   * @param {{ scheme: Scheme, now: Now, drafts: Map<string, Draft>, told: Told }} context
    */
-  constructor(item, { scheme, palette, reviewer, drafts, told }) {
+  constructor(item, { scheme, now, drafts, told }) {
     const key = `${item.dataset}/${item.id}`;
     const kept = drafts.get(key);
     this.draft = kept?.revision === item.revision ? kept : draftOf(item, scheme);
     drafts.set(key, this.draft);
     this.item = item;
     this.scheme = scheme;
-    this.reviewer = reviewer;
+    this.now = now;
     this.told = told;
-    this.sentence = new Sentence(item, scheme, palette, { chosen: (place) => this.correct(place) });
+    this.sentence = new Sentence(item, scheme, { chosen: (place) => this.correct(place) });
     this.correction = new Correction(item, scheme, this.draft, {
       changed: () => this.preview(),
       left: () => this.title.focus(),
@@ -76,6 +78,9 @@ export class ItemView {
       h("button", { type: "button", class: "plain", "aria-label": name, "aria-keyshortcuts": key, title: name, on: { click: () => told.step(by) } }, sign, h("span", { "aria-hidden": "true" }, h("kbd", {}, key))),
     );
     this.actions = h("div", { class: "actions", role: "group", "aria-label": "Your decision" }, this.buttons, h("div", { class: "steps" }, steps));
+    this.answers = /** @type {HTMLFieldSetElement} */ (
+      h("fieldset", { class: "bare", "aria-label": "Your correction" }, this.correction.element, h("div", { class: "note-row" }, h("label", { for: "note" }, "Note"), this.note))
+    );
     this.element = h(
       "article",
       { class: "item", "aria-labelledby": "item-title" },
@@ -83,15 +88,14 @@ export class ItemView {
       this.notices,
       this.sentence.element,
       suspects(item),
-      this.correction.element,
-      h("div", { class: "note-row" }, h("label", { for: "note" }, "Note"), this.note),
+      this.answers,
       this.decided,
       thresholds(item),
       this.actions,
     );
     this.title.id = "item-title";
     this.preview();
-    this.update(item, reviewer);
+    this.update(item, now);
   }
 
   /** Whether it can show this item without losing what was chosen. @param {Item} item */
@@ -109,18 +113,22 @@ export class ItemView {
     return item.dataset === this.item.dataset && item.id === this.item.id;
   }
 
-  /** What others did meanwhile. @param {Item} item @param {string} reviewer */
-  update(item, reviewer) {
+  /** What others did meanwhile. @param {Item} item @param {Now} now */
+  update(item, now) {
     this.item = item;
-    this.reviewer = reviewer;
+    this.now = now;
     const closed = item.state === "closed";
+    this.answers.hidden = closed;
+    this.answers.disabled = !now.may;
+    this.sentence.element.hidden = !item.tokens.length;
     this.head.replaceChildren(...this.heading());
     this.notices.replaceChildren(...this.notes());
     this.decided.replaceChildren(...this.history());
-    const mine = item.decisions.find((one) => one.reviewer === reviewer);
+    const mine = now.waiting ?? item.decisions.find((one) => one.reviewer === now.reviewer);
     for (const button of this.buttons) {
-      /** @type {HTMLButtonElement} */ (button).disabled = closed;
-      button.setAttribute("aria-pressed", String(mine?.verdict === button.dataset.verdict));
+      /** @type {HTMLButtonElement} */ (button).disabled = closed || !now.may;
+      button.title = now.may ? "" : "Your key may only read";
+      button.setAttribute("aria-pressed", String(!mine?.withdrawn && mine?.verdict === button.dataset.verdict));
     }
   }
 
@@ -133,20 +141,27 @@ export class ItemView {
       item.annotated_at !== null && h("span", { title: moment(item.annotated_at) }, `annotated ${ago(item.annotated_at)}`),
       link(item.source),
     ];
-    const numbers = [
+    // Of a deleted sentence nothing is left to be told.
+    const numbers = item.state === "closed" ? [] : [
       ["Rank", item.rank, "What orders the queue: priority, or the ranker's answer once enough is decided"],
       ["Priority", item.priority, "Worst word, weighted by how far the model agrees with its label elsewhere"],
       ["Score", item.score, `${item.method}, ${item.token_score}`],
     ].map(([name, value, told]) =>
       h("div", { title: `${told}. Low is bad.` }, h("dt", {}, name), h("dd", {}, decimal(/** @type {number | null} */ (value)))),
     );
-    return [h("div", { class: "about" }, this.title, h("p", { class: "facts" }, facts)), h("dl", { class: "numbers" }, numbers)];
+    return [h("div", { class: "about" }, this.title, h("p", { class: "facts" }, facts)), numbers.length ? h("dl", { class: "numbers" }, numbers) : ""];
   }
 
   notes() {
     const { item } = this;
+    const { reviewer, waiting } = this.now;
     const notes = [];
-    if (taken(item, this.reviewer)) {
+    if (waiting) {
+      const what = waiting.withdrawn ? "Taking your decision back" : h("span", {}, "Your decision, ", h("b", {}, VERDICTS[waiting.verdict]), ",");
+      const undo = waiting.withdrawn ? null : h("button", { type: "button", class: "plain small", on: { click: () => this.told.undo(waiting) } }, "Undo");
+      notes.push(h("p", { class: "notice unsaved" }, what, " is not saved yet. It is sent when the service answers. ", undo));
+    }
+    if (taken(item, reviewer)) {
       const until = item.claimed_until ? ` until ${clock(item.claimed_until)}` : "";
       notes.push(h("p", { class: "notice" }, h("b", {}, item.claimed_by), ` has it open${until}. You can decide too.`));
     }
@@ -166,7 +181,8 @@ export class ItemView {
 
   /** Decisions about it. Others' are folded away until one has decided, so that the second look is one's own. */
   history() {
-    const { item, reviewer } = this;
+    const { item } = this;
+    const { reviewer } = this.now;
     if (!item.decisions.length) return [];
     const mine = item.decisions.some((one) => one.reviewer === reviewer);
     const agreement = item.agreement && h("span", { class: `tag ${item.agreement}` }, item.agreement === "agree" ? "agree" : "differ");
@@ -180,7 +196,7 @@ export class ItemView {
   /** @param {Decision} decision */
   decision(decision) {
     const { item } = this;
-    const own = decision.reviewer === this.reviewer;
+    const own = decision.reviewer === this.now.reviewer;
     const corrected = (decision.labels ?? []).flatMap((label, place) => (label === item.labels[place] ? [] : [[place, label]]));
     const told = corrected.length
       ? corrected.slice(0, 6).map(([place, label]) => h("span", { class: "fix" }, h("bdi", {}, cut(item.tokens[Number(place)], 40)), " ", arrow(), " ", h("span", { class: "suggested" }, label)))
@@ -191,7 +207,7 @@ export class ItemView {
       ...told,
       decision.note ? h("q", {}, cut(decision.note, 300)) : null,
       decision.decided_at ? h("span", { class: "muted", title: moment(decision.decided_at) }, ago(decision.decided_at)) : null,
-      own && item.state !== "closed" ? h("button", { type: "button", class: "plain small", on: { click: () => this.told.undo(decision) } }, "Undo") : null,
+      own && this.now.may && item.state !== "closed" ? h("button", { type: "button", class: "plain small", on: { click: () => this.told.undo(decision) } }, "Undo") : null,
     ];
   }
 

@@ -9,7 +9,8 @@ const BILUO = { ...BI, L: "L", U: "U", E: "L", S: "U", W: "U", M: "I", l: "L", u
 const SPELLINGS = { iob1: BI, iob2: BI, biluo: BILUO, io: { I: "I", i: "I" } };
 /** @type {Record<string, string>} */
 const PREFIXES = { iob1: "BI", iob2: "BI", biluo: "BILU", io: "" };
-const COLOURS = 8;
+const COLOURS = 12;
+const USUAL = ["LOC", "PER", "ORG", "MISC"];
 
 export class Scheme {
   /**
@@ -198,16 +199,16 @@ export function changes(given, wanted, scheme) {
   return found;
 }
 
-/** One colour a type, by order of appearance; its name always stands beside it. */
-export class Palette {
-  constructor() {
-    /** @type {Map<string, number>} */
-    this.numbers = new Map();
-  }
-
-  /** @param {string} type */
-  css(type) {
-    if (!this.numbers.has(type)) this.numbers.set(type, this.numbers.size % COLOURS);
-    return `t${this.numbers.get(type)}`;
-  }
+/**
+ * The colour of a type, the same for everybody and everywhere: by its name, whatever else was seen. Several names may
+ * share one; the usual four have theirs alone.
+ * @param {string} type
+ */
+export function colourOf(type) {
+  const fixed = USUAL.indexOf(type.toUpperCase());
+  if (fixed >= 0) return `t${fixed}`;
+  let hash = 0x811c9dc5; // FNV-1a
+  for (let at = 0; at < type.length; at += 1) hash = Math.imul(hash ^ type.charCodeAt(at), 0x01000193);
+  // The low bits of such a hash are its worst ones.
+  return `t${USUAL.length + ((hash ^ (hash >>> 15)) >>> 0) % (COLOURS - USUAL.length)}`;
 }

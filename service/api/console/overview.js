@@ -1,6 +1,7 @@
 /** What the queue and the decisions add up to. */
 
 import { h } from "./dom.js";
+import { cut } from "./text.js";
 import { annotatorTable, confusionMap, figures, flagChart, precisionChart, rankerTable, scoreChart, thresholdChart } from "./sections.js";
 
 /** @import { Dataset, Overview, Thresholds } from "./types.js" */
@@ -71,10 +72,14 @@ export class OverviewView {
       const names = datasets.map((one) => one.name);
       // One dataset is what "all" are: then everything can be told, recall too.
       const one = this.dataset || (names.length === 1 ? names[0] : "");
+      if (one && !names.includes(one)) {
+        if (asked === this.asked && this.shown) this.strange(names, one);
+        return;
+      }
       const wanted = one ? [one] : names.slice(0, MOST_ASKED);
       const [overview, ...learned] = await Promise.all([
         this.api.get("v1/overview", { dataset: one }),
-        ...wanted.filter((name) => names.includes(name)).map((name) => this.api.get(`v1/datasets/${encodeURIComponent(name)}/thresholds`)),
+        ...wanted.map((name) => this.api.get(`v1/datasets/${encodeURIComponent(name)}/thresholds`)),
       ]);
       if (asked !== this.asked || !this.shown) return;
       this.offer(names, one);
@@ -91,6 +96,13 @@ export class OverviewView {
     } catch (error) {
       this.desk.failed(error);
     }
+  }
+
+  /** There is no such dataset. @param {string[]} names @param {string} one */
+  strange(names, one) {
+    this.draw = null;
+    this.offer(names, "");
+    this.body.replaceChildren(h("p", { class: "empty" }, "There is no dataset called ", h("b", {}, cut(one, 80)), ". ", h("a", { href: "#/overview" }, "Show all datasets")));
   }
 
   /** @param {string[]} names @param {string} one */

@@ -2,30 +2,34 @@
 
 import { ApiError } from "./api.js";
 import { h, toast } from "./dom.js";
+import { emptyStage } from "./empty.js";
 import { addressOf, Filters, readFilter } from "./filters.js";
 import { ItemView, VERDICTS } from "./item.js";
-import { Palette } from "./labels.js";
 import { List } from "./list.js";
 import { Claims, Decisions, keyOf, pathOf } from "./review.js";
 import { Schemes } from "./schemes.js";
+import { cut, wordsOf } from "./text.js";
 
 /** @import { Decision, Item, Verdict } from "./types.js" */
 /** @import { Api } from "./api.js" */
 /** @import { Filter } from "./filters.js" */
+/** @import { Waiting } from "./outbox.js" */
 
 const PAGE = 50;
 const MOST = 200;
+const READ_ONLY = "Your key may only read: deciding needs one with the scope `write`.";
 const OFFERED_EVERY = 15_000; // what filters offer may be this old: summing up a large queue takes a while
 
 export class QueueView {
   /**
    * @param {Api} api
-   * @param {{ reviewer: () => string, askName: () => Promise<string>, failed: (error: unknown) => void }} desk
+   * @param {{ reviewer: () => string, mayWrite: () => boolean, askName: () => Promise<string>, failed: (error: unknown) => void,
+   *   unsent: (number: number) => void }} desk
    */
   constructor(api, desk) {
     this.api = api;
     this.desk = desk;
-    this.decisions = new Decisions(api);
+    this.decisions = new Decisions(api, { changed: () => this.moved(), refused: (one, error) => this.refused(one, error) });
     this.claims = new Claims(api);
     this.filters = new Filters((filter) => {
       location.hash = addressOf(filter);
@@ -48,12 +52,18 @@ export class QueueView {
     /** @type {Item | null} the open item where the list has it no more */
     this.stray = null;
     this.drafts = new Map();
-    this.palette = new Palette();
-    this.schemes = new Schemes(api, this.palette);
+    /** @type {Map<string, string>} the words of what was decided, for messages */
+    this.words = new Map();
+    /** @type {string[] | null} */
+    this.datasets = null;
+    this.schemes = new Schemes(api);
     this.shown = false;
+    this.loaded = false;
     this.asked = 0;
     this.offered = 0;
     this.deciding = false;
+    this.unsent = this.decisions.outbox.waiting.length;
+    desk.unsent(this.unsent);
   }
 
   /** @param {URLSearchParams} query */
@@ -63,6 +73,7 @@ export class QueueView {
       this.selected = null;
       this.items = [];
       this.next = null;
+      this.loaded = false;
     }
     this.selected = query.get("item") ?? this.selected;
     this.shown = true;
@@ -81,14 +92,46 @@ export class QueueView {
     this.counts = counts;
     if (!this.shown) return;
     this.refresh();
-    if (Date.now() - this.offered > OFFERED_EVERY) this.choices();
+    if (Date.now() - this.offered > OFFERED_EVERY || this.strange) this.choices();
+  }
+
+  /** Whether the filter names a dataset that there is not. */
+  get strange() {
+    const { dataset } = this.filter;
+    return dataset !== "" && this.datasets !== null && !this.datasets.includes(dataset) && !this.items.length;
+  }
+
+  /** What could not be sent has become more or less. */
+  moved() {
+    const { length } = this.decisions.outbox.waiting;
+    this.desk.unsent(length);
+    const fewer = length < this.unsent;
+    this.unsent = length;
+    this.redraw();
+    if (fewer && this.shown) this.refresh();
+  }
+
+  /** A decision that had waited was not taken. @param {Waiting} one @param {Error} error */
+  refused({ decision, told }, error) {
+    const key = keyOf(decision);
+    const look = () => {
+      location.hash = addressOf({ ...this.filter, state: "all" }) + `&item=${encodeURIComponent(key)}`;
+    };
+    const what = decision.withdrawn ? "Taking it back" : `Your decision (${VERDICTS[decision.verdict]})`;
+    toast(`${what} was not accepted, ${told}: ${error.message}`, { wrong: true, lasting: true, action: { name: this.shown ? "Close" : "Look at it", run: this.shown ? () => {} : look } });
+    if (!this.shown) return;
+    this.selected = key;
+    this.refresh();
   }
 
   async choices() {
     this.offered = Date.now();
     try {
-      const [{ datasets }, overview] = await Promise.all([this.api.get("v1/datasets"), this.api.get("v1/overview", { dataset: this.filter.dataset })]);
-      this.filters.offer(datasets.map((/** @type {{ name: string }} */ one) => one.name), overview);
+      const { datasets } = await this.api.get("v1/datasets");
+      this.datasets = datasets.map((/** @type {{ name: string }} */ one) => one.name);
+      const known = this.filter.dataset === "" || this.datasets?.includes(this.filter.dataset);
+      this.filters.offer(this.datasets ?? [], await this.api.get("v1/overview", { dataset: known ? this.filter.dataset : "" }));
+      if (!this.items.length) await this.redraw(); // what is missing may be the dataset
     } catch (error) {
       this.desk.failed(error);
     }
@@ -97,7 +140,11 @@ export class QueueView {
   /** @param {{ limit: number, after?: string | null }} part */
   page({ limit, after }) {
     const { free, ...wanted } = this.filter;
-    return this.api.get("v1/review", { ...wanted, reviewer: free ? this.desk.reviewer() : "", limit, after });
+    return this.api.get("v1/review", { ...wanted, reviewer: free ? this.desk.reviewer() : "", limit, after }).catch((error) => {
+      // Without its dataset there is nothing; that is told in the place of the sentence.
+      if (error instanceof ApiError && error.status === 404) return { items: [], next: null };
+      throw error;
+    });
   }
 
   /** Reads again what is shown. What is open stays open, whatever became of it. */
@@ -121,6 +168,7 @@ export class QueueView {
     const kept = this.items.find((item) => keyOf(item) === this.selected);
     this.items = items.map((item) => this.decisions.over(item)).filter((item) => this.filter.state === "all" || item.state === this.filter.state);
     this.next = next;
+    this.loaded = true;
     if (kept && !this.items.some((item) => keyOf(item) === this.selected)) this.stray = kept;
     else this.stray = null;
   }
@@ -160,46 +208,39 @@ export class QueueView {
     await this.draw();
   }
 
+  /** Draws again what is there; not while it is still being read, which draws by itself. */
+  async redraw() {
+    if (this.shown && this.loaded && (this.open || this.selected === null)) await this.draw();
+  }
+
   async draw() {
     if (!this.open && this.items.length) this.selected = keyOf(this.items[0]);
     const item = this.open;
     const plain = Object.entries(this.filter).every(([name, value]) => name === "state" || !value);
     const total = plain && this.counts && this.filter.state in this.counts ? this.counts[this.filter.state] : null;
-    this.list.show(this.items, { selected: this.selected, more: this.next !== null, reviewer: this.desk.reviewer(), total });
+    const waits = (/** @type {Item} */ one) => this.decisions.waiting(one);
+    this.list.show(this.items, { selected: this.selected, more: this.next !== null, reviewer: this.desk.reviewer(), total, waits });
     if (!item) {
       this.view = null;
       this.selected = null;
       this.claims.leave();
-      this.stage.replaceChildren(this.empty(plain));
+      this.stage.replaceChildren(emptyStage(this.filter, { plain, strange: this.strange }));
       return;
     }
     const scheme = await this.schemes.of(item.dataset);
     if (this.open !== item) return;
+    const now = { reviewer: this.desk.reviewer(), may: this.desk.mayWrite(), waiting: this.decisions.waiting(item) };
     if (this.view?.fits(item)) {
-      this.view.update(item, this.desk.reviewer());
+      this.view.update(item, now);
     } else {
       const told = { step: (/** @type {number} */ by) => this.step(by), decide: (/** @type {Verdict} */ verdict) => this.decide(verdict), undo: (/** @type {Decision} */ decision) => this.undo(decision) };
-      if (this.view?.isOlder(item)) toast("It was annotated again meanwhile: look at it anew.");
+      if (this.view?.isOlder(item) && item.state !== "closed") toast("It was annotated again meanwhile: look at it anew.");
       const held = this.stage.contains(document.activeElement);
-      this.view = new ItemView(item, { scheme, palette: this.palette, reviewer: this.desk.reviewer(), drafts: this.drafts, told });
+      this.view = new ItemView(item, { scheme, now, drafts: this.drafts, told });
       this.stage.replaceChildren(this.view.element);
       if (held) this.view.focus();
     }
-    this.claims.open(item, this.desk.reviewer());
-  }
-
-  /** @param {boolean} plain */
-  empty(plain) {
-    const quiet = this.filter.state === "open" && plain;
-    return h(
-      "div",
-      { class: "empty-stage" },
-      h("h2", {}, quiet ? "Nothing to review" : "Nothing matches"),
-      h("p", { class: "note" }, quiet ? "Every doubtful sentence is decided. New ones appear here by themselves, seconds after they were annotated." : "No sentence of the queue fits these filters."),
-      quiet
-        ? h("p", { class: "note" }, "Send labelled sentences to ", h("code", {}, "POST /v1/sentences"), " or to the sentences topic; the ", h("a", { href: "docs" }, "API documentation"), " shows how.")
-        : h("p", {}, h("a", { href: "#/queue" }, "Clear the filters")),
-    );
+    this.claims.open(item, now.may ? now.reviewer : "");
   }
 
   /** @param {number} by */
@@ -220,13 +261,20 @@ export class QueueView {
     const { view } = this;
     const item = this.open;
     if (!view || !item || item.state === "closed" || this.deciding) return;
+    if (!this.desk.mayWrite()) {
+      toast(READ_ONLY, { wrong: true });
+      return;
+    }
     const reviewer = this.desk.reviewer() || (await this.desk.askName());
     if (!reviewer) return;
     this.deciding = true;
     try {
-      const decision = await this.decisions.decide(item, reviewer, verdict, view.answer(verdict));
-      toast(`${VERDICTS[verdict]}: ${item.id}`, { action: { name: "Undo", run: () => this.undo(decision) } });
-      this.drafts.delete(keyOf(item));
+      const words = wordsOf(item);
+      this.words.set(keyOf(item), words);
+      const { decision, outcome } = await this.decisions.decide(item, reviewer, verdict, view.answer(verdict), words);
+      const saved = outcome === "sent";
+      toast(saved ? `${VERDICTS[verdict]}: ${words}` : `Not saved yet: ${VERDICTS[verdict]}, ${words}. It is sent when the service answers.`, { action: { name: "Undo", run: () => this.undo(decision) } });
+      if (saved) this.drafts.delete(keyOf(item)); // else it may still be refused, and chosen again
       await this.goOn(item);
     } catch (error) {
       this.desk.failed(error);
@@ -253,16 +301,21 @@ export class QueueView {
   async undo(which) {
     const decision = which ?? this.decisions.last;
     if (!decision) {
-      toast("There is nothing to undo.");
+      const show = () => {
+        location.hash = addressOf({ ...this.filter, state: "decided" });
+      };
+      toast("Nothing was decided here since the page was opened. What was decided before has its Undo under State: Decided.", { action: { name: "Show", run: show } });
       return;
     }
+    const words = this.words.get(keyOf(decision)) ?? (this.open && keyOf(this.open) === keyOf(decision) ? wordsOf(this.open) : cut(decision.id, 40));
+    let outcome;
     try {
-      await this.decisions.withdraw(decision);
+      outcome = await this.decisions.withdraw(decision, words);
     } catch (error) {
       this.desk.failed(error);
       return;
     }
-    toast(`Taken back: ${decision.id}`);
+    toast(outcome === "sent" ? `Taken back: ${words}` : `Not taken back yet: ${words}. It is sent when the service answers.`);
     this.selected = keyOf(decision);
     await this.refresh();
     this.view?.focus();

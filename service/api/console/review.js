@@ -1,7 +1,10 @@
 /** What a reviewer does to the queue: decisions with their undo, and claims on what is open. */
 
+import { Outbox } from "./outbox.js";
+
 /** @import { Decision, Item, Verdict } from "./types.js" */
 /** @import { Api } from "./api.js" */
+/** @import { Outcome, Waiting } from "./outbox.js" */
 
 const CLAIM_MINUTES = 5;
 const CLAIM_AGAIN = 2 * 60_000;
@@ -16,11 +19,21 @@ export const pathOf = (item) => `v1/review/${encodeURIComponent(item.dataset)}/$
 
 /** Own decisions: sent, shown before the queue has followed, and taken back. */
 export class Decisions {
-  /** @param {Api} api */
-  constructor(api) {
-    this.api = api;
+  /**
+   * @param {Api} api
+   * @param {{ changed: () => void, refused: (one: Waiting, error: Error) => void }} told of decisions that had to wait
+   */
+  constructor(api, { changed, refused }) {
+    this.outbox = new Outbox(api, {
+      changed,
+      sent: ({ decision }) => this.follow(decision),
+      refused: (one, error) => {
+        this.made = this.made.filter((made) => made !== one.decision);
+        refused(one, error);
+      },
+    });
     /** @type {Decision[]} */
-    this.made = [];
+    this.made = this.outbox.waiting.map((one) => one.decision).filter((one) => !one.withdrawn);
     /** @type {Map<string, { decision: Decision, at: number }>} */
     this.ahead = new Map();
   }
@@ -30,20 +43,29 @@ export class Decisions {
    * @param {string} reviewer
    * @param {Verdict} verdict
    * @param {{ labels?: string[], words?: number[], note?: string }} more
+   * @param {string} told its words
+   * @returns {Promise<{ decision: Decision, outcome: Outcome }>}
    */
-  async decide(item, reviewer, verdict, more) {
+  async decide(item, reviewer, verdict, more, told) {
     /** @type {Decision} */
     const decision = { dataset: item.dataset, id: item.id, revision: item.revision, reviewer, verdict, ...more };
-    await this.send(decision);
+    const outcome = await this.send(decision, told);
     this.made.push(decision);
-    return decision;
+    return { decision, outcome };
   }
 
-  /** Takes a decision back. @param {Decision} decision */
-  async withdraw(decision) {
+  /** Takes a decision back. @param {Decision} decision @param {string} told its words @returns {Promise<Outcome>} */
+  async withdraw(decision, told) {
     const { dataset, id, revision, reviewer, verdict } = decision;
-    await this.send({ dataset, id, revision, reviewer, verdict, withdrawn: true });
+    const dropped = this.outbox.drop(decision);
+    const outcome = dropped ? "sent" : await this.send({ dataset, id, revision, reviewer, verdict, withdrawn: true }, told);
     this.made = this.made.filter((one) => one.dataset !== dataset || one.id !== id);
+    return outcome;
+  }
+
+  /** What was decided about it and could not be sent yet. @param {{ dataset: string, id: string }} item */
+  waiting(item) {
+    return this.outbox.waiting.findLast(({ decision }) => keyOf(decision) === keyOf(item))?.decision ?? null;
   }
 
   /** The last one that can be taken back. */
@@ -51,9 +73,15 @@ export class Decisions {
     return this.made.at(-1) ?? null;
   }
 
-  /** @param {Decision} decision */
-  async send(decision) {
-    await this.api.post("v1/decisions", decision);
+  /** @param {Decision} decision @param {string} told */
+  async send(decision, told) {
+    const outcome = await this.outbox.send(decision, told);
+    if (outcome === "sent") this.follow(decision);
+    return outcome;
+  }
+
+  /** It is in the log: the queue follows in a moment. @param {Decision} decision */
+  follow(decision) {
     this.ahead.set(keyOf(decision), { decision, at: Date.now() });
   }
 

@@ -3,13 +3,11 @@
 import { Scheme } from "./labels.js";
 
 /** @import { Api } from "./api.js" */
-/** @import { Palette } from "./labels.js" */
 
 export class Schemes {
-  /** @param {Api} api @param {Palette} palette gets a dataset's types in their own order, so that colours stay */
-  constructor(api, palette) {
+  /** @param {Api} api */
+  constructor(api) {
     this.api = api;
-    this.palette = palette;
     /** @type {Map<string, Promise<Scheme>>} */
     this.known = new Map();
   }
@@ -25,9 +23,7 @@ export class Schemes {
   async read(dataset) {
     try {
       const [settings, model] = await Promise.all([this.api.get(`v1/datasets/${encodeURIComponent(dataset)}`), this.api.get("v1/model")]);
-      const scheme = Scheme.of(settings, model);
-      for (const type of scheme.own?.types ?? []) this.palette.css(type);
-      return scheme;
+      return Scheme.of(settings, model);
     } catch {
       this.known.delete(dataset); // asked again with the next item
       return new Scheme("iob2");

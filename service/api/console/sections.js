@@ -4,7 +4,7 @@ import { bars, histogram, meter, shares, steps } from "./charts.js";
 import { h } from "./dom.js";
 import { addressOf } from "./filters.js";
 import { flagRates, lastDays, wilson } from "./figures.js";
-import { Palette, Scheme } from "./labels.js";
+import { colourOf, Scheme } from "./labels.js";
 import { clock, count, decimal, percent, plural } from "./text.js";
 
 /** @import { Annotator, Confusion, Overview, Thresholds } from "./types.js" */
@@ -99,14 +99,13 @@ export function scoreChart({ scores }, width) {
 /** @param {Thresholds} learned @param {number} width @param {boolean} chosen of several datasets */
 export function thresholdChart(learned, width, chosen) {
   const scheme = new Scheme("iob2");
-  const palette = new Palette();
   const wide = width >= 620;
   const now = Date.now();
   const moments = learned.history.map((one) => ({ at: new Date(one.at).getTime(), thresholds: one.thresholds }));
   const from = Math.min(moments[0]?.at ?? now, now - 60_000);
   const lines = learned.classes.map(({ name }) => {
     const [prefix, type] = scheme.parse(name);
-    const css = type && prefix !== "U" ? palette.css(type) : prefix === "U" ? palette.css(name) : "tn";
+    const css = type ? colourOf(type) : "tn";
     return { name, css, dashed: prefix === "I", points: moments.map((one) => ({ at: Math.max(one.at, from), value: one.thresholds[name] ?? null })) };
   });
   const short = now - from < 36 * 3_600_000;
@@ -129,6 +128,20 @@ export function thresholdChart(learned, width, chosen) {
     moments.length && !wide ? h("ul", { class: "legend" }, lines.map((line) => h("li", { class: `${line.css}${line.dashed ? " dashed" : ""}` }, line.name))) : null,
     h("details", { class: "classes" }, h("summary", {}, "Classes now"), h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Class"), h("th", { scope: "col", class: "num" }, "Words"), h("th", { scope: "col", class: "num", colspan: 2 }, "Threshold"))), h("tbody", {}, rows))),
   );
+}
+
+/** What may be wider than the page; it says so where it is. @param {HTMLElement} content @param {string} titled */
+function sideways(content, titled) {
+  const hint = h("p", { class: "note", "aria-hidden": "true", hidden: true }, "More to the right →");
+  const box = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": titled }, content);
+  const tell = () => {
+    const left = box.scrollWidth - box.clientWidth - box.scrollLeft > 4;
+    hint.hidden = !left;
+    box.classList.toggle("cut", left);
+  };
+  box.addEventListener("scroll", tell, { passive: true });
+  new ResizeObserver(tell).observe(box);
+  return h("div", {}, box, hint);
 }
 
 /** @param {Confusion[]} confusions @param {string} dataset */
@@ -162,7 +175,7 @@ export function confusionMap(confusions, dataset) {
     "confusions",
     "Confusions",
     "Sentences in review by what a doubtful word was given and what it should be. A cell opens them.",
-    confusions.length ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": "confusions-title" }, table) : nothing("No label is doubted."),
+    confusions.length ? sideways(table, "confusions-title") : nothing("No label is doubted."),
   );
 }
 
@@ -181,11 +194,11 @@ export function annotatorTable(annotators, dataset) {
       h("td", { class: "num muted" }, decided ? percent(errors / decided) : "–"),
     ),
   );
-  const heads = h("tr", {}, h("th", { scope: "col" }, "Annotator"), h("th", { scope: "col", class: "num", colspan: 2 }, "In review"), h("th", { scope: "col", class: "num" }, "Decided"), h("th", { scope: "col", class: "num", colspan: 2 }, "Wrong"));
+  const heads = h("tr", {}, h("th", { scope: "col" }, "Annotator"), h("th", { scope: "col", class: "num" }, "In review"), h("td", { class: "meter-cell" }), ...["Decided", "Wrong", "Share"].map((name) => h("th", { scope: "col", class: "num" }, name)));
   return section(
     "annotators",
     "Annotators",
-    "Sentences in review by who labelled them, and what reviewers found of the flagged ones.",
+    "Sentences in review by who labelled them, and what reviewers found of the flagged ones: how many were decided, how many of these were wrong, and their share.",
     annotators.length ? h("table", { class: "annotators" }, h("thead", {}, heads), h("tbody", {}, rows)) : nothing("Nobody's sentence was flagged."),
   );
 }

@@ -1,11 +1,11 @@
 /** A sentence with given entities above its words, suggested ones below, and doubtful words marked. */
 
 import { h } from "./dom.js";
-import { changes } from "./labels.js";
+import { changes, colourOf } from "./labels.js";
 import { cut, percent, plural } from "./text.js";
 
 /** @import { Flag, Item, Span } from "./types.js" */
-/** @import { Palette, Scheme } from "./labels.js" */
+/** @import { Scheme } from "./labels.js" */
 
 const LONG = 150;
 const AROUND = 25;
@@ -15,13 +15,11 @@ export class Sentence {
   /**
    * @param {Item} item
    * @param {Scheme} scheme
-   * @param {Palette} palette
    * @param {{ chosen: (place: number) => void }} told `chosen`: a word is to be corrected
    */
-  constructor(item, scheme, palette, { chosen }) {
+  constructor(item, scheme, { chosen }) {
     this.item = item;
     this.scheme = scheme;
-    this.palette = palette;
     this.chosen = chosen;
     this.whole = item.tokens.length <= LONG;
     this.labels = item.labels;
@@ -137,7 +135,7 @@ export class Sentence {
     if (!span) return h("i", { class: side });
     const named = fresh || place === span.start;
     const words = this.item.tokens.slice(place, span.end).join(" ").length;
-    const css = [side, "on", span.nothing ? "tn" : this.palette.css(span.type)];
+    const css = [side, "on", span.nothing ? "tn" : colourOf(span.type)];
     if (place === span.start) css.push("first");
     if (place === span.end - 1) css.push("last");
     if (named && words > span.type.length + 1) css.push("spill");

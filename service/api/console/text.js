@@ -52,5 +52,14 @@ export function ago(moment) {
   return `on ${DATE.format(new Date(moment))}`;
 }
 
+/** The words around the most doubtful one, short enough for a message. @param {{ tokens: string[], id: string, doubtful: { index: number }[] }} item */
+export function wordsOf(item) {
+  if (!item.tokens.length) return cut(item.id, 40);
+  const first = Math.max(0, (item.doubtful[0]?.index ?? 0) - 2);
+  const text = cut(item.tokens.slice(first, first + 6).join(" "), 48);
+  const more = first + 6 < item.tokens.length && !text.endsWith("…") ? " …" : "";
+  return `“${first ? "… " : ""}${text}${more}”`;
+}
+
 /** Long words would push the page apart. @param {string} text @param {number} [most] */
 export const cut = (text, most = 200) => (text.length <= most ? text : `${text.slice(0, most)}…`);

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from service import __version__
+from service.api.auth import Keys
 from service.api.backend import Backend, backend_dependency
+from service.api.problems import ForbiddenError
 
 router = APIRouter(tags=["service"])
 
@@ -30,6 +32,7 @@ class Model(BaseModel):
                     "batching": "planned",
                     "held_out": True,
                     "version": "0.1.0",
+                    "may_write": True,
                 }
             ]
         }
@@ -47,10 +50,13 @@ class Model(BaseModel):
     )
     held_out: bool = Field(description="Whether thresholds start from the model's own held-out words")
     version: str = Field(description="Of labelwatch")
+    may_write: bool = Field(
+        description="Whether the key that asks may write too: send sentences, decide, change settings"
+    )
 
 
 @router.get("/v1/model", summary="The model")
-async def model(backend: Annotated[Backend, Depends(backend_dependency)]) -> Model:
+async def model(request: Request, backend: Annotated[Backend, Depends(backend_dependency)]) -> Model:
     """Name, classes and fingerprint of the model that judges."""
     folder = backend.classifier.folder
     return Model(
@@ -64,4 +70,14 @@ async def model(backend: Annotated[Backend, Depends(backend_dependency)]) -> Mod
         batching=backend.classifier.batching,
         held_out=folder.held_out is not None,
         version=__version__,
+        may_write=_may_write(request, backend),
     )
+
+
+def _may_write(request: Request, backend: Backend) -> bool:
+    """So that who reviews learns it before the first decision is refused."""
+    try:
+        Keys(backend.settings.known_keys).check(request.headers, "write")
+    except ForbiddenError:
+        return False
+    return True

@@ -108,6 +108,8 @@ def test_scopes(client: TestClient) -> None:
     assert client.put("/v1/datasets/x", headers=bearer(WRITER), json={}).status_code == 200
     assert client.get("/metrics").status_code == 401
     assert client.get("/metrics", headers=bearer(READER)).status_code == 200
+    told = [client.get("/v1/model", headers=bearer(key)).json()["may_write"] for key in (READER, WRITER)]
+    assert told == [False, True]
     assert client.get("/docs").status_code == 200
 
 
