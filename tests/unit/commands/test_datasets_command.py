@@ -210,7 +210,11 @@ def test_a_bad_file_is_refused(desk: Desk, content: str, told: str) -> None:
         (["news", "method=product", "--file", "x.json"], 2, "give either settings"),
         (["news", "method"], 2, "'method' is not KEY=VALUE"),
         (["news", "label_map.=PER"], 2, "'label_map.=PER' is not KEY=VALUE"),
-        (["News", "method=product"], 1, "`name`: 'News' can't be the name of a dataset: a name has 1 to 64 lower-case letters"),
+        (
+            ["News", "method=product"],
+            1,
+            "`name`: 'News' can't be the name of a dataset: a name has 1 to 64 lower-case letters",
+        ),
         (["news", "--file", "nowhere.json"], 1, "--file: can't read nowhere.json"),
     ],
 )

@@ -365,7 +365,8 @@ def test_an_unknown_label_asks_for_the_option_that_maps_it(run: Run, reader: Pat
     ran = run("score", path, "--model", reader)
     assert ran.code == 1
     assert (
-        f"{path}:121: word 0 ('Eve'), `labels`: label 'B-PERSON' has no class in the model; if \"PER\" is the same" in ran.err
+        f"{path}:121: word 0 ('Eve'), `labels`: label 'B-PERSON' has no class in the model; if \"PER\" is the same"
+        in ran.err
     )
     assert "map it: --map PERSON=PER. Known labels" in ran.err
     assert run("score", path, "--model", reader, "-o", out, "--on-error", "skip").code == 0

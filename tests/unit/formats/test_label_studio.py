@@ -291,9 +291,7 @@ def test_a_bad_annotation_costs_only_itself() -> None:
     bad = annotation(region("Mara Quill", "PER"), region("Mara", "ORG"))
     first, second = records(task(annotations=[bad, annotation(id=42)]))
     assert first.error is not None
-    assert "<stream>:1: `annotations.0.result.0.value`: it overlaps annotations.0.result.1.value" in str(
-        first.error
-    )
+    assert "<stream>:1: `annotations.0.result.0.value`: it overlaps annotations.0.result.1.value" in str(first.error)
     assert second.sentence is not None
 
 
