@@ -182,14 +182,16 @@ class Classifier:
     ) -> list[Answer]:
         answers: list[Answer | None] = [None] * len(encoded)
         good, rows = list(range(len(encoded))), [part for part in logits if not isinstance(part, InferenceError)]
-        if len(rows) < len(logits) or not (rows and np.isfinite(np.concatenate(rows)).all()):
+        none = np.zeros((0, len(self.folder.labels)))
+        together = np.concatenate([none, *rows])
+        if len(rows) < len(logits) or not np.isfinite(together).all():
             good, rows = self._sound(encoded, logits, answers)
+            together = np.concatenate([none, *rows])
         if good:
             chosen = [encoded[index] for index in good]
             sizes = [each.n_words for each in chosen]
             overlaps = Overlaps.joined([each.overlaps for each in chosen], [each.n_subwords for each in chosen], sizes)
-            none = np.zeros((0, len(self.folder.labels)))
-            probs, scored = pool(_softmax(np.concatenate([none, *rows])), overlaps, sum(sizes), how)
+            probs, scored = pool(_softmax(together), overlaps, sum(sizes), how)
             end = 0
             for index, each in zip(good, chosen, strict=True):
                 start, end = end, end + each.n_words
