@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from pydantic import BaseModel, Field
-from pydantic_core import from_json
 
 from service.api.backend import Backend, backend_dependency, request_id_of
 from service.api.bodies import json_object
+from service.api.changes import checked, merged
 from service.api.problems import ChangedError, ConflictError, NotFoundError
 from service.contracts import DatasetName, DatasetSettings, FlagPolicy, ModelName
-from service.errors import InvalidInput, LabelwatchError
 from service.stream.base import Overtaken
-from service.stream.datasets import read_fields, settings_record
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from service.stream.datasets import Latest
+from service.stream.datasets import settings_record
 
 router = APIRouter(tags=["datasets"])
 
 SEEN_WITHIN = 5.0
 LOOK_EVERY = 0.02
-ONLY_GROWS = ("epoch", "ranker_epoch")
 EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy": {"kind": "confident"}}
 
 At = Annotated[Backend, Depends(backend_dependency)]
@@ -143,7 +136,7 @@ async def put_dataset(
     Of several changes at once one is made; the others are answered 409, or 412 where they named a version.
     Every process follows; sentences name the version they were judged with.
     """
-    return await _change(request, response, backend, name, if_match=if_match, merged=False)
+    return await _change(request, response, backend, name, if_match=if_match, in_part=False)
 
 
 @router.patch(
@@ -170,7 +163,7 @@ async def patch_dataset(
     before. null takes a field, or an entry of `label_map`, back to the default. Checked, versioned and guarded as by
     PUT.
     """
-    return await _change(request, response, backend, name, if_match=if_match, merged=True)
+    return await _change(request, response, backend, name, if_match=if_match, in_part=True)
 
 
 async def _change(
@@ -180,15 +173,15 @@ async def _change(
     name: str,
     *,
     if_match: str | None,
-    merged: bool,
+    in_part: bool,
 ) -> DatasetSettings:
     body = await json_object(request)
     lock: asyncio.Lock = request.app.state.writing
     async with lock:
         before, latest = backend.mirror.to_change(name)
-        asked, foreign = _merged(before, latest, body) if merged else (body, {})
+        asked, foreign = merged(before, latest, body) if in_part else (body, {})
         # One that is not in force, since it does not fit our model, may be in another process: ours must be newer.
-        settings = _checked(backend, before, asked, if_match, version=max(before.version, latest.version) + 1)
+        settings = checked(backend.mirror, before, asked, if_match, version=max(before.version, latest.version) + 1)
         record = settings_record(
             backend.topics.datasets,
             foreign | settings.model_dump(mode="json"),
@@ -205,60 +198,11 @@ async def _change(
     return settings
 
 
-def _merged(
-    before: DatasetSettings, latest: Latest, changes: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings with the changes; beside them the fields that only a newer labelwatch knows, which stay."""
-    if latest.version > before.version:
-        raise ConflictError(
-            f"version {latest.version} is newer and not in force here, as it does not fit the model: replace it by PUT"
-        )
-    fields = before.model_dump(mode="json", exclude={"name", "version", *ONLY_GROWS})
-    policy = changes.get("flag_policy")
-    if isinstance(policy, dict) and policy.get("kind", before.flag_policy.kind) != before.flag_policy.kind:
-        fields["flag_policy"] = {}  # each kind has fields of its own
-    for key, value in changes.items():
-        if isinstance(value, dict) and isinstance(fields.get(key), dict):
-            fields[key] = {inner: one for inner, one in {**fields[key], **value}.items() if one is not None}
-        elif value is None:
-            fields.pop(key, None)
-            if key not in DatasetSettings.model_fields:
-                fields[key] = value  # so that it is told
-        else:
-            fields[key] = value
-    written: dict[str, Any] = from_json(latest.value) if latest.value is not None else {}
-    return fields, {key: value for key, value in written.items() if key not in DatasetSettings.model_fields}
-
-
 def _known(backend: Backend, name: str) -> None:
     names = backend.mirror.names()
     if name not in names:
         shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none yet"
         raise NotFoundError(f"the dataset {name!r} is not known: the datasets are {shown}", field="name")
-
-
-def _checked(
-    backend: Backend, before: DatasetSettings, body: dict[str, Any], if_match: str | None, *, version: int
-) -> DatasetSettings:
-    """The settings to write, tried with the model; the error names the field."""
-    kept = {name: getattr(before, name) for name in ("name", "version", *ONLY_GROWS)}
-    asked = read_fields({**kept, **body}, strict=True)
-    if asked.name != before.name:
-        raise InvalidInput(f"it is {before.name!r} in the path: a dataset can't be renamed", field="name")
-    for name in ONLY_GROWS:
-        if getattr(asked, name) < kept[name]:
-            raise InvalidInput(f"it is {kept[name]} and can only grow", field=name)
-    settings = asked.model_copy(update={"version": version})
-    try:
-        backend.mirror.try_out(settings)
-    except InvalidInput as error:
-        raise InvalidInput(error.problem, field="label_map" if error.field == "mapping" else error.field) from error
-    except LabelwatchError as error:
-        raise InvalidInput(f"the model can't judge with these settings: {error}") from error
-    tags = [tag.strip().removeprefix("W/").strip('"') for tag in (if_match or "*").split(",")]
-    if asked.version != before.version or not {"*", str(before.version)} & set(tags):
-        raise ChangedError(f"the version in force is {before.version}: read it again and repeat the change on it")
-    return settings
 
 
 async def _until_seen(backend: Backend, settings: DatasetSettings) -> None:
