@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_to_stop() -> Iterator[None]:
+    """An idle model's thread looks often whether it should stop: most tests end one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("service.api.batcher.TICK", 0.005)
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
     return Classifier(ModelFolder.load(make_model(tmp_path_factory.mktemp("tiny"), "wordpiece")))

@@ -37,9 +37,8 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quick_to_stop() -> Iterator[None]:
+def _through_the_queue() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.api.batcher.TICK", 0.005)
         patch.setattr("service.api.batcher.WORDS_AT_ONCE", 0)  # a model that waits at a gate would stop the loop
         yield
 

@@ -46,13 +46,6 @@ RECORDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick_to_stop() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.api.batcher.TICK", 0.005)
-        yield
-
-
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScoreDesk]:
     folder = make_model(tmp_path_factory.mktemp("tiny") / "model", "wordpiece", poison="fails")

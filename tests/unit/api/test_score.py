@@ -34,13 +34,6 @@ ONE = {"tokens": ["the", "wolves", "of", "Paris"], "labels": ["O", "O", "O", "B-
 TWO = {"tokens": ["Timber", "said"], "labels": ["B-PER", "O"], "id": "two", "meta": {"a": None}}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick_to_stop() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.api.batcher.TICK", 0.005)
-        yield
-
-
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
     folder = make_model(tmp_path_factory.mktemp("tiny") / "model", "wordpiece", poison="fails")

@@ -30,13 +30,6 @@ ONE = {"tokens": ["the", "wolves"], "labels": ["O", "O"]}
 GONE = {"id": "a/b", "deleted": True, "dataset": "other", "revision": 4}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick_to_stop() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.api.batcher.TICK", 0.005)
-        yield
-
-
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
     return Classifier(ModelFolder.load(make_model(tmp_path_factory.mktemp("tiny") / "model", "wordpiece")))

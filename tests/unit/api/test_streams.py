@@ -27,13 +27,6 @@ LINE = json.dumps({"tokens": ["Timber", "said"], "labels": ["B-PER", "O"], "id":
 PATHS = pytest.mark.parametrize("path", ["/v1/score", "/v1/sentences"])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick_to_stop() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.api.batcher.TICK", 0.005)
-        yield
-
-
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
     return Classifier(ModelFolder.load(make_model(tmp_path_factory.mktemp("tiny") / "model", "wordpiece")))
