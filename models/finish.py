@@ -18,7 +18,7 @@ from manifest import write_manifest
 from noise import detection
 
 from service.inference.classifier import Classifier, WordProbs
-from service.inference.folder import ModelFolder
+from service.inference.model.folder import ModelFolder
 from service.labels import merged_classes
 from service.scoring.confident import class_sums
 from service.scoring.flat import merge_classes, merge_labels

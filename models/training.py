@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from corpus import LABELS, Sentence, f1
 
-from service.inference.text import casing_class
+from service.inference.tokenization.word_joining import casing_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

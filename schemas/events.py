@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from schemas.messages import CONTRACTS
 from service import __version__
+from service.log.topics import Topics, TopicSpec
 from service.review.decisions import CLAIM_PARTITION
 from service.settings import TopicSettings
-from service.stream.topics import Topics, TopicSpec
 
 BINDING = "0.5.0"
 # By the part after the prefix: what it is for, its messages, and whether the service reads or writes it.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from service.contracts import Assessment, Claim, DatasetSettings, Decision, LabelledSentence, Message
 from service.errors import InferenceError, InvalidInput
+from service.log.codec import ERRORS, POSITION_VERSION, REQUEST_ID, dead_letter, event_headers
+from service.log.protocol import Record
 from service.review.decisions import CLAIM_PARTITION
-from service.state.snapshots import VERSION as STATE_VERSION
-from service.stream.base import Record
-from service.stream.codec import ERRORS, POSITION_VERSION, REQUEST_ID, dead_letter, event_headers
+from service.statistics.snapshots import VERSION as STATE_VERSION
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -16,13 +16,13 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableError
 
 from service.contracts import MAX_WORDS
-from service.contracts.wording import in_words
+from service.contracts.validation import in_words
+from service.datasets.registry import MAX_DATASETS
 from service.errors import SettingsError
-from service.inference.plan import BUDGET
-from service.state.priors import MIN_WORDS, PRIOR_WORDS
-from service.stream.datasets import MAX_DATASETS
-from service.stream.kafka_settings import KafkaSettings
-from service.stream.worker import BATCH_RECORDS
+from service.inference.batch_plan import BUDGET
+from service.log.kafka.settings import KafkaSettings
+from service.statistics.thresholds import MIN_WORDS, PRIOR_WORDS
+from service.stream.worker.loop import BATCH_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,17 +12,17 @@ from starlette.testclient import TestClient
 
 from service.api.app import create_app
 from service.api.backend import Backend
-from service.api.batcher import Batcher
-from service.review.projector import Projector
-from service.review.queue import Queue
+from service.api.batching.batcher import Batcher
+from service.datasets.registry import Datasets
+from service.log.protocol import Output
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
+from service.review.projection.projector import Projector
+from service.review.queue.queue import Queue
 from service.settings import ApiSettings
-from service.stream.assess import Assessor
-from service.stream.base import Output
-from service.stream.datasets import Datasets
-from service.stream.mirror import Mirror
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
-from service.stream.worker import Worker
+from service.stream.state.view import Mirror
+from service.stream.worker.batch_processor import Assessor
+from service.stream.worker.loop import Worker
 from service.telemetry import Telemetry
 
 if TYPE_CHECKING:

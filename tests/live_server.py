@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from service.api.connection import Connection
+from service.api.http.connection import Connection
 from tests.api_desk import wait_for
 
 if TYPE_CHECKING:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from service.contracts import Assessment, DatasetSettings, Decision, Flag, ModelName, WordScore
+from service.log.protocol import Output, Record
+from service.log.topics import Topics
 from service.review.decisions import check_decision, decision_output
 from service.review.items import shown_of
-from service.review.projector import Projector
-from service.review.queue import Queue, QueueFilter
-from service.stream.base import Output, Record
-from service.stream.topics import Topics
+from service.review.projection.projector import Projector
+from service.review.queue.queue import Queue, QueueFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from service.log.protocol import Stream
     from service.review.items import ReviewItem
-    from service.stream.base import Stream
 
 TOPICS = Topics()
 NOW = datetime(2024, 5, 31, 12, tzinfo=UTC)

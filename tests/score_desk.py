@@ -14,12 +14,12 @@ import httpx
 
 from service.api.app import create_app
 from service.api.backend import Backend
-from service.api.batcher import Batcher
+from service.api.batching.batcher import Batcher
+from service.datasets.registry import Datasets
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
 from service.settings import ApiSettings
-from service.stream.datasets import Datasets
-from service.stream.mirror import Mirror
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
+from service.stream.state.view import Mirror
 from service.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from service.inference.classifier import Classifier
-    from service.stream.base import Output
+    from service.log.protocol import Output
 
 WAIT = 30.0
 NDJSON = "application/x-ndjson"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from service.cli import main
+from service.cli.main import main
 from service.contracts import Assessment, DatasetSettings
-from service.stream.base import Output, Record
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
+from service.log.protocol import Output, Record
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
 from tests.tiny_models import LABELS
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Desk:
     def start(self, *arguments: object, **variables: str) -> subprocess.Popen[str]:
         """The same as a process of its own."""
         return subprocess.Popen(
-            [sys.executable, "-c", "from service.cli import main; main()", *map(str, arguments)],
+            [sys.executable, "-c", "from service.cli.main import main; main()", *map(str, arguments)],
             cwd=ROOT,
             env={"PATH": os.environ["PATH"], **self.environment, **variables},
             stdout=subprocess.PIPE,

@@ -12,11 +12,23 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
-from service.api import docs, events, health
+from service.api import openapi as docs
 from service.api.backend import request_id_of
-from service.api.middleware import REQUEST_ID, Envelope, Gate
-from service.api.problems import answer_to
-from service.api.routes import console, datasets, decisions, model, overview, review, score, sentences, webhooks
+from service.api.http.middleware import REQUEST_ID, Envelope, Gate
+from service.api.http.problems import answer_to
+from service.api.routes import (
+    console,
+    datasets,
+    decisions,
+    events,
+    health,
+    model,
+    overview,
+    review,
+    score,
+    sentences,
+    webhooks,
+)
 from service.errors import LabelwatchError
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from starlette.requests import HTTPConnection
 
-from service.api.deliveries import Deliveries
-from service.api.writers import Writers
+from service.api.ingest.append_pool import Writers
+from service.api.ingest.webhook_deliveries import Deliveries
 from service.contracts import MAX_WORDS
 from service.errors import StreamError
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from service.errors import InferenceError
     from service.inference.classifier import Classifier, WordProbs
     from service.inference.pooling import Pooling
+    from service.log.protocol import Output, Spot
+    from service.log.topics import Topics
     from service.review.items import ReviewItem
-    from service.review.overview import Overview
-    from service.review.queue import Page, QueueFilter
+    from service.review.queue.overview import Overview
+    from service.review.queue.queue import Page, QueueFilter
     from service.settings import ApiSettings
-    from service.stream.base import Output, Spot
-    from service.stream.mirror import Mirror
-    from service.stream.topics import Topics
+    from service.stream.state.view import Mirror
     from service.telemetry import Telemetry
 
 

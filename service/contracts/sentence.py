@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError, from_json
 
 from service.contracts.base import DatasetName, Message, only_iso_text
-from service.contracts.wording import Told, in_words, invalid, not_json, path, told_of
+from service.contracts.validation import Told, in_words, invalid, not_json, path, told_of
 from service.errors import InvalidInput, TooLongError
 
 MAX_WORDS = 5_000

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from service.errors import SettingsError
-from service.evaluation.judge import PRIORITY, Judged
 from service.evaluation.ranking import ranking
+from service.evaluation.runs import PRIORITY, Judged
 from service.scoring.token import DEFAULT_TOKEN_SCORE
 
 if TYPE_CHECKING:

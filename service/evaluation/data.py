@@ -18,7 +18,7 @@ from service.errors import DecodeError, InvalidInput
 from service.labels import entity_type
 from service.scoring.confident import class_sums
 from service.scoring.flat import Flat, flat, merge_classes, merge_labels
-from service.state.priors import HeldOut
+from service.statistics.thresholds import HeldOut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

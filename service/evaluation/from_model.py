@@ -8,10 +8,10 @@ import numpy as np
 
 from service.errors import InferenceError, InvalidInput
 from service.evaluation.data import MERGED, UNMERGED, EvaluationData
-from service.inference.text import join_words
+from service.inference.tokenization.word_joining import join_words
 from service.labels import UNSCORED, LabelMap, detect_scheme, merged_classes
 from service.scoring.flat import flat, merge_classes
-from service.state.priors import HeldOut
+from service.statistics.thresholds import HeldOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from service.contracts import LabelledSentence
     from service.inference.classifier import Answer
-    from service.inference.folder import ModelFolder
+    from service.inference.model.folder import ModelFolder
 
 
 class Row(NamedTuple):

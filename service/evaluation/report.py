@@ -10,8 +10,8 @@ import numpy as np
 
 from service.evaluation import paper
 from service.evaluation.data import UNMERGED, EvaluationData
-from service.evaluation.judge import BATCH, Judged
 from service.evaluation.metrics import LEVEL, EntityF1, noise_matrix
+from service.evaluation.runs import BATCH, Judged
 from service.evaluation.tables import COMPARED, SENTENCE, TOKEN, Comparison, FlagFigures, Result, or_none
 
 if TYPE_CHECKING:

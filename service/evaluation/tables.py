@@ -10,7 +10,6 @@ import numpy as np
 
 from service.errors import InvalidInput
 from service.evaluation.data import EvaluationData, check_same_sentences
-from service.evaluation.judge import PRIORITY, STREAM, Judged, judge_batch, judge_stream
 from service.evaluation.metrics import (
     DEFAULT_RESAMPLES,
     DEFAULT_SEED,
@@ -25,6 +24,7 @@ from service.evaluation.metrics import (
     resamples,
 )
 from service.evaluation.ranking import METRICS
+from service.evaluation.runs import PRIORITY, STREAM, Judged, judge_batch, judge_stream
 from service.labels import detect_scheme
 from service.scoring.sentence import METHODS
 from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES

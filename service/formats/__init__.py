@@ -11,16 +11,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from service.errors import InvalidInput
-from service.formats import argilla, columns, doccano, huggingface, jsonl, label_studio, prodigy, tabular, text_spans
-from service.formats.detect import detect_format
+from service.formats.detection import detect_format
+from service.formats.io.source import Source, SourceLike, open_source, printable
+from service.formats.plain import conll as columns
+from service.formats.plain import jsonl, tabular
+from service.formats.plain import spans as text_spans
+from service.formats.platforms import doccano, huggingface, prodigy
+from service.formats.platforms.argilla import read as argilla
+from service.formats.platforms.label_studio import read as label_studio
 from service.formats.records import Options, Record, placed
-from service.formats.source import Source, SourceLike, open_source, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from service.contracts import LabelledSentence
-    from service.formats.platforms import Converter
+    from service.formats.platforms.common import Converter
 
 __all__ = ["FORMATS", "Format", "Options", "Record", "SourceLike", "placed", "read_records", "read_sentences"]
 

@@ -29,7 +29,7 @@ class Options:
 
     `word` and `label` name the column or field (column files: its number, 1 is the first and -1 the last), `sentence`
     the column that tells the sentences of a table apart. `comments` says what a line is that starts with "#" in a
-    column file; "auto" knows comments from words by the rules in `service.formats.columns`. Of a platform's tasks
+    column file; "auto" knows comments from words by the rules in `service.formats.plain.conll`. Of a platform's tasks
     `word` names the field of the text and `label` the question or control that holds the spans; `base_url` is where
     the platform is, for links back, and `scheme` the one that spans are written in as labels.
     """

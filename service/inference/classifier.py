@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from service.errors import InferenceError, ModelError, TooManySubwordsError
-from service.inference.encode import Encoder
-from service.inference.graph import RUN_ERRORS, Graph, reason
-from service.inference.plan import BUDGET, MAX_BATCH, plan
+from service.inference.batch_plan import BUDGET, MAX_BATCH, plan
 from service.inference.pooling import Overlaps, pool
+from service.inference.session import RUN_ERRORS, Graph, reason
+from service.inference.tokenization.encoder import Encoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from service.inference.encode import Encoded, Window
-    from service.inference.folder import ModelFolder
+    from service.inference.model.folder import ModelFolder
     from service.inference.pooling import Pooling
+    from service.inference.tokenization.encoder import Encoded, Window
 
     Floats = npt.NDArray[np.float64]
 

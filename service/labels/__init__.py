@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service.labels.detect import class_scheme, detect_scheme, merged_classes
+from service.labels.detection import class_scheme, detect_scheme, merged_classes
 from service.labels.mapping import UNSCORED, LabelIds, LabelMap, Unmapped
-from service.labels.own import OwnLabels
+from service.labels.rendering import OwnLabels
 from service.labels.schemes import (
     OUTSIDE,
     Scheme,

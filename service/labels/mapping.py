@@ -6,18 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from service.errors import InvalidInput, UnknownLabelError
-from service.labels.detect import NO_MAPPING, merged_classes
-from service.labels.own import OwnLabels
-from service.labels.readings import (
-    BY_OPTIONS,
-    IN_GENERAL,
-    OUTSIDE_READING,
-    Reading,
-    all_readings,
-    explain_unknown,
-    in_settings,
-    is_outside_lookalike,
-)
+from service.labels.detection import NO_MAPPING, merged_classes
+from service.labels.rendering import OwnLabels
 from service.labels.schemes import (
     OUTSIDE,
     PREFIXES,
@@ -29,6 +19,16 @@ from service.labels.schemes import (
     runs,
     split_prefix,
     write,
+)
+from service.labels.vocabulary import (
+    BY_OPTIONS,
+    IN_GENERAL,
+    OUTSIDE_READING,
+    Reading,
+    all_readings,
+    explain_unknown,
+    in_settings,
+    is_outside_lookalike,
 )
 
 if TYPE_CHECKING:

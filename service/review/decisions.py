@@ -16,13 +16,13 @@ from urllib.parse import unquote
 
 from service.contracts import Claim, Decision, labels_for
 from service.errors import InvalidInput
-from service.stream.base import Output
-from service.stream.codec import event_headers
+from service.log.codec import event_headers
+from service.log.protocol import Output
 
 if TYPE_CHECKING:
     from service.labels import LabelMap
+    from service.log.topics import Topics
     from service.review.items import ReviewItem
-    from service.stream.topics import Topics
 
 DECISION = "labelwatch.decision.v1"
 CLAIM = "labelwatch.claim.v1"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from service.telemetry.counting import Telemetry
+from service.telemetry.batch_report import BatchReport, Judged, Reporter, Standard
 from service.telemetry.logs import mask, request_id, set_up_logs
-from service.telemetry.reports import BatchReport, Judged, Reporter, Standard
+from service.telemetry.recorder import Telemetry
 
 __all__ = ["BatchReport", "Judged", "Reporter", "Standard", "Telemetry", "mask", "request_id", "set_up_logs"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.labels import OUTSIDE, entity_type, merged_classes
-from service.telemetry.bounded import NOBODY, OTHER, OTHER_DATASETS, Bounded
-from service.telemetry.table import SUSPECT_KINDS
+from service.telemetry.bounded_labels import NOBODY, OTHER, OTHER_DATASETS, Bounded
+from service.telemetry.metrics import SUSPECT_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from service.telemetry.reports import Standard
-    from service.telemetry.table import Table
+    from service.telemetry.batch_report import Standard
+    from service.telemetry.metrics import Table
 
 MOST_CONFUSIONS = 5_000
 

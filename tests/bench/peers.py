@@ -20,9 +20,9 @@ from transformers import BertConfig, BertForTokenClassification, PreTrainedToken
 
 from service.errors import InferenceError
 from service.inference.classifier import Classifier
-from service.inference.default import default_model
-from service.inference.folder import ModelFolder
-from service.inference.text import CASING_CLASSES, casing_class
+from service.inference.model.default import default_model
+from service.inference.model.folder import ModelFolder
+from service.inference.tokenization.word_joining import CASING_CLASSES, casing_class
 from tests.bench.pipeline import THREADS, pipeline_run, sample_sentences, spread, timed
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from service.contracts import DatasetSettings, LabelledSentence
 from service.errors import InferenceError
 from service.formats import read_sentences
 from service.inference.classifier import Classifier
-from service.inference.default import default_model
-from service.inference.folder import ModelFolder
-from service.pipeline import Judge
+from service.inference.model.default import default_model
+from service.inference.model.folder import ModelFolder
+from service.judging.judge import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

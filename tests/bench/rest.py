@@ -135,7 +135,7 @@ def service(folder: Path, cores: set[int]) -> Iterator[tuple[int, int]]:
     }
     clean = {name: value for name, value in os.environ.items() if not name.startswith("LABELWATCH_")}
     process = subprocess.Popen(
-        [sys.executable, "-c", "from service.cli import main; main()", "api"],
+        [sys.executable, "-c", "from service.cli.main import main; main()", "api"],
         env={**clean, **variables},
         stdout=subprocess.DEVNULL,
         preexec_fn=lambda: os.sched_setaffinity(0, cores),  # noqa: PLW1509 - no threads here

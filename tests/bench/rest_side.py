@@ -11,8 +11,8 @@ import sys
 import time
 
 from service.inference.classifier import Classifier
-from service.inference.default import default_model
-from service.inference.folder import ModelFolder
+from service.inference.model.default import default_model
+from service.inference.model.folder import ModelFolder
 from tests.bench.pipeline import raw_run, sample_sentences, session_of, sorted_batches, timed
 
 BATCH_SIZES = (8, 16)

@@ -15,11 +15,11 @@ from service.contracts import DatasetSettings, LabelledSentence
 from service.errors import LabelwatchError
 from service.formats import read_sentences
 from service.inference.classifier import Classifier
-from service.inference.default import default_model
-from service.inference.folder import ModelFolder
+from service.inference.model.default import default_model
+from service.inference.model.folder import ModelFolder
+from service.judging.judge import Judge
 from service.labels import UNSCORED
-from service.pipeline import Judge
-from service.review.queue import Queue, QueueFilter
+from service.review.queue.queue import Queue, QueueFilter
 from tests.review_desk import NOW, Desk, MemoryLog, decided, review, settings
 
 if TYPE_CHECKING:

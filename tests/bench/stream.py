@@ -18,12 +18,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from service.stream.base import Output
-from service.stream.kafka import KafkaStream
-from service.stream.kafka_admin import create_topics
-from service.stream.kafka_settings import KafkaSettings
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
+from service.log.kafka.admin import create_topics
+from service.log.kafka.session import KafkaStream
+from service.log.kafka.settings import KafkaSettings
+from service.log.protocol import Output
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
 from tests.bench.pipeline import sample_sentences
 from tests.kafka.broker import Cluster
 from tests.tiny_models import LABELS, make_model

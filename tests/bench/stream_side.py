@@ -15,22 +15,22 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from service.datasets.registry import Datasets
 from service.inference.classifier import Classifier
-from service.inference.default import default_model
-from service.inference.folder import ModelFolder
-from service.stream.assess import Assessor
-from service.stream.datasets import Datasets
-from service.stream.kafka import KafkaStream
-from service.stream.kafka_settings import KafkaSettings
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
-from service.stream.worker import Worker
+from service.inference.model.default import default_model
+from service.inference.model.folder import ModelFolder
+from service.log.kafka.session import KafkaStream
+from service.log.kafka.settings import KafkaSettings
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
+from service.stream.worker.batch_processor import Assessor
+from service.stream.worker.loop import Worker
 from tests.bench.pipeline import raw_run, sample_sentences, session_of, sorted_batches, timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from service.stream.base import Stream, Work
+    from service.log.protocol import Stream, Work
 
 RAW_BATCHES = (8, 16)
 

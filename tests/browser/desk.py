@@ -18,7 +18,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from service.api.auth import digest_of, new_key
+from service.api.http.auth import digest_of, new_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,7 +110,7 @@ def running(folder: Path) -> Iterator[Service]:
         "LABELWATCH_API_PORT": "0",
         "LABELWATCH_API_KEYS": f"team:write:{digest_of(write)},guest:read:{digest_of(read)}",
     }
-    command = [sys.executable, "-c", "from service.cli import main; main()", "up"]
+    command = [sys.executable, "-c", "from service.cli.main import main; main()", "up"]
     told = folder / "told.txt"
     with told.open("wb") as errors:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors)

@@ -18,17 +18,17 @@ import numpy as np
 
 from service.contracts import DatasetSettings, read_sentence
 from service.inference.classifier import WordProbs
-from service.pipeline import Judge
+from service.judging.judge import Judge
 from service.scoring.confident import NEVER, flag_words
-from service.state.class_stats import ClassStats
-from service.state.running import RunningStats
+from service.statistics.class_stats import ClassStats
+from service.statistics.running import RunningStats
 from tests.chaos.messages import DATASETS, MAX_WORDS, SERIAL, Made
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from service.inference.classifier import Classifier
-    from service.verdicts import Observation
+    from service.judging.types import Observation
     from tests.chaos.reading import Message, Topic
 
 Place = tuple[int, int]

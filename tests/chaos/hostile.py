@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 from kafka import TopicPartition
 
 from service.contracts import DatasetSettings
-from service.stream.base import Output
-from service.stream.kafka import KafkaStream
-from service.stream.kafka_admin import create_topics
-from service.stream.kafka_settings import KafkaSettings
-from service.stream.topics import Topics
+from service.log.kafka.admin import create_topics
+from service.log.kafka.session import KafkaStream
+from service.log.kafka.settings import KafkaSettings
+from service.log.protocol import Output
+from service.log.topics import Topics
 from tests.chaos.hostile_messages import ASSESSED, endless
 from tests.chaos.processes import Workers
 from tests.chaos.reading import consumer
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from kafka.consumer.fetcher import ConsumerRecord
 
-    from service.stream.base import Headers
+    from service.log.protocol import Headers
     from tests.chaos.hostile_messages import Hostile
 
 PARTITIONS = 2

@@ -8,13 +8,13 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from service.stream.kafka_remedies import OddKey
-from service.stream.topics import MAX_INPUT_BYTES
+from service.log.kafka.library_fixes.patches import OddKey
+from service.log.topics import MAX_INPUT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from service.stream.base import Headers
+    from service.log.protocol import Headers
 
 ASSESSED = ""  # not a dead letter
 MAX_WORDS = 5_000

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
-from service.stream.kafka_admin import create_topics
-from service.stream.kafka_settings import KafkaSettings
-from service.stream.topics import Topics
+from service.inference.model.folder import ModelFolder
+from service.log.kafka.admin import create_topics
+from service.log.kafka.settings import KafkaSettings
+from service.log.topics import Topics
 from tests.chaos.brokers import Brokers
 from tests.chaos.checks import Checker, Logs, Standstill, longest_standstill
 from tests.chaos.messages import MAX_WORDS, made_messages

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from service.inference.classifier import Classifier
-    from service.stream.base import Headers
+    from service.log.protocol import Headers
 
 MAX_WORDS = 40
 SERIAL = "serial"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.stream.kafka_watchdog import EXIT_STATUS as HUNG
+from service.log.kafka.library_fixes.watchdog import EXIT_STATUS as HUNG
 from tests.kafka.broker import SHIM
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from service.datasets.registry import Datasets
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
-from service.stream.assess import Assessor
-from service.stream.base import Output, Polled, Record
-from service.stream.codec import position_key, position_value
-from service.stream.datasets import Datasets
-from service.stream.ledger import Ledger
-from service.stream.topics import Topics
+from service.inference.model.folder import ModelFolder
+from service.log.codec import position_key, position_value
+from service.log.protocol import Output, Polled, Record
+from service.log.topics import Topics
+from service.stream.state.snapshot import Ledger
+from service.stream.worker.batch_processor import Assessor
 from tests.chaos.checks import Checker, Logs, longest_standstill
 from tests.chaos.messages import DATASETS, MAX_WORDS, Made, made_messages
 from tests.chaos.plan import LONG, OF_BROKERS, SHORT, WORKERS, Kind, plan

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.commands.dead_letters import Letter
-from service.commands.streams import read_state
+from service.cli.stream.dead_letters import Letter
 from service.contracts import Assessment, DatasetSettings, read_sentence
 from service.errors import InvalidInput
 from service.inference.classifier import Classifier, WordProbs
-from service.inference.folder import ModelFolder
-from service.pipeline import Judge
-from service.stream.base import Output
-from service.stream.codec import position_key, position_value, read_position
-from service.stream.ledger import Account
-from service.stream.sqlite import PARTITION, SqliteStream
-from service.stream.topics import Topics
+from service.inference.model.folder import ModelFolder
+from service.judging.judge import Judge
+from service.log.codec import position_key, position_value, read_position
+from service.log.protocol import Output
+from service.log.sqlite.log import PARTITION, SqliteStream
+from service.log.topics import Topics
+from service.runtime.open_log import read_state
+from service.stream.state.snapshot import Account
 from tests.stream_desk import Desk, sentences
 from tests.tiny_models import make_model
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-    from service.state.running import RunningStats
-    from service.stream.base import Record
+    from service.log.protocol import Record
+    from service.statistics.running import RunningStats
 
 TOPICS = Topics()
 RUNS = int(os.environ.get("CHAOS_RUNS", "2"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer
     from kafka.producer.future import FutureRecordMetadata
 
-    from service.stream.topics import Topics
+    from service.log.topics import Topics
     from tests.chaos.messages import Made
 
 PATIENCE = 300.0

@@ -13,9 +13,9 @@ import yaml
 
 from schemas import events, generate, messages
 from service.contracts import Claim, Decision
+from service.log import codec
+from service.log.topics import Topics
 from service.review.decisions import claim_output, decision_output
-from service.stream import codec
-from service.stream.topics import Topics
 from tests.node_packages import installed
 
 TOOL = Path(__file__).with_name("asyncapi")

@@ -20,11 +20,11 @@ from schemathesis.core.parameters import ParameterLocation
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from service.api.auth import digest_of, new_key
-from service.api.record_query import EXAMPLE, FORMAT_NAMES
+from service.api.http.auth import digest_of, new_key
+from service.api.ingest.query import EXAMPLE, FORMAT_NAMES
 from service.contracts import BelowPolicy, DatasetSettings
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
+from service.inference.model.folder import ModelFolder
 from tests.api_desk import ApiDesk, api_desk, wait_for
 from tests.live_server import PATIENCE, served
 from tests.stream_desk import sentences

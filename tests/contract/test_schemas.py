@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from schemas import generate, messages
 from service.contracts import LabelledSentence, Message, read_sentence
 from service.errors import InvalidInput, LabelwatchError, SettingsError
-from service.state.running import RunningStats
-from service.stream.base import Record
-from service.stream.codec import dead_letter, event_headers, position_value, read_position
+from service.log.codec import dead_letter, event_headers, position_value, read_position
+from service.log.protocol import Record
+from service.statistics.running import RunningStats
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -148,7 +148,7 @@ def monitored(folder: Path) -> Iterator[Monitored]:
     service, watcher = (f"{HOST}:{free_port()}" for _ in range(2))
     config = folder / "prometheus.yml"
     config.write_text(yaml.safe_dump(scrape_config(service)))
-    up = [sys.executable, "-c", "from service.cli import main; main()", "up"]
+    up = [sys.executable, "-c", "from service.cli.main import main; main()", "up"]
     settings = {
         "LABELWATCH_LOG_PATH": str(folder / "log.sqlite"),
         "LABELWATCH_API_PORT": service.rpartition(":")[2],

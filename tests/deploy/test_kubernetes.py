@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from service import __version__
-from service.stream.topics import Topics
+from service.log.topics import Topics
 from tests.deploy.kustomize import FOLDER, RECORDED, ROOT, TEMPLATES, Document, build, by_kubectl, without_hashes
 from tests.deploy.variables import settings_from
 

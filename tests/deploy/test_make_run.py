@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from service.stream.codec import position_key, read_position
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
+from service.log.codec import position_key, read_position
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from service.stream.base import Record
+    from service.log.protocol import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT = 120.0

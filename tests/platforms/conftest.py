@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from service.api.auth import digest_of, new_key
-from service.inference.default import default_model
+from service.api.http.auth import digest_of, new_key
+from service.inference.model.default import default_model
 from tests.platforms import studio as label_studio
 from tests.stream_desk import Desk, Ran
 

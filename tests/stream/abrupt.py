@@ -6,11 +6,11 @@ import os
 import sys
 from pathlib import Path
 
-from service.stream.base import Output, Stream
-from service.stream.kafka import KafkaStream
-from service.stream.kafka_settings import KafkaSettings
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
+from service.log.kafka.session import KafkaStream
+from service.log.kafka.settings import KafkaSettings
+from service.log.protocol import Output, Stream
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
 from tests.stream.steps import batch, gain, values, work
 
 STATUS = 9

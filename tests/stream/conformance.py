@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from service.stream.base import CommitRefused, Output, Overtaken, Work
+from service.log.protocol import CommitRefused, Output, Overtaken, Work
 from tests.stream.steps import batch, everything, gain, read, records, sentences, until, values, work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from service.stream.base import Follower, Record, Stream
-    from service.stream.topics import Topics
+    from service.log.protocol import Follower, Record, Stream
+    from service.log.topics import Topics
 
 HEADERS = (
     ("content-type", b"application/json"),

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 from kafka import KafkaAdminClient
 
-from service.stream.kafka import KafkaStream
-from service.stream.kafka_admin import create_topics
-from service.stream.kafka_client import writer
-from service.stream.kafka_settings import KafkaSettings
-from service.stream.topics import Topics
+from service.log.kafka.admin import create_topics
+from service.log.kafka.clients import writer
+from service.log.kafka.session import KafkaStream
+from service.log.kafka.settings import KafkaSettings
+from service.log.topics import Topics
 from tests.kafka.broker import Cluster
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kafka import KafkaProducer
 
-    from service.stream.kafka_watchdog import Watchdog
+    from service.log.kafka.library_fixes.watchdog import Watchdog
 
 PARTITIONS = 2
 

@@ -7,12 +7,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from service.stream.base import CommitRefused, Output
+from service.log.protocol import CommitRefused, Output
 from tests.stream.steps import records, work
 
 if TYPE_CHECKING:
-    from service.stream.base import Stream
-    from service.stream.topics import Topics
+    from service.log.protocol import Stream
+    from service.log.topics import Topics
 
 
 class Runner(threading.Thread):

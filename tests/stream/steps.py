@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from service.stream.base import BATCH_BYTES, Gained, Output, Polled, Record, Work
+from service.log.protocol import BATCH_BYTES, Gained, Output, Polled, Record, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from service.stream.base import Follower, Stream
+    from service.log.protocol import Follower, Stream
 
 PATIENCE = 300.0
 POLL = 0.2

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.stream.base import Output
-from service.stream.kafka import KafkaStream
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import MAX_OUTPUT_BYTES, Topics
+from service.log.kafka.session import KafkaStream
+from service.log.protocol import Output
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import MAX_OUTPUT_BYTES, Topics
 from tests.stream.conformance import Conformance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from service.stream.base import Stream
-    from service.stream.kafka_settings import KafkaSettings
+    from service.log.kafka.settings import KafkaSettings
+    from service.log.protocol import Stream
 
 
 class SqliteLog:

@@ -7,12 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from service.contracts import Assessment, DatasetSettings
+from service.datasets.registry import Datasets
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
-from service.stream.assess import Assessor
-from service.stream.base import Output
-from service.stream.datasets import Datasets
-from service.stream.worker import Worker
+from service.inference.model.folder import ModelFolder
+from service.log.protocol import Output
+from service.stream.worker.batch_processor import Assessor
+from service.stream.worker.loop import Worker
 from tests.chaos.hostile_messages import ASSESSED, KINDS, every_kind
 from tests.stream.conftest import PARTITIONS
 from tests.stream.steps import everything, until
@@ -21,8 +21,8 @@ from tests.tiny_models import make_model
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.stream.base import Record
-    from service.stream.topics import Topics
+    from service.log.protocol import Record
+    from service.log.topics import Topics
     from tests.chaos.hostile_messages import Hostile
     from tests.stream.conftest import Open
 

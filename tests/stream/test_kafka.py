@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.stream.base import CommitRefused, FencedError, Output, Polled
-from service.stream.kafka import KafkaStream, Lease
-from service.stream.kafka_client import send, writer
-from service.stream.kafka_watchdog import Watchdog
+from service.log.kafka.clients import send, writer
+from service.log.kafka.library_fixes.watchdog import Watchdog
+from service.log.kafka.session import KafkaStream, Lease
+from service.log.protocol import CommitRefused, FencedError, Output, Polled
 from tests.stream.steps import POLL, batch, everything, gain, sentences, until, values, work
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from service.stream.kafka_settings import KafkaSettings
-    from service.stream.topics import Topics
+    from service.log.kafka.settings import KafkaSettings
+    from service.log.topics import Topics
     from tests.stream.conftest import Open
 
 

@@ -12,7 +12,7 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from service.errors import StreamError
-from service.stream.base import Checked
+from service.log.protocol import Checked
 from tests.stream_desk import Desk, sentences
 from tests.tiny_models import make_model
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from service.stream.kafka_settings import KafkaSettings
-    from service.stream.topics import Topics
+    from service.log.kafka.settings import KafkaSettings
+    from service.log.topics import Topics
     from tests.stream.conftest import Open
 
 WAIT = 120.0

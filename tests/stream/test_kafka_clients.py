@@ -11,28 +11,28 @@ import pytest
 from kafka import KafkaAdminClient
 
 from service.contracts import DatasetSettings
+from service.datasets.registry import Datasets
 from service.errors import StreamError
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
-from service.stream.assess import Assessor
-from service.stream.base import Output
-from service.stream.datasets import Datasets
-from service.stream.kafka_admin import (
+from service.inference.model.folder import ModelFolder
+from service.log.kafka.admin import (
     count_brokers,
     create_topics,
     describe_topics,
 )
-from service.stream.kafka_remedies import OddKey
-from service.stream.worker import Worker
+from service.log.kafka.library_fixes.patches import OddKey
+from service.log.protocol import Output
+from service.stream.worker.batch_processor import Assessor
+from service.stream.worker.loop import Worker
 from tests.stream.steps import batch, everything, gain, records, until, work
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.stream.base import Record
-    from service.stream.kafka_settings import KafkaSettings
-    from service.stream.topics import Topics
+    from service.log.kafka.settings import KafkaSettings
+    from service.log.protocol import Record
+    from service.log.topics import Topics
     from tests.stream.conftest import Open
 
 

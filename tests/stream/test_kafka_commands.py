@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka import KafkaAdminClient
 
-from service.stream.topics import Topics
+from service.log.topics import Topics
 from tests.stream_desk import Desk, sentences
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.stream.kafka_settings import KafkaSettings
+    from service.log.kafka.settings import KafkaSettings
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafka import KafkaAdminClient
 
-from service.stream.kafka_admin import (
+from service.log.kafka.admin import (
     create_topics,
     describe_topics,
     leave,
@@ -16,8 +16,8 @@ from tests.stream.runner import Runner, owns
 from tests.stream.steps import everything, sentences, until
 
 if TYPE_CHECKING:
-    from service.stream.kafka_settings import KafkaSettings
-    from service.stream.topics import Topics
+    from service.log.kafka.settings import KafkaSettings
+    from service.log.topics import Topics
     from tests.stream.conftest import Open
 
 

@@ -17,10 +17,10 @@ import httpx
 import pytest
 from kafka import KafkaAdminClient
 
-from service.stream.kafka_admin import create_topics
-from service.stream.kafka_follow import KafkaFollower
-from service.stream.kafka_settings import KafkaSettings
-from service.stream.topics import Topics
+from service.log.kafka.admin import create_topics
+from service.log.kafka.follower import KafkaFollower
+from service.log.kafka.settings import KafkaSettings
+from service.log.topics import Topics
 from tests.kafka.guarded import Guarded, guarded
 from tests.stream_desk import Desk, Ran, sentences
 from tests.tiny_models import make_model

@@ -6,14 +6,14 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING
 
-from service.stream.base import Output
-from service.stream.kafka_client import send, writer
-from service.stream.kafka_member import Member
+from service.log.kafka.clients import send, writer
+from service.log.kafka.group_consumer import Member
+from service.log.protocol import Output
 from tests.stream.steps import until
 
 if TYPE_CHECKING:
-    from service.stream.kafka_settings import KafkaSettings
-    from service.stream.topics import Topics
+    from service.log.kafka.settings import KafkaSettings
+    from service.log.topics import Topics
 
 N = 10
 

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from kafka import KafkaAdminClient, TopicPartition
 
-from service.stream.base import Output
-from service.stream.codec import position_key, position_value
-from service.stream.kafka_admin import (
+from service.log.codec import position_key, position_value
+from service.log.kafka.admin import (
     open_transactions,
 )
-from service.stream.kafka_client import send
+from service.log.kafka.clients import send
+from service.log.protocol import Output
 from tests.stream.steps import batch, gain, sentences, until, values, work
 
 if TYPE_CHECKING:
     import pytest
     from kafka import KafkaProducer
 
-    from service.stream.kafka import KafkaStream
-    from service.stream.kafka_settings import KafkaSettings
-    from service.stream.topics import Topics
+    from service.log.kafka.session import KafkaStream
+    from service.log.kafka.settings import KafkaSettings
+    from service.log.topics import Topics
     from tests.stream.conftest import Open
 
 
@@ -77,7 +77,7 @@ def test_records_that_retention_took_are_counted(
 def test_a_state_that_is_ahead_of_its_input_is_told_not_guessed(
     opened: Open, kafka_topics: Topics, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.stream.kafka_restore.RETRY_AFTER", 0.0)
+    monkeypatch.setattr("service.log.kafka.state_restore.RETRY_AFTER", 0.0)
     stream = opened()
     stream.append([Output(kafka_topics.state, position_key(0), position_value(100), partition=0)])
     gain(stream, 1)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from kafka import KafkaAdminClient
 
 from service.contracts import Claim, Decision
+from service.log.kafka.admin import COMPACTED, create_topics
+from service.log.kafka.follower import KafkaFollower
+from service.log.protocol import Output, Record
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
 from service.review.decisions import claim_output, decision_output
-from service.stream.base import Output, Record
-from service.stream.kafka_admin import COMPACTED, create_topics
-from service.stream.kafka_follow import KafkaFollower
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
 from tests.docs_blocks import DOCS, blocks
 from tests.stream_desk import Desk
 from tests.tiny_models import make_model
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from service.stream.kafka_settings import KafkaSettings
+    from service.log.kafka.settings import KafkaSettings
     from tests.stream.conftest import Open
 
 PAGE = (DOCS / "operations.md").read_text()

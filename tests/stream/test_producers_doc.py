@@ -6,7 +6,7 @@ import json
 import subprocess
 from typing import TYPE_CHECKING
 
-from service.inference.default import default_model
+from service.inference.model.default import default_model
 from tests.docs_blocks import blocks
 from tests.stream_desk import Desk
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from service.stream.kafka_settings import KafkaSettings
-    from service.stream.topics import Topics
+    from service.log.kafka.settings import KafkaSettings
+    from service.log.topics import Topics
 
 READ = "KafkaConsumer(", "kcat -C"
 

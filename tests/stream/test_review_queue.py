@@ -6,16 +6,16 @@ import json
 from typing import TYPE_CHECKING
 
 from service.contracts import Claim
+from service.log.sqlite.log import SqliteStream
 from service.review.decisions import claim_output
-from service.review.queue import Queue
-from service.stream.sqlite import SqliteStream
+from service.review.queue.queue import Queue
 from tests.review_desk import Desk, assessment, decision, later, read_all, review, shown, story
 from tests.stream.steps import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.stream.topics import Topics
+    from service.log.topics import Topics
     from tests.stream.conftest import Open
 
 

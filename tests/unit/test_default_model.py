@@ -14,10 +14,10 @@ from service.contracts import DatasetSettings
 from service.evaluation.metrics import auroc, entity_f1
 from service.formats import read_sentences
 from service.inference.classifier import Classifier, WordProbs
-from service.inference.default import default_model
-from service.inference.folder import ModelFolder, Precision
+from service.inference.model.default import default_model
+from service.inference.model.folder import ModelFolder, Precision
+from service.judging.judge import Judge
 from service.labels import Scheme
-from service.pipeline import Judge
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -10,12 +10,12 @@ import pytest
 from service.contracts import DatasetSettings, LabelledSentence
 from service.errors import InvalidInput, UnknownLabelError
 from service.inference.classifier import Classifier, WordProbs
-from service.inference.folder import HeldOutSums, ModelFolder
+from service.inference.model.folder import HeldOutSums, ModelFolder
+from service.judging.judge import Judge
+from service.judging.types import Lesson, Observation
 from service.labels import is_valid
-from service.pipeline import Judge
 from service.scoring.confident import NEVER, class_sums, flag_words, thresholds
 from service.scoring.sentence import METHODS
-from service.verdicts import Lesson, Observation
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:

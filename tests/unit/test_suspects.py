@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput
+from service.judging.suspects import Suspect, decode_valid, find_suspects
 from service.labels import Scheme, Span, is_valid, spans
-from service.suspects import Suspect, decode_valid, find_suspects
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

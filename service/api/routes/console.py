@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from service.api.problems import NotFoundError
+from service.api.http.problems import NotFoundError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from pydantic import BaseModel, Field
 
 from service.api.backend import Backend, backend_dependency, request_id_of
-from service.api.bodies import json_object
-from service.api.changes import checked, merged
-from service.api.problems import ChangedError, ConflictError, NotFoundError
+from service.api.http.bodies import json_object
+from service.api.http.problems import ChangedError, ConflictError, NotFoundError
 from service.contracts import DatasetName, DatasetSettings, FlagPolicy, ModelName
-from service.stream.base import Overtaken
-from service.stream.datasets import settings_record
+from service.datasets.changes import checked, merged
+from service.datasets.registry import settings_record
+from service.log.protocol import Overtaken
 
 router = APIRouter(tags=["datasets"])
 

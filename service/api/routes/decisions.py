@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
 
 from service.api.backend import Backend, backend_dependency, request_id_of
-from service.api.bodies import json_object, one_or_many, read
+from service.api.http.bodies import json_object, one_or_many, read
+from service.api.ingest.sentence_bodies import at as placed
 from service.api.routes.review import item_of
-from service.api.sentences import at as placed
 from service.contracts import Decision
 from service.errors import InvalidInput
 from service.review.decisions import check_decision, decision_output

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from service import __version__
-from service.api.auth import Keys
 from service.api.backend import Backend, backend_dependency
-from service.api.problems import ForbiddenError
+from service.api.http.auth import Keys
+from service.api.http.problems import ForbiddenError
 
 router = APIRouter(tags=["service"])
 

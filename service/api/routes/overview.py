@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from service.api.backend import Backend, backend_dependency
-from service.api.bodies import in_thread
+from service.api.http.bodies import in_thread
 from service.api.routes.review import only_known_parameters
 from service.contracts import DatasetName
-from service.review.overview import Overview
+from service.review.queue.overview import Overview
 
 router = APIRouter(tags=["review"])
 

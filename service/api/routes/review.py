@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from starlette.responses import Response
 
 from service.api.backend import Backend, backend_dependency, request_id_of
-from service.api.bodies import in_thread, json_object, read
-from service.api.problems import ConflictError, NotFoundError, NotReadyError
+from service.api.http.bodies import in_thread, json_object, read
+from service.api.http.problems import ConflictError, NotFoundError, NotReadyError
 from service.contracts import Claim, DatasetName, SuspectKind
 from service.errors import InvalidInput, StreamError
 from service.review.decisions import claim_output
-from service.review.filters import MAX_LIMIT, QueueFilter
 from service.review.items import ReviewItem
+from service.review.queue.filters import MAX_LIMIT, QueueFilter
 
 router = APIRouter(tags=["review"])
 

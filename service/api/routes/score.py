@@ -10,18 +10,18 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.api import record_query
 from service.api.backend import backend_of, request_id_of
-from service.api.judging import check_datasets, joined, judged
-from service.api.middleware import is_ndjson
-from service.api.ndjson import MEDIA_TYPE, Streamed
-from service.api.problems import OverloadedError, answer_to, encoded, problem_of
-from service.api.record_query import Wanted, read_query
-from service.api.record_scores import score_records
-from service.api.records import RecordOutcome
-from service.api.scorer import Choice, Scorer
-from service.api.sentences import at, body_schema, in_dataset, read_body, read_line
-from service.api.spool import streams_of
+from service.api.http.line_spool import streams_of
+from service.api.http.middleware import is_ndjson
+from service.api.http.ndjson import MEDIA_TYPE, Streamed
+from service.api.http.problems import OverloadedError, answer_to, encoded, problem_of
+from service.api.ingest import query as record_query
+from service.api.ingest.platform_records import RecordOutcome
+from service.api.ingest.query import Wanted, read_query
+from service.api.ingest.sentence_bodies import at, body_schema, in_dataset, read_body, read_line
+from service.api.scoring.record_scores import score_records
+from service.api.scoring.responses import check_datasets, joined, judged
+from service.api.scoring.scorer import Choice, Scorer
 from service.contracts import Assessment, DatasetSettings
 from service.errors import InferenceError, InvalidInput, LabelwatchError
 from service.scoring.sentence import METHODS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from service.api.spool import Line
+    from service.api.http.line_spool import Line
 
 
 PATH = "/v1/score"

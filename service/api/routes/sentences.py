@@ -12,23 +12,23 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from service.api.backend import backend_of, request_id_of
-from service.api.middleware import is_ndjson
-from service.api.ndjson import MEDIA_TYPE, RECORDS_AT_ONCE, Streamed
-from service.api.problems import TooLargeError, encoded, problem_of
-from service.api.record_query import PARAMETERS, Wanted, read_query
-from service.api.records import Converting, Made, RecordOutcome, read_lines, read_records
-from service.api.sentences import body_schema, in_dataset, read_body, read_line
-from service.api.spool import streams_of
+from service.api.http.line_spool import streams_of
+from service.api.http.middleware import is_ndjson
+from service.api.http.ndjson import MEDIA_TYPE, RECORDS_AT_ONCE, Streamed
+from service.api.http.problems import TooLargeError, encoded, problem_of
+from service.api.ingest.platform_records import Converting, Made, RecordOutcome, read_lines, read_records
+from service.api.ingest.query import PARAMETERS, Wanted, read_query
+from service.api.ingest.sentence_bodies import body_schema, in_dataset, read_body, read_line
 from service.errors import InvalidInput
-from service.stream.base import Output
-from service.stream.codec import SENTENCE, event_headers
-from service.stream.topics import MAX_INPUT_BYTES
+from service.log.codec import SENTENCE, event_headers
+from service.log.protocol import Output
+from service.log.topics import MAX_INPUT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from service.api.backend import Backend
-    from service.api.spool import Line
+    from service.api.http.line_spool import Line
     from service.contracts import LabelledSentence
 
 APPENDED_TOGETHER = 1_000

@@ -19,25 +19,27 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service.api.backend import backend_of, request_id_of
-from service.api.bodies import in_thread, json_object
-from service.api.problems import TooLargeError, UnauthorizedError
+from service.api.http.bodies import in_thread, json_object
+from service.api.http.problems import TooLargeError, UnauthorizedError
 from service.api.routes.sentences import message_of
 from service.contracts import DatasetName
 from service.errors import DecodeError, InvalidInput, StateError, StreamError
-from service.formats import Options, argilla, label_studio
-from service.formats.platforms import Delivery
-from service.formats.standard_webhooks import ID as WEBHOOK_ID
-from service.formats.standard_webhooks import TIMESTAMP, read_secret, verify
-from service.stream.base import Record
-from service.stream.codec import dead_letter
-from service.stream.topics import MAX_OUTPUT_BYTES
+from service.formats import Options
+from service.formats.platforms.argilla import read as argilla
+from service.formats.platforms.common import Delivery
+from service.formats.platforms.label_studio import read as label_studio
+from service.formats.platforms.webhook_signatures import ID as WEBHOOK_ID
+from service.formats.platforms.webhook_signatures import TIMESTAMP, read_secret, verify
+from service.log.codec import dead_letter
+from service.log.protocol import Record
+from service.log.topics import MAX_OUTPUT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from service.api.backend import Backend
     from service.contracts import LabelledSentence
-    from service.stream.base import Output
+    from service.log.protocol import Output
 
 log = logging.getLogger(__name__)
 

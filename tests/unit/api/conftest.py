@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
+from service.inference.model.folder import ModelFolder
 from tests.api_desk import ApiDesk, api_desk
 from tests.tiny_models import make_model
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def _quick_to_stop() -> Iterator[None]:
     """An idle model's thread looks often whether it should stop: most tests end one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.api.batcher.TICK", 0.005)
+        patch.setattr("service.api.batching.batcher.TICK", 0.005)
         yield
 
 

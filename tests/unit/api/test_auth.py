@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 
-from service.api.auth import Keys, digest_of, needed, new_key
-from service.api.problems import ForbiddenError, UnauthorizedError
+from service.api.http.auth import Keys, digest_of, needed, new_key
+from service.api.http.problems import ForbiddenError, UnauthorizedError
 from service.settings import ApiSettings
 
 if TYPE_CHECKING:

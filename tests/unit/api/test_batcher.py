@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.batcher import Batcher
-from service.api.jobs import LONGEST_RETRY, Rate
-from service.api.problems import DrainingError, OverloadedError
+from service.api.batching.batcher import Batcher
+from service.api.batching.jobs import LONGEST_RETRY, Rate
+from service.api.http.problems import DrainingError, OverloadedError
 from service.errors import InferenceError, ModelError
 from service.inference.classifier import Classifier, WordProbs
-from service.inference.folder import ModelFolder
+from service.inference.model.folder import ModelFolder
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
 
     from service.inference.classifier import Answer
-    from service.inference.encode import Encoded
     from service.inference.pooling import Pooling
+    from service.inference.tokenization.encoder import Encoded
 
 WAIT = 30.0
 
@@ -39,13 +39,15 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 @pytest.fixture(scope="module", autouse=True)
 def _through_the_queue() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.api.batcher.WORDS_AT_ONCE", 0)  # a model that waits at a gate would stop the loop
+        patch.setattr(
+            "service.api.batching.batcher.WORDS_AT_ONCE", 0
+        )  # a model that waits at a gate would stop the loop
         yield
 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.batcher.WORDS_AT_ONCE", 3)
+    monkeypatch.setattr("service.api.batching.batcher.WORDS_AT_ONCE", 3)
 
 
 class Gated:
@@ -413,7 +415,7 @@ def test_a_batch_that_never_ends_is_told(classifier: Classifier, monkeypatch: py
         model.open()
         await job
 
-    monkeypatch.setattr("service.api.batcher.STUCK_SECONDS", 0.0)
+    monkeypatch.setattr("service.api.batching.batcher.STUCK_SECONDS", 0.0)
     with running(model) as batcher:
         answered(ask(batcher))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.api.connection import MOST_HEAD_BYTES
+from service.api.http.connection import MOST_HEAD_BYTES
 from tests import live_server
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from service.api.app import create_app
-from service.api.writers import Writers
+from service.api.ingest.append_pool import Writers
 from service.contracts import DatasetSettings
+from service.datasets.registry import Datasets
 from service.errors import StreamError
-from service.stream.base import Output
-from service.stream.codec import header
-from service.stream.datasets import Datasets
-from service.stream.mirror import Mirror
-from service.stream.sqlite import SqliteStream
+from service.log.codec import header
+from service.log.protocol import Output
+from service.log.sqlite.log import SqliteStream
+from service.stream.state.view import Mirror
 from tests.api_desk import TOPICS, wait_for
 from tests.stream_desk import sentences
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
-from service.api.docs import ASSETS
+from service.api.openapi import ASSETS
 
 if TYPE_CHECKING:
     from tests.api_desk import ApiDesk

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 
-from service.commands.supervise import Supervisor
 from service.errors import StreamError
-from service.stream.mirror import Mirror
+from service.runtime.supervisor import Supervisor
+from service.stream.state.view import Mirror
 from tests.api_desk import wait_for
 
 if TYPE_CHECKING:

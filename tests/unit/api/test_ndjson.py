@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect
 
-from service.api import ndjson
-from service.api.ndjson import Streamed
-from service.api.problems import IdleError, OverloadedError
-from service.api.spool import Line, Splitter, Spool, Streams
+from service.api.http import ndjson
+from service.api.http.line_spool import Line, Splitter, Spool, Streams
+from service.api.http.ndjson import Streamed
+from service.api.http.problems import IdleError, OverloadedError
 from service.errors import StreamError
 from service.settings import ApiSettings
 from tests.score_desk import Conversation

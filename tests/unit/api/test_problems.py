@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.responses import StreamingResponse
 
-from service.api.problems import (
+from service.api.http.problems import (
     TABLE,
     TITLES,
     ChangedError,
@@ -271,6 +271,6 @@ def test_what_is_asked_all_the_time_does_not_fill_the_log(
     headers: dict[str, str],
     level: int,
 ) -> None:
-    with caplog.at_level(logging.DEBUG, logger="service.api.middleware"):
+    with caplog.at_level(logging.DEBUG, logger="service.api.http.middleware"):
         quiet.client.request(method, path, headers=headers)
     assert [one.levelno for one in caplog.records if one.message == "answered"] == [level]

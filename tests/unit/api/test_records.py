@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.api.judging import MOST_DATASETS
-from service.api.record_query import FORMAT_NAMES
+from service.api.ingest.query import FORMAT_NAMES
+from service.api.scoring.responses import MOST_DATASETS
 from service.contracts import DatasetSettings
+from service.datasets.registry import settings_record
 from service.formats import FORMATS, Options, read_records
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
-from service.stream.datasets import settings_record
+from service.inference.model.folder import ModelFolder
 from tests.score_desk import ScoreDesk, score_desk
 from tests.tiny_models import POISON, make_model
 from tests.unit.formats.platform_bodies import TEXT, annotation, argilla_event, event, region, task

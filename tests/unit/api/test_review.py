@@ -15,11 +15,11 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
-from service.api.events import Counters, changes
+from service.api.routes.events import Counters, changes
 from service.contracts import BelowPolicy, Claim, DatasetSettings
 from service.errors import StreamError
+from service.log.codec import header
 from service.review.decisions import claim_output
-from service.stream.codec import header
 from tests import live_server
 from tests.api_desk import TOPICS, wait_for
 from tests.stream_desk import sentences
@@ -321,7 +321,7 @@ def test_who_listens_hears_of_changes(full: ApiDesk) -> None:
 
 
 def test_silence_is_broken_now_and_then(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.events.HEARTBEAT", 0.0)
+    monkeypatch.setattr("service.api.routes.events.HEARTBEAT", 0.0)
 
     async def listen() -> list[str]:
         heard = []
@@ -352,14 +352,14 @@ def test_the_stream_ends_when_the_service_does(full: ApiDesk) -> None:
 
 
 def test_too_many_listeners_are_sent_away(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.events.MOST_LISTENERS", 0)
+    monkeypatch.setattr("service.api.routes.events.MOST_LISTENERS", 0)
     assert desk.client.get("/v1/events").status_code == 429
 
 
 def test_of_many_who_listen_at_once_no_more_get_in_than_there_is_room_for(
     desk: ApiDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.api.events.MOST_LISTENERS", 3)
+    monkeypatch.setattr("service.api.routes.events.MOST_LISTENERS", 3)
     with ExitStack() as leaving:
         port = leaving.enter_context(live_server.served(desk.app))
         clients = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(20)]

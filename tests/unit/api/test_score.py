@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from service.api.scorer import Choice, Scorer, Standard
+from service.api.scoring.scorer import Choice, Scorer, Standard
 from service.contracts import Assessment, DatasetSettings, LabelledSentence
 from service.errors import InferenceError
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
-from service.pipeline import Judge
+from service.inference.model.folder import ModelFolder
+from service.judging.judge import Judge
+from service.log.codec import state_key
+from service.log.protocol import Output
 from service.scoring.sentence import METHODS
-from service.stream.base import Output
-from service.stream.codec import state_key
 from tests.score_desk import Conversation, ScoreDesk, score_desk
 from tests.tiny_models import POISON, make_model
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.inference.classifier import Answer
-    from service.inference.encode import Encoded
     from service.inference.pooling import Pooling
+    from service.inference.tokenization.encoder import Encoded
 
 ONE = {"tokens": ["the", "wolves", "of", "Paris"], "labels": ["O", "O", "O", "B-LOC"]}
 TWO = {"tokens": ["Timber", "said"], "labels": ["B-PER", "O"], "id": "two", "meta": {"a": None}}
@@ -186,7 +186,7 @@ def test_what_is_wrong_is_told(shared: ScoreDesk, body: Any, status: int, field:
 
 
 def test_a_large_body_is_read_beside_the_event_loop(shared: ScoreDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.sentences.LARGE_BODY", 10)
+    monkeypatch.setattr("service.api.ingest.sentence_bodies.LARGE_BODY", 10)
     assert shared.post("/v1/score", ONE).status_code == 200
     assert "JSON" in problem(shared.post("/v1/score", b"{ not json at all }"), 400)
 
@@ -245,7 +245,7 @@ class Held:
 @pytest.fixture
 def through_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that waits to be let would stop the event loop, were it run there."""
-    monkeypatch.setattr("service.api.batcher.WORDS_AT_ONCE", 0)
+    monkeypatch.setattr("service.api.batching.batcher.WORDS_AT_ONCE", 0)
 
 
 @pytest.mark.usefixtures("through_the_queue")
@@ -283,7 +283,7 @@ def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifie
 def test_sentences_of_a_client_that_has_gone_are_skipped(
     tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch, lines: bool
 ) -> None:
-    monkeypatch.setattr("service.api.judging.WATCH_FROM", 0)
+    monkeypatch.setattr("service.api.scoring.responses.WATCH_FROM", 0)
     held: Any = Held(classifier)
     with score_desk(tmp_path, held) as desk:
 
@@ -360,7 +360,7 @@ def of_datasets(count: int) -> list[dict[str, Any]]:
 
 
 def test_a_list_is_of_so_many_datasets_at_most(shared: ScoreDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.judging.MOST_DATASETS", 3)
+    monkeypatch.setattr("service.api.scoring.responses.MOST_DATASETS", 3)
     taken = shared.post("/v1/score", {"sentences": [*of_datasets(3), *of_datasets(3)]})
     assert taken.status_code == 200
     assert len(taken.json()["settings"]) == 3

@@ -13,8 +13,8 @@ import pytest
 from service.contracts import read_sentence
 from service.errors import StreamError
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
-from service.stream.codec import header
+from service.inference.model.folder import ModelFolder
+from service.log.codec import header
 from tests.score_desk import Conversation, ScoreDesk, score_desk
 from tests.tiny_models import make_model
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from service.stream.base import Output, Record
+    from service.log.protocol import Output, Record
 
 ONE = {"tokens": ["the", "wolves"], "labels": ["O", "O"]}
 GONE = {"id": "a/b", "deleted": True, "dataset": "other", "revision": 4}

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.api.auth import digest_of
-from service.api.deliveries import Deliveries
+from service.api.http.auth import digest_of
+from service.api.ingest.webhook_deliveries import Deliveries
 from service.contracts import read_sentence
 from service.errors import InvalidInput, StateError, StreamError
-from service.formats.standard_webhooks import ID, SIGNATURE, TIMESTAMP, read_secret, sign, verify
-from service.stream.codec import header
-from service.stream.topics import Topics
+from service.formats.platforms.webhook_signatures import ID, SIGNATURE, TIMESTAMP, read_secret, sign, verify
+from service.log.codec import header
+from service.log.topics import Topics
 from tests.unit.formats import platform_bodies as bodies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from service.stream.base import Output
+    from service.log.protocol import Output
     from tests.api_desk import ApiDesk
 
 TOPICS = Topics()
@@ -437,8 +437,8 @@ def test_what_the_log_did_not_take_may_be_delivered_again(trusting: ApiDesk) -> 
 
 
 def test_deliveries_at_the_same_time_and_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.deliveries.MOST_NAMES", 2)
-    monkeypatch.setattr("service.api.deliveries.MOST_DATASETS", 1)
+    monkeypatch.setattr("service.api.ingest.webhook_deliveries.MOST_NAMES", 2)
+    monkeypatch.setattr("service.api.ingest.webhook_deliveries.MOST_DATASETS", 1)
     deliveries = Deliveries()
     with deliveries.once(["a"]) as new:
         assert new

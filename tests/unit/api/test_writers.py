@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from service.api.writers import THREADS, Writers
+from service.api.ingest.append_pool import THREADS, Writers
 from service.errors import StreamError
 from tests.api_desk import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from service.stream.base import Output
+    from service.log.protocol import Output
     from tests.api_desk import ApiDesk
 
 ONE = {"tokens": ["the", "wolves"], "labels": ["O", "O"]}

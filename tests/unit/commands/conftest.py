@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from service.cli import main
+from service.cli.main import main
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:

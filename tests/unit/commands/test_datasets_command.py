@@ -9,10 +9,10 @@ import pytest
 import typer
 
 from service.contracts import DatasetSettings
-from service.stream.base import Output
-from service.stream.codec import DATASET
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
+from service.log.codec import DATASET
+from service.log.protocol import Output
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
 from tests.stream_desk import Desk, sentences
 
 if TYPE_CHECKING:

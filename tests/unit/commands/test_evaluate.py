@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from service.commands.evaluate import evaluate
+from service.cli.files.evaluate import evaluate
 from service.errors import InvalidInput, SettingsError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from service.commands.evaluate import evaluate
+from service.cli.files.evaluate import evaluate
 from service.errors import InvalidInput, UnknownLabelError
 from tests.tiny_models import make_model
 

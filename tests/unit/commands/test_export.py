@@ -7,7 +7,7 @@ import pytest
 
 from service.contracts import LabelledSentence
 from service.labels import detect_scheme, entity_type
-from service.stream.base import Output
+from service.log.protocol import Output
 from tests.review_desk import assessment, decision, review
 from tests.stream_desk import Desk
 

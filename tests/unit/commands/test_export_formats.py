@@ -9,9 +9,9 @@ import pytest
 
 from service.contracts import DatasetSettings, LabelledSentence
 from service.formats import Options, read_sentences
-from service.inference.folder import ModelFolder
-from service.pipeline import Judge
-from service.stream.base import Output
+from service.inference.model.folder import ModelFolder
+from service.judging.judge import Judge
+from service.log.protocol import Output
 from tests.review_desk import decision
 from tests.stream_desk import Desk
 from tests.unit.formats.back.trips import BODIES, GIVEN, NAMES, RIGHT, without_region_ids

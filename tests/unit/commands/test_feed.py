@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from service.cli import app
-from service.commands.feed import ANNOTATORS, DATASET, Feed
-from service.commands.streams import open_stream, topics_of
+from service.cli.main import app
 from service.errors import InvalidInput
+from service.runtime.open_log import open_stream, topics_of
+from service.runtime.sample_feed import ANNOTATORS, DATASET, Feed
 from service.settings import read_settings
 from tests.stream.steps import everything
 

@@ -13,13 +13,13 @@ import typer
 
 from service.contracts import DatasetSettings, read_sentence
 from service.inference.classifier import Classifier, WordProbs
-from service.inference.folder import ModelFolder
-from service.pipeline import Judge
-from service.stream.base import Output
-from service.stream.codec import state_key
-from service.stream.ledger import Account
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
+from service.inference.model.folder import ModelFolder
+from service.judging.judge import Judge
+from service.log.codec import state_key
+from service.log.protocol import Output
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
+from service.stream.state.snapshot import Account
 from tests.stream_desk import Desk, sentences
 from tests.tiny_models import LABELS, make_model
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from service.state.running import RunningStats
+    from service.statistics.running import RunningStats
 
 TOPICS = Topics()
 
@@ -344,7 +344,7 @@ def test_check_tries_the_folder_of_a_log_that_is_to_be_made(desk: Desk, monkeypa
     def refused(**_: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr("service.commands.check.tempfile.TemporaryFile", refused)
+    monkeypatch.setattr("service.cli.serve.check.tempfile.TemporaryFile", refused)
     (line,) = wrong(desk)
     assert line.endswith(f"{desk.folder} can't be written to: Read-only file system")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service import cli
+from service.cli import main as cli
 from service.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def started(
     *arguments: object, stdout: int, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     """A process of its own: what happens to its standard streams at the very end is part of the test."""
-    command = [sys.executable, "-c", "from service.cli import main; main()", *map(str, arguments)]
+    command = [sys.executable, "-c", "from service.cli.main import main; main()", *map(str, arguments)]
     return subprocess.run(
         command,
         stdout=stdout,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.contracts import Assessment, LabelledSentence
-from service.formats.spans import text_spans
-from service.stream.topics import Topics
+from service.formats.text.alignment import text_spans
+from service.log.topics import Topics
 from tests.stream_desk import Desk
 from tests.unit.formats import platform_bodies as bodies
 

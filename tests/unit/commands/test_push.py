@@ -11,11 +11,11 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from service.commands.label_studio_board import Board
 from service.contracts import Claim, DatasetSettings, Decision
+from service.integrations.label_studio.open_flags import Board
+from service.log.protocol import Output, Record
+from service.log.topics import Topics
 from service.review.decisions import claim_output, decision_output
-from service.stream.base import Output, Record
-from service.stream.topics import Topics
 from tests.stream_desk import Desk, Ran
 from tests.unit.formats import platform_bodies as bodies
 from tests.unit.formats.test_predictions import assessment, suspect
@@ -466,7 +466,7 @@ def test_what_comes_later_is_pushed_too(desk: Desk, studio: FakeLabelStudio, mon
         if number == 0:
             desk.append(flagged(42, task=8), decision("ok"))
 
-    monkeypatch.setattr("service.commands.push.time.sleep", pause)
+    monkeypatch.setattr("service.integrations.label_studio.push.time.sleep", pause)
     ran = push(desk, studio, "--follow")
     assert ran.code == 0
     assert ran.out.startswith("1 prediction pushed")

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from service.cli.files import score as command
 
-from service.commands import score as command
 from service.contracts import Assessment
 from service.errors import InferenceError
 from service.formats import read_sentences
-from service.formats.out import COLUMNS
+from service.formats.plain.assessments import COLUMNS
 from service.inference.classifier import WordProbs
 from tests.tiny_models import LABELS
 

@@ -10,11 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from service.api.app import create_app
-from service.api.health import readiness_of
-from service.commands.serving import _backend
-from service.commands.supervise import Supervisor
+from service.api.routes.health import readiness_of
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
+from service.inference.model.folder import ModelFolder
+from service.runtime.server import _backend
+from service.runtime.supervisor import Supervisor
 from service.settings import read_settings
 from service.telemetry import Telemetry
 from tests.api_desk import wait_for

@@ -11,10 +11,10 @@ import pytest
 
 from service.contracts import LabelledSentence
 from service.errors import StreamError
-from service.stream.base import NothingAppended, Output
-from service.stream.codec import header
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
+from service.log.codec import header
+from service.log.protocol import NothingAppended, Output
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
 from tests.stream_desk import Desk, sentences
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def test_tail_follows_what_comes(desk: Desk, monkeypatch: pytest.MonkeyPatch) ->
         else:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("service.commands.tail.time.sleep", nap)
+    monkeypatch.setattr("service.cli.stream.tail.time.sleep", nap)
     ran = desk.run("tail", "review", "--follow")
     assert ran.code == 0
     assert [line.split()[-1] for line in ran.out.splitlines()] == ["default/first", "default/second"]
@@ -255,7 +255,7 @@ def test_tail_waits_for_a_log_that_is_not_there_yet_and_says_so_once(
         if len(naps) > 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("service.commands.tail.time.sleep", nap)
+    monkeypatch.setattr("service.cli.stream.tail.time.sleep", nap)
     ran = desk.run("tail", "review", "--follow")
     assert (ran.code, ran.err) == (0, f"there is no log at {desk.log} yet: waiting for it\n")
     assert "default/first" in ran.out
@@ -265,7 +265,7 @@ def test_who_waits_for_a_log_can_give_up(desk: Desk, monkeypatch: pytest.MonkeyP
     def enough(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("service.commands.tail.time.sleep", enough)
+    monkeypatch.setattr("service.cli.stream.tail.time.sleep", enough)
     ran = desk.run("tail", "review", "--follow")
     assert (ran.code, ran.out) == (0, "")
     assert not desk.log.exists()

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from service.api.auth import digest_of
-from service.inference.default import default_model
-from service.stream.base import Output
-from service.stream.sqlite import SqliteStream
+from service.api.http.auth import digest_of
+from service.inference.model.default import default_model
+from service.log.protocol import Output
+from service.log.sqlite.log import SqliteStream
 from tests.stream_desk import Desk
 
 if TYPE_CHECKING:

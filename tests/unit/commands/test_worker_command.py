@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 import typer
+from service.cli.serve import worker as command
 
-from service.commands import worker as command
-from service.commands.streams import model_folder, set_up_logging
-from service.commands.supervise import Supervisor
 from service.errors import ModelError, StreamError
 from service.inference.classifier import Classifier
+from service.log.protocol import BATCH_BYTES, FencedError, Polled, Work
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
+from service.runtime.open_log import model_folder, set_up_logging
+from service.runtime.supervisor import Supervisor
 from service.settings import Settings
-from service.stream.base import BATCH_BYTES, FencedError, Polled, Work
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
 from service.telemetry import Telemetry
 from tests.stream_desk import ROOT, Desk, sentences
 
@@ -79,7 +79,7 @@ def wait_until(reached: Callable[[], bool], worker: subprocess.Popen[str]) -> No
 
 STUBBORN = """
 import sys, threading, time
-from service.commands.streams import draining
+from service.runtime.open_log import draining
 stop = threading.Event()
 with draining(stop):
     print("ready", flush=True)
@@ -144,7 +144,7 @@ def test_what_no_retry_mends_ends_it_with_a_sentence(
 ) -> None:
     desk.run("send", desk.file(sentences(5)))
     monkeypatch.setattr(Failing, "failures", [error], raising=False)
-    monkeypatch.setattr("service.commands.streams.SqliteStream", Failing)
+    monkeypatch.setattr("service.runtime.open_log.SqliteStream", Failing)
     ran = desk.run("worker")
     assert ran.code == 1
     assert told in ran.err.splitlines()
@@ -158,7 +158,7 @@ def test_a_log_that_is_away_for_a_while_is_waited_for(
     desk.run("send", desk.file(sentences(12)))
     monkeypatch.setattr(command, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(Failing, "failures", [StreamError("gone"), StreamError("still gone")], raising=False)
-    monkeypatch.setattr("service.commands.streams.SqliteStream", Failing)
+    monkeypatch.setattr("service.runtime.open_log.SqliteStream", Failing)
     for name, value in desk.environment.items():
         monkeypatch.setenv(name, value)
     running, stop = command.Running(Settings(), TOPICS, once=False), threading.Event()
@@ -178,7 +178,7 @@ def test_a_log_that_is_away_for_a_while_is_waited_for(
 def test_once_does_not_wait_for_a_log_that_fails(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.run("send", desk.file(sentences(2)))
     monkeypatch.setattr(Failing, "failures", [StreamError("the disk is gone")], raising=False)
-    monkeypatch.setattr("service.commands.streams.SqliteStream", Failing)
+    monkeypatch.setattr("service.runtime.open_log.SqliteStream", Failing)
     ran = desk.run("worker", "--once")
     assert ran.code == 1
     assert ran.err.splitlines()[-1] == "labelwatch: the disk is gone"

@@ -9,9 +9,9 @@ import pytest
 import typer
 import yaml
 
-from service.cli import app
+from service.cli.main import app
+from service.log.topics import Topics
 from service.settings import Settings
-from service.stream.topics import Topics
 from tests.docs_blocks import DOCS, ROOT, anchors, links, prose
 
 PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])

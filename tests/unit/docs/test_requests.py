@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.inference.default import default_model
+from service.inference.model.default import default_model
 from tests.docs_blocks import blocks
 from tests.stream_desk import Desk
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from service.contracts import DatasetSettings, LabelledSentence
 from service.inference.classifier import WordProbs
+from service.judging.judge import Judge
 from service.labels import Scheme
-from service.pipeline import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from service.contracts import Assessment
     from service.errors import InferenceError, InvalidInput
     from service.inference.classifier import Classifier
-    from service.inference.folder import ModelFolder
-    from service.state.priors import HeldOut
-    from service.verdicts import Observation
+    from service.inference.model.folder import ModelFolder
+    from service.judging.types import Observation
+    from service.statistics.thresholds import HeldOut
 
 NO_FIELDS: Mapping[str, str] = {}
 CLASSES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")

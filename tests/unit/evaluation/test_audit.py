@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from service.audit.audit import Located, audit
 from service.contracts import LabelledSentence
 from service.errors import InferenceError, InvalidInput, LabelwatchError, UnknownLabelError
-from service.evaluation.audit import Located, audit
 from service.scoring.confident import class_sums, thresholds
-from service.state.priors import HeldOut
+from service.statistics.thresholds import HeldOut
 from tests.unit.evaluation.audits import CLASSES, Answers, Place, make_judge, word_probs
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from service.contracts import Assessment
     from service.inference.classifier import WordProbs
-    from service.pipeline import Judge
-    from service.verdicts import Observation
+    from service.judging.judge import Judge
+    from service.judging.types import Observation
 
 RNG = np.random.default_rng(3)
 

@@ -9,7 +9,7 @@ import pytest
 
 from service.errors import InvalidInput
 from service.evaluation.data import UNMERGED, EvaluationData, data_from_npz
-from service.evaluation.judge import BATCH, PRIORITY, STREAM, judge_batch, judge_stream
+from service.evaluation.runs import BATCH, PRIORITY, STREAM, judge_batch, judge_stream
 from service.scoring.confident import flag_words, prune_by_noise_rate
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from importlib.resources import files
 
 import pytest
 
-from service.evaluation.page import About, page
-from service.evaluation.page_charts import MOST_CLASSES
-from service.evaluation.page_sentences import Palette, given_spans, words
-from service.evaluation.page_text import decimal, esc, percent, plural
-from service.evaluation.summary import Summary
+from service.audit.report.charts import MOST_CLASSES
+from service.audit.report.page import About, page
+from service.audit.report.sentences import Palette, given_spans, words
+from service.audit.summary import Summary
 from service.labels import Scheme, Span
+from service.text import decimal, esc, percent, plural
 from tests.unit.evaluation.audits import CLASSES, judged, make_judge
 
 EVIL = "<script>alert(1)</script>"
@@ -340,7 +340,7 @@ def _contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_can_be_read(theme: str) -> None:
     """WCAG AA: 4.5 to 1 for every colour that text has on what it stands on."""
-    style = files("service.evaluation").joinpath("page.css").read_text()
+    style = files("service.audit.report").joinpath("page.css").read_text()
     light, dark = re.findall(r":root \{(.*?)\}", style, re.DOTALL)[:2]
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light if theme == "light" else dark))
     text_on = [(name, "paper") for name in ("ink", "muted", "doubt", "fix", *(f"t{n}" for n in range(8)))]

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from service.audit.temp_files import Observations, Ranking
 from service.contracts import LabelledSentence
 from service.errors import SettingsError
-from service.evaluation.spool import Observations, Ranking
-from service.verdicts import Observation
+from service.judging.types import Observation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,6 +83,6 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr("service.evaluation.spool.tempfile.TemporaryFile", lambda **_: Full())
+    monkeypatch.setattr("service.audit.temp_files.tempfile.TemporaryFile", lambda **_: Full())
     with Ranking() as ranking, pytest.raises(SettingsError, match=r"\(No space left on device\): set TMPDIR"):
         ranking.add("x", priority=0.5, flagged=False)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.evaluation.summary import ODDS, Summary, bin_of
+from service.audit.summary import ODDS, Summary, bin_of
 from tests.unit.evaluation.audits import CLASSES, judged, make_judge
 
 

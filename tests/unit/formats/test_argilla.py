@@ -9,7 +9,7 @@ import pytest
 
 from service.errors import InvalidInput
 from service.formats import Options, Record, read_records
-from service.formats.argilla import from_event
+from service.formats.platforms.argilla.read import from_event
 from tests.unit.formats.platform_bodies import TEXT, argilla_dataset, argilla_event, span
 
 
@@ -218,7 +218,7 @@ def test_one_record_tells_a_files_questions() -> None:
 
 
 def test_no_more_than_some_records_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.formats.argilla_questions.MOST_HELD", 2)
+    monkeypatch.setattr("service.formats.platforms.argilla.questions.MOST_HELD", 2)
     found = records(
         *(of_sdk(f"rec-{number}", entities=[[]]) for number in range(3)), of_sdk("rec-3", entities=[ANSWER])
     )

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from service.contracts import read_sentence
 from service.errors import InvalidInput
-from service.formats import FORMATS, Options, argilla, label_studio, read_records
-from service.formats.sentences_out import SENTENCE_FORMATS, SentenceFormat, arrived_as, write_sentences
-from service.formats.words import SPLITTER
+from service.formats import FORMATS, Options, read_records
+from service.formats.plain.writers import SENTENCE_FORMATS, SentenceFormat, arrived_as, write_sentences
+from service.formats.platforms.argilla import read as argilla
+from service.formats.platforms.label_studio import read as label_studio
+from service.formats.text.word_splitter import SPLITTER
 from tests.unit.formats import platform_bodies as bodies
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from service.errors import DecodeError, InvalidInput
-from service.formats import json_objects
-from service.formats.json_objects import read_objects
-from service.formats.source import open_source
+from service.formats.io import json_objects
+from service.formats.io.json_objects import read_objects
+from service.formats.io.source import open_source
 
 THREE = [{"n": 1}, {"n": {"deep": [1, "}]"]}}, {"n": "two\nlines"}]
 

@@ -10,8 +10,8 @@ import pytest
 
 from service.errors import InvalidInput
 from service.formats import Options, Record, read_records
-from service.formats.label_studio import NO_PAYLOAD, from_event
-from service.formats.label_studio_controls import Control, controls
+from service.formats.platforms.label_studio.labeling_config import Control, controls
+from service.formats.platforms.label_studio.read import NO_PAYLOAD, from_event
 from tests.unit.formats.platform_bodies import CONFIG, TEXT, annotation, event, region, task
 
 if TYPE_CHECKING:

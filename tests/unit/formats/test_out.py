@@ -5,7 +5,7 @@ import io
 
 from service.contracts import Assessment, Flag, ModelName, SuspectSpan, WordScore
 from service.formats import read_sentences
-from service.formats.out import COLUMNS, csv_row, worst_word, writer
+from service.formats.plain.assessments import COLUMNS, csv_row, worst_word, writer
 
 
 def assessment(**changes: object) -> Assessment:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from service.contracts import Assessment
-from service.formats.predictions import Suggested, label_studio_prediction, suggested_entities
-from service.formats.spans import TextSpan, align
+from service.formats.platforms.label_studio.predictions import Suggested, label_studio_prediction, suggested_entities
+from service.formats.text.alignment import TextSpan, align
 from service.labels import Span
 from tests.unit.formats.platform_bodies import TEXT
 

@@ -12,7 +12,7 @@ import pytest
 
 from service.errors import DecodeError, InvalidInput
 from service.formats import FORMATS, Options, read_records, read_sentences
-from service.formats.detect import detect_format
+from service.formats.detection import detect_format
 
 CONLL = b"EU B-ORG\nwins O\n"
 
@@ -104,7 +104,7 @@ def test_what_is_no_text(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.formats.source.MAX_LINE", 100)
+    monkeypatch.setattr("service.formats.io.source.MAX_LINE", 100)
     with pytest.raises(DecodeError, match=":2: the line is longer than 100 characters"):
         list(read_sentences(io.BytesIO(b"a O\n" + b"x" * 1000)))
 

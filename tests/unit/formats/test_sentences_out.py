@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from service.contracts import LabelledSentence
 from service.errors import InvalidInput
 from service.formats import read_sentences
-from service.formats.sentences_out import SentenceFormat, write_sentences
+from service.formats.plain.writers import SentenceFormat, write_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

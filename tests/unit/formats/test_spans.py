@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from service.contracts import read_sentence
 from service.errors import InvalidInput
-from service.formats.offsets import CHARACTERS, UTF16, Unit
-from service.formats.spans import TextSpan, align, given_scheme, read_span, text_spans, word_offsets
-from service.formats.words import SPLITTER, Word, split_words
+from service.formats.text.alignment import TextSpan, align, given_scheme, read_span, text_spans, word_offsets
+from service.formats.text.offsets import CHARACTERS, UTF16, Unit
+from service.formats.text.word_splitter import SPLITTER, Word, split_words
 from service.labels import Scheme, Span, labels_from_spans
 
 TEXT = "Ann Lee left Oslo."

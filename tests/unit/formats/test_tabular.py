@@ -210,7 +210,7 @@ def test_a_quote_left_open_is_an_error_of_the_file(rest: str, message: str) -> N
 
 
 def test_a_line_without_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.formats.source.MAX_LINE", 100)
+    monkeypatch.setattr("service.formats.io.source.MAX_LINE", 100)
     for form, tab in (("csv", ","), ("tsv", "\t")):
         with pytest.raises(DecodeError, match=":3: the line is longer than 100 characters"):
             records(f"word{tab}label\na{tab}O\n" + f"x{tab}" * 1000, form)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.formats.words import SPLITTER, Word, split_words
+from service.formats.text.word_splitter import SPLITTER, Word, split_words
 
 
 @pytest.mark.parametrize(

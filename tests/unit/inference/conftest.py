@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
+from service.inference.model.folder import ModelFolder
 from tests.tiny_models import Kind, make_model
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.errors import ModelError
-from service.inference.check import check_folder
+from service.inference.model.self_check import check_folder
 from tests.tiny_models import KINDS, Kind
 
 if TYPE_CHECKING:

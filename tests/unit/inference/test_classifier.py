@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from service.errors import InferenceError, InvalidInput, ModelError
 from service.inference.classifier import TOLERANCE, Classifier, WordProbs
-from service.inference.folder import ModelFolder
-from service.inference.text import casing_class
+from service.inference.model.folder import ModelFolder
+from service.inference.tokenization.word_joining import casing_class
 from tests.tiny_models import KINDS, MAX_LENGTH, POISON, Kind, make_tokenizer
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput, ModelError
-from service.inference.encode import NO_SUBWORD, NOT_UNICODE, NOT_VISIBLE, Encoder
-from service.inference.folder import ModelFolder
-from service.inference.text import casing_class
+from service.inference.model.folder import ModelFolder
+from service.inference.tokenization.encoder import NO_SUBWORD, NOT_UNICODE, NOT_VISIBLE, Encoder
+from service.inference.tokenization.word_joining import casing_class
 from tests.tiny_models import KINDS, MAX_LENGTH, Kind, make_tokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.inference.encode import Encoded
+    from service.inference.tokenization.encoder import Encoded
     from tests.unit.inference.conftest import MakeFolder
 
 SENTENCE = ["Paris", ",", "said", "Timberwolves", "on", "Monday", "(", "MIN", ")", "é", "日", "."]

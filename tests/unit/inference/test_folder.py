@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.errors import ModelError
-from service.inference.folder import ModelFolder
+from service.inference.model.folder import ModelFolder
 from service.labels.schemes import Scheme
 from tests.tiny_models import KINDS, LABELS, MAX_LENGTH, Kind, make_model, write_manifest
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from service.errors import ModelError
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
+from service.inference.model.folder import ModelFolder
 from tests.tiny_models import LABELS, make_graph, make_tokenizer
 
 if TYPE_CHECKING:

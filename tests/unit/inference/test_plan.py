@@ -5,7 +5,7 @@ from itertools import pairwise, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.inference.plan import plan
+from service.inference.batch_plan import plan
 
 calm = settings(deadline=None, max_examples=60)
 

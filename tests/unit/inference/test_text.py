@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.inference.text import (
+from service.inference.tokenization.word_joining import (
     capitalised,
     casing_class,
     has_lone_surrogate,

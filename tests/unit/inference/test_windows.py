@@ -5,7 +5,7 @@ from itertools import accumulate, pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.inference.windows import Cut, cut_windows
+from service.inference.tokenization.windows import Cut, cut_windows
 
 calm = settings(deadline=None, max_examples=60)
 

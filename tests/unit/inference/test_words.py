@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.inference import words as words_module
-from service.inference.words import LONGEST_KEPT, WordPieces
+from service.inference.tokenization import word_cache as words_module
+from service.inference.tokenization.word_cache import LONGEST_KEPT, WordPieces
 from tests.tiny_models import KINDS, Kind, make_tokenizer
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.review.queue import Queue
+from service.review.queue.queue import Queue
 from tests.review_desk import Desk, MemoryLog
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.review.controls import BESIDE, FARTHEST, moved, moved_score
-from service.review.filters import Place
-from service.review.queue import QueueFilter
-from service.stream.base import Output
+from service.log.protocol import Output
+from service.review.projection.control_sample import BESIDE, FARTHEST, moved, moved_score
+from service.review.queue.filters import Place
+from service.review.queue.queue import QueueFilter
 from tests.review_desk import NOW, TOPICS, Desk, assessment, decision, later, review, settings
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ def test_the_rankers_order_holds_for_controls_too(desk: Desk) -> None:
 
 def test_it_is_never_seen_with_its_own_numbers(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even before all controls are placed anew, which waits while much comes in."""
-    monkeypatch.setattr("service.review.projector.PLACE_EVERY", 3600.0)
-    monkeypatch.setattr("service.review.controls.place_all", lambda *_: None)
+    monkeypatch.setattr("service.review.projection.projector.PLACE_EVERY", 3600.0)
+    monkeypatch.setattr("service.review.projection.control_sample.place_all", lambda *_: None)
     desk.write(*(flagged(f"f{n}", 0.01 * (n + 1)) for n in range(20)))
     desk.stream.append([control("c")])
     desk.projector.step()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from service.contracts import Claim, Decision
 from service.errors import InvalidInput
 from service.labels import LabelMap, Scheme
+from service.log.codec import header
 from service.review.decisions import (
     check_decision,
     claim_key,
@@ -19,7 +20,6 @@ from service.review.decisions import (
     decision_output,
     read_key,
 )
-from service.stream.codec import header
 from tests.review_desk import NOW, TOPICS, Desk, assessment, decision, review
 
 

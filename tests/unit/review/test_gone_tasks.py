@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.review.queue import Queue
-from service.stream.base import Output
+from service.log.protocol import Output
+from service.review.queue.queue import Queue
 from tests.review_desk import TOPICS, Desk, MemoryLog, assessment, decided, review, settings
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from service.contracts import Claim
 from service.errors import StreamError
-from service.review import controls
+from service.log.protocol import Output
+from service.log.sqlite.log import SqliteStream
 from service.review.decisions import claim_output
-from service.review.projector import Projector
-from service.review.queue import Queue, QueueFilter
-from service.stream.base import Output
-from service.stream.sqlite import SqliteStream
+from service.review.projection import control_sample as controls
+from service.review.projection.projector import Projector
+from service.review.queue.queue import Queue, QueueFilter
 from tests.review_desk import (
     NOW,
     TOPICS,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from service.stream.base import Follower, Record
+    from service.log.protocol import Follower, Record
 
 
 @pytest.fixture(scope="module")
@@ -290,8 +290,8 @@ def test_controls_are_placed_when_nothing_more_comes_not_after_each_batch(
         placed.append(dataset)
         real(db, dataset)
 
-    monkeypatch.setattr("service.review.controls.place_all", place)
-    monkeypatch.setattr("service.review.projector.PLACE_EVERY", 3600.0)
+    monkeypatch.setattr("service.review.projection.control_sample.place_all", place)
+    monkeypatch.setattr("service.review.projection.projector.PLACE_EVERY", 3600.0)
     desk.read()
     desk.projector._placed_at = time.monotonic()
     desk.write(item("a", "PER", 0.1), item("b", "PER", 0.2))
@@ -307,7 +307,7 @@ def test_controls_are_placed_when_nothing_more_comes_not_after_each_batch(
     assert (len(placed), desk.item("c").rank != before) == (2, True)
     desk.write(item("elsewhere", "PER", 0.5, dataset="news"), decision("a", "ok"))
     assert len(placed) == 2
-    monkeypatch.setattr("service.review.projector.PLACE_EVERY", 0.0)  # its time has come
+    monkeypatch.setattr("service.review.projection.projector.PLACE_EVERY", 0.0)  # its time has come
     desk.stream.append([item("last", "PER", 0.5)])
     desk.projector.step()
     assert len(placed) == 3
@@ -405,7 +405,7 @@ def run(projector: Projector, queue: Queue, until: int) -> None:
 
 
 def test_it_waits_for_a_log_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.review.projector.PAUSE_AFTER_ERROR", 0.01)
+    monkeypatch.setattr("service.review.projection.projector.PAUSE_AFTER_ERROR", 0.01)
     log, queue = Failing(), Queue(":memory:")
     log.append([settings(name="default"), item("a", "PER", 0.1), item("b", "PER", 0.2)])
     projector = Projector(log, TOPICS, queue)  # type: ignore[arg-type]  # it follows, and does no more

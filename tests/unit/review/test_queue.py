@@ -8,11 +8,11 @@ import pytest
 
 from service.contracts import Claim
 from service.errors import InvalidInput, SettingsError, StateError
+from service.log.protocol import Output
 from service.review.decisions import claim_output
-from service.review.filters import Place, page_query
-from service.review.queue import Queue, QueueFilter
-from service.review.recall import RecallEstimate, recall_estimate
-from service.stream.base import Output
+from service.review.queue.filters import Place, page_query
+from service.review.queue.queue import Queue, QueueFilter
+from service.review.queue.recall import RecallEstimate, recall_estimate
 from tests.review_desk import (
     NOW,
     TOPICS,
@@ -187,7 +187,7 @@ def test_numbers_are_added_up_once_until_something_changes(desk: Desk, monkeypat
         asked.append(dataset)
         return estimate(db, dataset)
 
-    monkeypatch.setattr("service.review.queue.recall_estimate", count)
+    monkeypatch.setattr("service.review.queue.queue.recall_estimate", count)
     desk.write(scored("a", 0.1), scored("b", 0.2))
     assert [desk.queue.recall_estimate("default").flagged for _ in range(3)] == [2, 2, 2]
     assert desk.queue.recall_estimate("other").flagged == 0
@@ -289,7 +289,7 @@ def test_a_state_that_is_none_is_refused() -> None:
 
 @pytest.mark.parametrize("common", [False, True])
 def test_a_common_facet_and_a_rare_one_give_the_same(desk: Desk, common: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.review.queue.RARE", 0 if common else 10_000)
+    monkeypatch.setattr("service.review.queue.queue.RARE", 0 if common else 10_000)
     desk.write(*(scored(f"s{n:02}", 0.01 * (n + 1), annotator=("zoe", "max")[n % 2]) for n in range(20)))
     assert desk.ids(annotator="zoe", limit=3) == [f"s{n:02}" for n in range(0, 20, 2)]
 

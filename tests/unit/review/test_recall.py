@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.review.recall import Control, estimate, wilson
+from service.review.queue.recall import Control, estimate, wilson
 from tests.review_desk import Desk, assessment, decided, review, settings
 
 

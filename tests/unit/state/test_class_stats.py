@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from service.errors import InvalidInput, StateError
 from service.scoring.confident import agreeing_sums, class_sums, thresholds
-from service.state import SCALE, ClassStats
-from service.state.class_stats import TOLERANCE
+from service.statistics import SCALE, ClassStats
+from service.statistics.class_stats import TOLERANCE
 
 Words = tuple[NDArray[Any], NDArray[Any]]
 
@@ -69,7 +69,7 @@ def test_every_path_gives_the_same_bits(n: int, dtype: str) -> None:
 
 
 def test_more_words_than_one_sum_can_hold_are_added_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.state.class_stats._CHUNK", 150)
+    monkeypatch.setattr("service.statistics.class_stats._CHUNK", 150)
     probs, given = words(9, 700)
     assert ClassStats.empty(4).update(probs, given) == by_hand(probs, given, 4)
 

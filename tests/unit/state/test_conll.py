@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.scoring.confident import weighted_word_scores
-from service.state import RunningStats, priority_weights
+from service.statistics import RunningStats, priority_weights
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput, StateError
-from service.state import EVERYTHING, PriorityHistogram
-from service.state.histogram import EDGES, N_BINS
+from service.statistics import EVERYTHING, PriorityHistogram
+from service.statistics.histogram import EDGES, N_BINS
 
 priority = st.one_of(
     st.floats(0, 1),

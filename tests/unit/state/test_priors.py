@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from service.errors import InvalidInput
 from service.scoring.confident import NEVER, agreement_weights, thresholds
-from service.state import MIN_WORDS, SCALE, ClassStats, HeldOut, flag_thresholds, priority_weights, warming_up
+from service.statistics import MIN_WORDS, SCALE, ClassStats, HeldOut, flag_thresholds, priority_weights, warming_up
 
 
 def stats_of(*classes: tuple[float, int]) -> ClassStats:

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput, StateError
-from service.state import UNDATED, ClassStats, PriorityHistogram, RunningStats, day_of, flag_thresholds
+from service.statistics import UNDATED, ClassStats, PriorityHistogram, RunningStats, day_of, flag_thresholds
 
 K = 3
 DAYS = [UNDATED, "2023-12-30", "2023-12-31", "2024-01-01", "2024-01-02", "2024-02-28", "2024-02-29", "2024-03-01"]

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.stream.arrivals import MOST_DAYS, Arrivals, Arrived
-from service.stream.ledger import Account
+from service.stream.state.arrivals import MOST_DAYS, Arrivals, Arrived
+from service.stream.state.snapshot import Account
 
 NEWS = Account("news", "key/0")
 

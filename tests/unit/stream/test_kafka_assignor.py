@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.stream.kafka_assignor import EvenRanges
+from service.log.kafka.library_fixes.assignor import EvenRanges
 
 TOPIC = "sentences"
 KINDS = [*itertools.product(("fixed", None), repeat=3), ("fixed", None, "fixed", None, "fixed")]

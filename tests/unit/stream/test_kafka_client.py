@@ -8,16 +8,16 @@ import pytest
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 from kafka.net.compat import KafkaNetClient
 
-from service.stream import kafka_client
-from service.stream.base import Output
-from service.stream.kafka_client import (
+from service.log.kafka import clients as kafka_client
+from service.log.kafka.clients import (
     NO_VALUE,
     dispose,
     patient,
     records_of,
     send,
 )
-from service.stream.kafka_settings import KafkaSettings
+from service.log.kafka.settings import KafkaSettings
+from service.log.protocol import Output
 
 
 def test_a_client_that_is_not_ready_says_so_and_does_not_raise(monkeypatch: pytest.MonkeyPatch) -> None:

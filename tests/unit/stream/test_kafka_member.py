@@ -11,10 +11,10 @@ from kafka.errors import CorruptRecordError, FencedInstanceIdError, OffsetOutOfR
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from service.errors import StreamError
-from service.stream import kafka_member
-from service.stream.base import FencedError
-from service.stream.kafka_member import Listener, Member, Note, PlaceLostError
-from service.stream.kafka_settings import KafkaSettings
+from service.log.kafka import group_consumer as kafka_member
+from service.log.kafka.group_consumer import Listener, Member, Note, PlaceLostError
+from service.log.kafka.settings import KafkaSettings
+from service.log.protocol import FencedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.stream.kafka_ranges import within
+from service.log.kafka.batching import within
 
 
 def fetched(sizes: dict[int, list[int]]) -> Any:

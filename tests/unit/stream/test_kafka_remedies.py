@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from kafka.errors import KafkaTimeoutError
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from service.stream.kafka_client import connection
-from service.stream.kafka_remedies import MOST_KINDS, OddKey, RateLimit, named
-from service.stream.kafka_settings import KafkaSettings
+from service.log.kafka.clients import connection
+from service.log.kafka.library_fixes.patches import MOST_KINDS, OddKey, RateLimit, named
+from service.log.kafka.settings import KafkaSettings
 
 if TYPE_CHECKING:
     import pytest

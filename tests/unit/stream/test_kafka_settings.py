@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from service.stream import kafka_settings
-from service.stream.kafka_client import connection
-from service.stream.kafka_settings import KafkaSettings
+from service.log.kafka import settings as kafka_settings
+from service.log.kafka.clients import connection
+from service.log.kafka.settings import KafkaSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,11 +5,11 @@ import sys
 import threading
 import time
 
-from service.stream.kafka_watchdog import EXIT_STATUS, Watchdog
+from service.log.kafka.library_fixes.watchdog import EXIT_STATUS, Watchdog
 
 HANGS = """
 import threading
-from service.stream.kafka_watchdog import Watchdog
+from service.log.kafka.library_fixes.watchdog import Watchdog
 with Watchdog(limit=0.1, tick=0.02).watching() as step:
     step("commit_transaction")
     threading.Event().wait()

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.state.running import RunningStats
-from service.stream.ledger import Account, Ledger
+from service.statistics.running import RunningStats
+from service.stream.state.snapshot import Account, Ledger
 
 ACCOUNT = Account("news", "key/0")
 OTHER = Account("sport", "key/0")

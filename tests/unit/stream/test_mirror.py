@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 from service.contracts import DatasetSettings
+from service.datasets.registry import Datasets
 from service.errors import InvalidInput, StreamError
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
-from service.state.running import RunningStats
-from service.stream.assess import Assessor
-from service.stream.base import Output
-from service.stream.codec import read_state_key, state_key
-from service.stream.datasets import Datasets
-from service.stream.ledger import Account
-from service.stream.mirror import PASSING, Mirror
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
-from service.stream.worker import Worker
+from service.inference.model.folder import ModelFolder
+from service.log.codec import read_state_key, state_key
+from service.log.protocol import Output
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
+from service.statistics.running import RunningStats
+from service.stream.state.snapshot import Account
+from service.stream.state.view import PASSING, Mirror
+from service.stream.worker.batch_processor import Assessor
+from service.stream.worker.loop import Worker
 from tests.stream_desk import sentences
 from tests.tiny_models import make_model
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from service.stream.base import Follower, Record
+    from service.log.protocol import Follower, Record
 
 TOPICS = Topics()
 
@@ -165,7 +165,7 @@ def test_an_epoch_starts_anew_and_tells_it_in_the_history(log: SqliteStream, cla
 def test_the_history_notes_moves_only_and_stays_bounded(
     log: SqliteStream, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.stream.history.HISTORY", 4)
+    monkeypatch.setattr("service.stream.state.threshold_history.HISTORY", 4)
     one = worker(log, classifier)
     mirror = Mirror(log, TOPICS, datasets(classifier))
     send(log, 50)
@@ -311,8 +311,8 @@ class MoodyFollower:
 def test_a_log_that_is_away_is_told_and_the_last_thresholds_stay(
     tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.stream.mirror.RETRY_PAUSE", 0.01)
-    monkeypatch.setattr("service.stream.mirror.CHECK_EVERY", 0.0)
+    monkeypatch.setattr("service.stream.state.view.RETRY_PAUSE", 0.01)
+    monkeypatch.setattr("service.stream.state.view.CHECK_EVERY", 0.0)
     log = Moody(tmp_path / "log.sqlite", TOPICS)
     log.gone = True  # already when it begins
     one = worker(log, classifier)

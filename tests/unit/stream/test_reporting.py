@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.contracts import DatasetSettings
+from service.datasets.registry import Datasets
 from service.inference.classifier import Classifier
-from service.inference.folder import ModelFolder
-from service.stream import worker as loop
-from service.stream.assess import Assessor
-from service.stream.base import CommitRefused, Output, Work
-from service.stream.datasets import Datasets
-from service.stream.reporting import KINDS, tell_dead_letters
-from service.stream.sqlite import SqliteStream
-from service.stream.topics import Topics
-from service.stream.worker import Worker
+from service.inference.model.folder import ModelFolder
+from service.log.protocol import CommitRefused, Output, Work
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
+from service.stream.worker import loop
+from service.stream.worker.batch_processor import Assessor
+from service.stream.worker.loop import Worker
+from service.stream.worker.reporting import KINDS, tell_dead_letters
 from tests.stream_desk import sentences
 from tests.tiny_models import make_model
 

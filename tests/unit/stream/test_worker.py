@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from service.contracts import Assessment, DatasetSettings
+from service.datasets.registry import Datasets
 from service.errors import StreamError
 from service.inference.classifier import Classifier, WordProbs
-from service.inference.folder import ModelFolder
-from service.pipeline import Judge
+from service.inference.model.folder import ModelFolder
+from service.judging.judge import Judge
+from service.log.protocol import BATCH_BYTES, CommitRefused, Output, Polled, Record, Work
+from service.log.sqlite.log import PARTITION, Retention, SqliteStream
+from service.log.topics import Topics
 from service.scoring.confident import NEVER, flag_words
-from service.stream.assess import Assessor
-from service.stream.base import BATCH_BYTES, CommitRefused, Output, Polled, Record, Work
-from service.stream.datasets import Datasets
-from service.stream.ledger import Account
-from service.stream.sqlite import PARTITION, Retention, SqliteStream
-from service.stream.topics import Topics
-from service.stream.worker import Worker
+from service.stream.state.snapshot import Account
+from service.stream.worker.batch_processor import Assessor
+from service.stream.worker.loop import Worker
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class Refusing(SqliteStream):
 def test_a_refused_batch_leaves_no_trace_and_comes_again(
     bench: Bench, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.stream.worker.RETRY_PAUSE", 0.0)
+    monkeypatch.setattr("service.stream.worker.loop.RETRY_PAUSE", 0.0)
     values = messages(classifier.folder.labels, 40)
     bench.send(values)
     stream = Refusing(bench.path, TOPICS)
@@ -332,7 +332,7 @@ class Troubled(SqliteStream):
 def test_troubles_of_the_log_are_told_beside_readiness_not_instead_of_it(
     bench: Bench, classifier: Classifier, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", logger="service.stream.worker")
+    caplog.set_level("INFO", logger="service.stream.worker.loop")
     bench.send(messages(classifier.folder.labels, 40))
     stream = Troubled(bench.path, TOPICS)
     stream.said = iter([(), ("no broker answers", "partition 1 waits"), ("no broker answers",)])

@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.contracts import Assessment, Flag, ModelName, SuspectSpan
 from service.telemetry import BatchReport, Judged, Standard, Telemetry
-from service.telemetry.bounded import MOST_ANNOTATORS, Annotators, Bounded
-from service.telemetry.counting import MOST_ROUTES
+from service.telemetry.bounded_labels import MOST_ANNOTATORS, Annotators, Bounded
 from service.telemetry.dataset_labels import MOST_CONFUSIONS
+from service.telemetry.recorder import MOST_ROUTES
 
 if TYPE_CHECKING:
     import pytest

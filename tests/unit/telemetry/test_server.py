@@ -12,7 +12,7 @@ import pytest
 
 from service.errors import SettingsError
 from service.telemetry import Telemetry
-from service.telemetry.server import Probes
+from service.telemetry.probe_server import Probes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from service.telemetry.tally import Tally
+from service.telemetry.bulk_histogram import Tally
 
 BUCKETS = (0.001, 0.01, 0.5, 1, 30)
 numbers = st.one_of(st.sampled_from(BUCKETS), st.floats(0, 100))

@@ -11,8 +11,8 @@ import pytest
 from service.contracts import LabelledSentence
 from service.errors import InvalidInput
 from service.formats import read_sentences
-from service.formats.back import Telling
-from service.formats.label_studio import from_event
+from service.formats.platforms.label_studio.read import from_event
+from service.formats.text.restored_text import Telling
 from service.labels import Scheme, Span, labels_from_spans
 from tests.unit.formats.back.trips import (
     BODIES,

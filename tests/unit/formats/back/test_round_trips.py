@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from service.contracts import LabelledSentence
 from service.errors import InvalidInput
-from service.formats.back import Telling
-from service.formats.sentences_out import SENTENCE_FORMATS, arrived_as, extension
-from service.formats.spans import text_spans
-from service.formats.words import split_words
+from service.formats.plain.writers import SENTENCE_FORMATS, arrived_as, extension
+from service.formats.text.alignment import text_spans
+from service.formats.text.restored_text import Telling
+from service.formats.text.word_splitter import split_words
 from service.labels import Scheme, Span, labels_from_spans, spans
 from tests.unit.formats.back.trips import BODIES, GIVEN, RIGHT, came, gone, objects, without_region_ids
 
 if TYPE_CHECKING:
-    from service.formats.sentences_out import SentenceFormat
+    from service.formats.plain.writers import SentenceFormat
 
 
 def without_meta(sentence: LabelledSentence) -> LabelledSentence:

@@ -7,13 +7,13 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from service.formats import Options, read_sentences
-from service.formats.sentences_out import write_sentences
-from service.formats.words import split_words
+from service.formats.plain.writers import write_sentences
+from service.formats.text.word_splitter import split_words
 
 if TYPE_CHECKING:
     from service.contracts import LabelledSentence
-    from service.formats.back import Telling
-    from service.formats.sentences_out import SentenceFormat
+    from service.formats.plain.writers import SentenceFormat
+    from service.formats.text.restored_text import Telling
 
 # The ship is one character, and two UTF-16 units.
 TEXT = "🚢 Mara Quill sailed from Tallinn to Riga."

@@ -1,0 +1,1 @@
+"""Micro-batching: requests share inference batches."""

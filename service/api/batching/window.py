@@ -1,0 +1,106 @@
+"""The sentences that may share the model's next run. The model's thread alone touches them, and counts none of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from service.api.batching.jobs import Item
+from service.errors import InferenceError
+from service.inference.batch_plan import plan
+from service.inference.session import reason
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Sequence
+
+    from service.api.batching.jobs import Job
+    from service.inference.classifier import Classifier
+
+SENTENCES = 64
+WORDS = 4_096
+
+
+class Window:
+    """Filled from jobs, a batch at a time runs out of it."""
+
+    def __init__(self, classifier: Classifier, *, batch_tokens: int, max_batch: int) -> None:
+        self._classifier = classifier
+        self._batch_tokens = batch_tokens
+        self._max_batch = max_batch
+        self._items: list[Item] = []
+        self._running: list[Item] = []  # in the graph: neither in the window nor answered
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def jobs(self) -> set[Job]:
+        """Those with sentences that are in the window or in the graph."""
+        return {item.job for item in (*self._running, *self._items)}
+
+    def leave_out_gone(self) -> list[Item]:
+        """The sentences whose client has gone; they leave the window."""
+        gone = [item for item in self._items if item.job.gone]
+        if gone:
+            self._items = [item for item in self._items if not item.job.gone]
+        return gone
+
+    def fill(self, jobs: deque[Job]) -> list[Item]:
+        """Takes one sentence of each job in turn; gives those that are new here. A job that has no more is dropped."""
+        fresh = []
+        words = sum(len(item.tokens) for item in self._items)
+        while jobs and len(self._items) < SENTENCES and (words < WORDS or not self._items):
+            job = jobs.popleft()
+            item = Item(job, job.taken)
+            job.taken += 1
+            if job.taken < len(job.sentences):
+                jobs.append(job)
+            words += len(item.tokens)
+            self._items.append(item)
+            fresh.append(item)
+        return fresh
+
+    def encode(self, fresh: Sequence[Item]) -> list[Item]:
+        """Words that the tokenizer fails on cost their own sentence, which leaves the window with an answer."""
+        try:
+            found = self._classifier.encode([item.tokens for item in fresh])
+        except Exception as error:  # noqa: BLE001 - whatever a tokenizer that somebody brings may raise
+            if len(fresh) == 1:
+                item = fresh[0]
+                item.job.answers[item.index] = InferenceError(f"can't be cut into subwords: {reason(error)}")
+                self._items.remove(item)
+                return [item]
+            middle = len(fresh) // 2
+            return self.encode(fresh[:middle]) + self.encode(fresh[middle:])
+        for item, encoded in zip(fresh, found, strict=True):
+            item.encoded = encoded
+            item.length = sum(len(window.ids) for window in encoded.windows)
+        return []
+
+    def run(self) -> list[Item]:
+        """Answers the oldest sentence and those that are best run with it; they leave the window."""
+        if not self._items:
+            return []
+        chosen = self._running = self._choose()
+        answers = self._classifier.run(
+            [item.encoded for item in chosen if item.encoded is not None], pooling=chosen[0].job.pooling
+        )
+        for item, answer in zip(chosen, answers, strict=True):
+            item.job.answers[item.index] = answer
+        return chosen
+
+    def _choose(self) -> list[Item]:
+        pooling = self._items[0].job.pooling
+        like = [item for item in self._items if item.job.pooling == pooling]
+        batches = plan([item.length for item in like], budget=self._batch_tokens, max_batch=self._max_batch)
+        chosen = [like[index] for index in next(batch for batch in batches if 0 in batch)]
+        left = set(chosen)
+        self._items = [item for item in self._items if item not in left]
+        return chosen
+
+    def told(self) -> None:
+        """Whoever waited for what ran last knows."""
+        self._running = []
+
+    def clear(self) -> None:
+        self._items, self._running = [], []

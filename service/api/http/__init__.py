@@ -1,0 +1,1 @@
+"""HTTP: authentication, middleware, bodies, problem details, NDJSON."""

@@ -1,0 +1,1 @@
+"""Accepts sentences and platform records and appends them to the log."""

@@ -1,0 +1,112 @@
+"""The OpenAPI document and its page, with everything it needs served from here: it works without internet."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter
+from fastapi.openapi.utils import get_openapi
+from starlette.responses import FileResponse, HTMLResponse, Response
+
+from service.api.http.auth import needed
+from service.api.http.problems import MEDIA_TYPE, NotFoundError, Problem
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+ASSETS = {
+    "swagger-ui-bundle.js": "text/javascript",
+    "swagger-ui.css": "text/css",
+    "favicon.png": "image/png",
+}
+# The page's own parts only; its styles are written into elements by its script.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+KEPT = "public, max-age=86400"
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>labelwatch API</title>
+<link rel="icon" href="docs/assets/favicon.png">
+<link rel="stylesheet" href="docs/assets/swagger-ui.css">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="docs/assets/swagger-ui-bundle.js"></script>
+<script src="docs/start.js"></script>
+</body>
+</html>
+"""
+START = """SwaggerUIBundle({
+  url: "openapi.json",
+  dom_id: "#swagger-ui",
+  deepLinking: true,
+  tryItOutEnabled: true,
+  validatorUrl: null,
+});
+"""
+DESCRIPTION = """Finds label errors in token-classification data seconds after they are made.
+
+Send labelled sentences to `POST /v1/sentences`: they are judged and teach the thresholds, and the doubtful ones come
+to `GET /v1/review`, worst first. `POST /v1/score` judges without teaching. **Low is bad** in every score.
+
+Errors are problem details (RFC 9457): `type` and `field` for programs, `detail` for people. Every answer names its
+request in `X-Request-ID`; send your own to find it again in logs and messages.
+"""
+TAGS = [
+    {"name": "sentences", "description": "Judge sentences, or send them to be judged and learned from."},
+    {"name": "review", "description": "The queue of doubtful sentences, and what reviewers decide about them."},
+    {"name": "datasets", "description": "How each dataset is judged, and what was learned of it."},
+    {"name": "service", "description": "The service itself: model, health, metrics."},
+]
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/docs")
+def page() -> HTMLResponse:
+    return HTMLResponse(PAGE, headers={"Content-Security-Policy": POLICY})
+
+
+@router.get("/docs/start.js")
+def start() -> Response:
+    return Response(START, media_type="text/javascript")
+
+
+@router.get("/docs/assets/{name}")
+def asset(name: str) -> FileResponse:
+    if name not in ASSETS:
+        raise NotFoundError(f"there is no {name!r} here")
+    path = str(files("fastapi_offline") / "static" / name)
+    return FileResponse(path, media_type=ASSETS[name], headers={"Cache-Control": KEPT})
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, with what all operations share: problems, and the key each needs."""
+    document = get_openapi(title=app.title, version=app.version, description=DESCRIPTION, tags=TAGS, routes=app.routes)
+    parts = document.setdefault("components", {})
+    schemas = parts.setdefault("schemas", {})
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    parts["securitySchemes"] = {
+        "bearer": {"type": "http", "scheme": "bearer", "description": "A key of `labelwatch key new`"},
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    }
+    told = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            responses = operation["responses"]
+            responses.pop("422", None)
+            responses.setdefault("4XX", {"description": "What is wrong with the request", **told})
+            responses.setdefault("5XX", {"description": "What the service can't do at the moment", **told})
+            scope = needed(method.upper(), path)
+            if scope is not None:
+                operation["security"] = [{"bearer": []}, {"key": []}]
+                operation["x-labelwatch-scope"] = scope
+    return document

@@ -1,0 +1,1 @@
+"""Scores the sentences of a request."""

@@ -1,0 +1,1 @@
+"""Audits files: judges every sentence of a file and ranks them."""

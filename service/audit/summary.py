@@ -1,0 +1,160 @@
+"""What an audit found, gathered one assessment at a time: its size depends on the classes, not on the data."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from service.judging.assessments import likeliest_other
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from service.contracts import Assessment, SuspectSpan
+    from service.judging.types import Observation
+
+WORST: Final = 100
+# Bins of equal width in log10 odds: a score of .001 is as far from .01 as .99 is from .999.
+ODDS: Final = np.linspace(-4, 4, 33)
+
+
+class Confusion(NamedTuple):
+    given: str
+    suggested: str
+    words: int
+    share: float
+    """Of the words that were given this class."""
+
+
+class Example(NamedTuple):
+    assessment: Assessment
+    suspect: SuspectSpan
+
+
+@dataclass(slots=True)
+class Spread:
+    """How scores lie between 0 and 1: counts of all and of flagged sentences per bin of ODDS, with both ends open."""
+
+    all: NDArray[np.int64]
+    flagged: NDArray[np.int64]
+    outside: int = 0
+    """Scores that are not between 0 and 1: the paper's counting methods have them."""
+
+    @classmethod
+    def empty(cls) -> Spread:
+        return cls(np.zeros(len(ODDS) + 1, np.int64), np.zeros(len(ODDS) + 1, np.int64))
+
+    def add(self, score: float, *, flagged: bool) -> None:
+        if not 0 <= score <= 1:
+            self.outside += 1
+            return
+        place = bin_of(score)
+        self.all[place] += 1
+        self.flagged[place] += flagged
+
+
+def bin_of(score: float) -> int:
+    """The bin of a score in [0, 1]; each holds its lower edge."""
+    if score in (0.0, 1.0):
+        return 0 if score == 0.0 else len(ODDS)
+    return int(np.searchsorted(ODDS, np.log10(score) - np.log10(1 - score), side="right"))
+
+
+class Summary:
+    """Counts over all sentences, and the worst of them whole."""
+
+    def __init__(self, classes: Sequence[str], *, worst: int = WORST) -> None:
+        self.classes = tuple(classes)
+        self.sentences = 0
+        self.words = 0
+        self.flagged_sentences = 0
+        self.deleted = 0
+        """Sentences marked as deleted: they have no words, and are in no other count."""
+        self.unscored: Counter[str] = Counter()
+        self.scores = Spread.empty()
+        self.priorities = Spread.empty()
+        self.kinds: Counter[str] = Counter()
+        self.examples: dict[str, Example] = {}
+        self.thresholds: dict[str, float | None] = {}
+        self.warming_up: tuple[str, ...] = ()
+        self.noise = np.zeros((len(self.classes), len(self.classes)), np.int64)
+        """Words by given class and by what they should be: the suggestion where flagged, else as given."""
+        self._most = worst
+        self._worst: list[tuple[float, int, Assessment]] = []
+
+    def add(self, assessment: Assessment, seen: Observation) -> None:
+        flagged = bool(assessment.flags)
+        self.sentences += 1
+        self.words += len(assessment.tokens)
+        self.flagged_sentences += flagged
+        self.unscored.update(seen.unscored.values())
+        self.thresholds, self.warming_up = assessment.thresholds, assessment.warming_up
+        np.add.at(self.noise, (seen.given, seen.given), 1)
+        row_at = {place: row for row, place in enumerate(seen.index.tolist())} if flagged else {}
+        for flag in assessment.flags:
+            row = row_at[flag.index]
+            given = int(seen.given[row])
+            self.noise[given, given] -= 1
+            self.noise[given, likeliest_other(seen.probs[row], given)] += 1  # a flag tells the dataset's own label
+        if assessment.score is not None:
+            self.scores.add(assessment.score, flagged=flagged)
+        if assessment.priority is not None:
+            self.priorities.add(assessment.priority, flagged=flagged)
+            self._keep(assessment, assessment.priority)
+        for suspect in assessment.suspects:
+            self.kinds[suspect.kind] += 1
+            best = self.examples.get(suspect.kind)
+            if best is None or suspect.confidence > best.suspect.confidence:
+                self.examples[suspect.kind] = Example(assessment, suspect)
+
+    def _keep(self, assessment: Assessment, priority: float) -> None:
+        # The heap's first is the best of the worst; of equals the later one goes.
+        entry = (-priority, -self.sentences, assessment)
+        if len(self._worst) < self._most:
+            heapq.heappush(self._worst, entry)
+        elif entry[:2] > self._worst[0][:2]:
+            heapq.heapreplace(self._worst, entry)
+
+    @property
+    def worst(self) -> list[Assessment]:
+        """The worst sentences, worst first."""
+        return [entry[2] for entry in sorted(self._worst, key=lambda entry: entry[:2], reverse=True)]
+
+    @property
+    def scored_words(self) -> int:
+        return int(self.noise.sum())
+
+    @property
+    def flagged_words(self) -> int:
+        return self.scored_words - int(np.trace(self.noise))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Scored words by given class."""
+        return dict(zip(self.classes, self.noise.sum(axis=1).tolist(), strict=True))
+
+    @property
+    def flagged_by_class(self) -> dict[str, int]:
+        return dict(zip(self.classes, (self.noise.sum(axis=1) - np.diag(self.noise)).tolist(), strict=True))
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """The noise matrix estimate: of the words given a class (row) the share that should be another (column)."""
+        totals = self.noise.sum(axis=1, keepdims=True)
+        return np.asarray(self.noise / np.maximum(totals, 1), np.float64)
+
+    def confusions(self, most: int | None = None) -> list[Confusion]:
+        """Pairs given → suggested, the most frequent first."""
+        shares = self.shares
+        found = [
+            Confusion(self.classes[i], self.classes[j], int(self.noise[i, j]), float(shares[i, j]))
+            for i, j in zip(*np.nonzero(self.noise), strict=True)
+            if i != j
+        ]
+        return sorted(found, key=lambda pair: (-pair.words, pair.given, pair.suggested))[:most]

@@ -1,0 +1,106 @@
+"""Temporary files that keep an audit's memory flat: observations between two passes, results until they are ranked."""
+
+from __future__ import annotations
+
+import json
+import struct
+import tempfile
+from array import array
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from service.contracts import LabelledSentence
+from service.errors import SettingsError
+from service.judging.types import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Self
+
+_HEAD: Final = struct.Struct("<QQIII")
+
+
+class _Spool:
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="labelwatch-")  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+
+    def _write(self, *pieces: bytes) -> None:
+        try:
+            for piece in pieces:
+                self._file.write(piece)
+        except OSError as error:
+            raise SettingsError(
+                f"temporary data can't be kept in {tempfile.gettempdir()} ({error.strerror or error}): "
+                "set TMPDIR to a folder with room"
+            ) from error
+
+
+class Observations(_Spool):
+    """Written once in order, read once in order, and to the bit the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, seen: Observation) -> None:
+        sentence = seen.sentence.model_dump_json().encode()
+        unscored = json.dumps(dict(seen.unscored)).encode() if seen.unscored else b""
+        numbers = [values.astype("<i8") for values in (seen.given, seen.index, seen.classes)]
+        head = _HEAD.pack(len(sentence), len(unscored), *seen.probs.shape, len(seen.classes))
+        probs = seen.probs.astype("<f8")
+        self._write(head, sentence, unscored, *(values.tobytes() for values in (probs, *numbers)))
+        self._count += 1
+
+    def __iter__(self) -> Iterator[Observation]:
+        self._file.seek(0)
+        for _ in range(self._count):
+            sentence, unscored, rows, columns, words = _HEAD.unpack(self._file.read(_HEAD.size))
+            told = LabelledSentence.model_validate_json(self._file.read(sentence))
+            why = {int(place): reason for place, reason in json.loads(self._file.read(unscored) or b"{}").items()}
+            probs = np.frombuffer(self._file.read(8 * rows * columns), "<f8").astype(np.float64)
+            given, index, classes = (
+                np.frombuffer(self._file.read(8 * size), "<i8").astype(np.intp) for size in (rows, rows, words)
+            )
+            yield Observation(told, probs.reshape(rows, columns), given, index, why, classes)
+
+
+class Ranking(_Spool):
+    """Lines in a file, and in memory only where each starts, its priority and whether it was flagged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._starts = array("Q", [0])
+        self._priorities = array("d")
+        self._flagged = array("b")
+
+    def __len__(self) -> int:
+        return len(self._priorities)
+
+    def add(self, line: str, *, priority: float | None, flagged: bool) -> None:
+        """A sentence without any scored word has no priority and comes last."""
+        raw = line.encode()
+        self._write(raw)
+        self._starts.append(self._starts[-1] + len(raw))
+        self._priorities.append(np.inf if priority is None else priority)
+        self._flagged.append(flagged)
+
+    def worst_first(self, *, most: int | None = None, flagged_only: bool = False) -> Iterator[str]:
+        """The lines by priority; of equals the earlier one first."""
+        order = np.argsort(np.frombuffer(self._priorities), kind="stable") if len(self) else np.zeros(0, np.intp)
+        if flagged_only and len(self):
+            order = order[np.frombuffer(self._flagged, np.int8)[order] > 0]
+        for place in order[:most]:
+            start, end = self._starts[place], self._starts[place + 1]
+            self._file.seek(start)
+            yield self._file.read(end - start).decode()

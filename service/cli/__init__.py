@@ -1,0 +1,1 @@
+"""One module a command; `service.cli.main` registers them."""

@@ -1,0 +1,1 @@
+"""Commands that run or set up the service."""

@@ -1,0 +1,282 @@
+"""`labelwatch worker`: reads sentences from the log, assesses them and writes what came of it, exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from service.cli.shared.terminal import say
+from service.errors import SettingsError, StreamError
+from service.inference.classifier import Classifier
+from service.log.protocol import FencedError
+from service.runtime.open_log import (
+    claimed,
+    draining,
+    model_folder,
+    new_datasets,
+    open_stream,
+    set_up_logging,
+    topics_of,
+)
+from service.runtime.supervisor import Supervisor
+from service.settings import Settings, read_settings
+from service.stream.worker.batch_processor import Assessor
+from service.stream.worker.loop import POLL_TIMEOUT, Counts, Status, Worker
+from service.telemetry import Telemetry
+from service.telemetry.conditions import joined
+from service.telemetry.probe_server import Probes
+from service.text import plural
+
+if TYPE_CHECKING:
+    import threading
+
+    from service.datasets.registry import Datasets
+    from service.log.protocol import Stream
+    from service.log.topics import Topics
+    from service.telemetry import Reporter
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+TELL_EVERY = 30.0
+PASS_POLL_TIMEOUT = 0.1
+
+AnyWorker = TypeVar("AnyWorker", bound=Worker)
+
+Once = Annotated[bool, typer.Option("--once", help="Stop when everything is read, instead of waiting for more.")]
+
+worker_app = typer.Typer(help="Assess sentences as they come.", invoke_without_command=True)
+
+
+@worker_app.callback()
+def worker(context: typer.Context, once: Once = False) -> None:
+    """Assess sentences as they come, until SIGTERM or Ctrl-C: then the batch at hand is finished first."""
+    if context.invoked_subcommand is not None:
+        return
+    settings = read_settings()
+    set_up_logging(settings)
+    topics = topics_of(settings)
+    with claimed(settings, topics):
+        port = settings.worker.metrics_port
+        telemetry = None if port is None else Telemetry(annotators=settings.metrics.annotators)
+        running = Running(settings, topics, once=once, telemetry=telemetry)
+        supervisor = Supervisor()
+        with draining(supervisor.stop):
+            if telemetry is not None:
+                start_probes(settings, supervisor, running, telemetry)
+            supervisor.start("worker", running.run)
+            supervisor.wait(lambda: running.tell(supervisor.stop))
+    say(running.summary())
+
+
+@worker_app.command()
+def leave(
+    worker_id: Annotated[str, typer.Argument(metavar="ID", help="The LABELWATCH_WORKER_ID it ran with.")],
+) -> None:
+    """Take a worker with a fixed identity out of its group at once, as for scaling down."""
+    settings = read_settings()
+    if settings.kafka is None:
+        raise SettingsError(
+            "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS is not set: the embedded log has no group that a worker could leave"
+        )
+    from service.log.kafka.admin import leave as leave_group
+
+    group = settings.worker.group
+    if not leave_group(settings.kafka, group=group, worker_id=worker_id):
+        raise SettingsError(f"no member of the group {group} (LABELWATCH_WORKER_GROUP) has the id {worker_id!r}")
+    typer.echo(f"{worker_id} has left the group {group}: its partitions go to the others")
+
+
+def start_probes(settings: Settings, supervisor: Supervisor, running: Running, telemetry: Telemetry) -> None:
+    """The worker's own port, for a process without the API."""
+
+    def conditions() -> dict[str, str]:
+        return joined(running.conditions(), supervisor.conditions)
+
+    telemetry.watch(conditions, running.degraded)
+    probes = Probes(
+        telemetry,
+        host=settings.worker.metrics_host,
+        port=settings.worker.metrics_port or 0,
+        conditions=conditions,
+        degraded=running.degraded,
+        alive=lambda: supervisor.alive,
+    )
+    supervisor.start("probes", probes.run)
+    log.info("metrics on http://%s:%d/metrics, also /healthz and /readyz", probes.host, probes.port)
+
+
+def know_model(telemetry: Telemetry, classifier: Classifier) -> None:
+    """The metrics name the model, and hear of each of its runs."""
+    classifier.on_run = telemetry.model_run
+    telemetry.know_model(classifier.folder.name, classifier.folder.fingerprint)
+
+
+class PassWorker(Worker):
+    """Stops when there is nothing left to read."""
+
+    _read: threading.Event
+    _quiet = 0
+
+    def run(self, stop: threading.Event) -> None:
+        self._read = stop
+        super().run(stop)
+
+    def step(self) -> int:
+        refused = self.counts.refused_batches
+        done = super().step()
+        behind = self._stream.lag()
+        # What the log tells of its end may be a moment old while partitions come and go: ask twice.
+        at_end = not done and refused == self.counts.refused_batches and set(behind) == self._owned
+        self._quiet = self._quiet + 1 if at_end and behind and not any(behind.values()) else 0
+        if self._quiet > 1:
+            self._read.set()
+        return done
+
+
+def make_worker(
+    kind: type[AnyWorker],
+    settings: Settings,
+    classifier: Classifier,
+    *,
+    datasets: Datasets,
+    stream: Stream,
+    topics: Topics,
+    reporter: Reporter | None = None,
+) -> AnyWorker:
+    limits = settings.worker
+    assessor = Assessor(classifier, datasets, topics, max_words=limits.max_words, publish_scores=limits.publish_scores)
+    timeout = PASS_POLL_TIMEOUT if issubclass(kind, PassWorker) else POLL_TIMEOUT
+    return kind(
+        stream,
+        assessor,
+        datasets,
+        topics,
+        batch_records=limits.batch_records,
+        poll_timeout=timeout,
+        reporter=reporter,
+    )
+
+
+class Running:
+    """The worker's thread: one worker at a time, and a new one whenever the log has failed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Topics,
+        *,
+        once: bool,
+        telemetry: Telemetry | None = None,
+        classifier: Classifier | None = None,
+    ) -> None:
+        """`classifier`: one that others use too, and have told of; none: the worker's own."""
+        self._settings = settings
+        self._topics = topics
+        self._once = once
+        self._all = Counts()  # of the workers before this one
+        self._worker: Worker | None = None
+        self._stream: Stream | None = None
+        self._trouble = ""  # why there is no worker at this moment
+        self._telemetry = telemetry
+        self._told_at = time.monotonic()
+        self._told = 0
+        self._told_refused: dict[str, str] = {}
+        self._told_stop = False
+        self._classifier = classifier or Classifier(model_folder(settings), threads=settings.model.threads)
+        folder = self._classifier.folder
+        self._datasets = new_datasets(settings, folder)
+        if telemetry is not None:
+            if classifier is None:
+                know_model(telemetry, self._classifier)
+            telemetry.on_scrape(lambda: telemetry.lag(self.lag()))
+        log.info("model %s: %d classes, fingerprint %.12s", folder.name, len(folder.labels), folder.fingerprint)
+
+    def run(self, stop: threading.Event) -> None:
+        pause, opened = FIRST_PAUSE, False
+        while not stop.is_set():
+            before = self.counts.records
+            try:
+                with contextlib.closing(open_stream(self._settings, worker=True, topics=self._topics)) as stream:
+                    opened, self._stream, self._trouble = True, stream, ""
+                    self._datasets = new_datasets(self._settings, self._classifier.folder)
+                    kind = PassWorker if self._once else Worker
+                    self._worker = make_worker(
+                        kind,
+                        self._settings,
+                        self._classifier,
+                        datasets=self._datasets,
+                        stream=stream,
+                        topics=self._topics,
+                        reporter=self._telemetry,
+                    )
+                    self._worker.run(stop)
+            except FencedError:
+                raise
+            except StreamError as error:
+                # A broker may be away for a while. A file of our own that can't be opened won't mend itself.
+                if self._once or not (opened or self._settings.kafka):
+                    raise
+                pause = FIRST_PAUSE if self.counts.records > before else min(2 * pause, LONGEST_PAUSE)
+                self._trouble = str(error)
+                log.warning("%s; trying again in %.1f s", error, pause)
+                stop.wait(pause)
+            finally:
+                self._all, self._worker, self._stream = self.counts, None, None
+
+    @property
+    def counts(self) -> Counts:
+        """Since the process started."""
+        now, before = (self._worker.counts if self._worker else Counts()), self._all
+        outputs = {
+            name: before.outputs.get(name, 0) + now.outputs.get(name, 0) for name in {*before.outputs, *now.outputs}
+        }
+        return Counts(
+            records=before.records + now.records,
+            committed_batches=before.committed_batches + now.committed_batches,
+            refused_batches=before.refused_batches + now.refused_batches,
+            outputs=outputs,
+            lost_records=before.lost_records + now.lost_records,
+        )
+
+    def conditions(self) -> dict[str, str]:
+        """Why the worker is not ready, by name; empty where a condition holds. May be asked from any thread."""
+        worker = self._worker
+        status = Status() if worker is None else worker.status
+        return {"worker": "", "log": self._trouble or status.degraded["stream"], **status.conditions}
+
+    def degraded(self) -> dict[str, str]:
+        """What the worker has to wait for or do without at this moment."""
+        worker = self._worker
+        return {} if worker is None else dict(worker.status.degraded)
+
+    def lag(self) -> dict[int, int]:
+        """Records behind the end, by owned partition; nothing while the log can't be asked."""
+        stream = self._stream
+        try:
+            return {} if stream is None else stream.lag()
+        except StreamError:  # it was closed meanwhile, or is busy
+            return {}
+
+    def tell(self, stop: threading.Event) -> None:
+        """What people who watch the log should know, once."""
+        if stop.is_set() and not self._told_stop and not self._once:
+            self._told_stop = True
+            log.info("stopping: the batch at hand is finished first (a second signal ends the worker at once)")
+        for name, why in dict(self._datasets.refused).items():
+            if self._told_refused.get(name) != why:
+                self._told_refused[name] = why
+                log.error("the settings of the dataset %s can't be used, the ones before them stay: %s", name, why)
+        if time.monotonic() - self._told_at >= TELL_EVERY and self.counts.records > self._told:
+            self._told_at, self._told = time.monotonic(), self.counts.records
+            log.info("%s", self.summary())
+
+    def summary(self) -> str:
+        counts = self.counts
+        review, dead = (counts.outputs.get(name, 0) for name in (self._topics.review, self._topics.dead_letters))
+        return f"{plural(counts.records, 'message')} read, {review:,} to review, {plural(dead, 'dead letter')}"

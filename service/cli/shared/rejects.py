@@ -1,0 +1,68 @@
+"""Sentences that can't be judged: the first one stops the work, or all are listed and the rest goes on."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from service.cli.shared.terminal import STDOUT, open_output, say
+from service.errors import UnknownLabelError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from service.audit.audit import Located
+    from service.errors import LabelwatchError
+
+OnError = Literal["stop", "skip"]
+
+
+class Rejects:
+    """Called with each sentence that fails. Listed beside the output if that is a file, else on standard error."""
+
+    def __init__(self, on_error: OnError, output: str | None) -> None:
+        self.stops = on_error == "stop"
+        self.path = None if self.stops or output in (None, STDOUT) else _beside(Path(str(output)))
+        self.count = 0
+        self.first = ""
+        self._stack = ExitStack()
+        self._file: TextIO | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.__exit__(kind, error, at)
+        if kind is None and self.path is not None and not self.count:
+            # What an earlier run has left would be taken for this one's. A run that fails leaves it, as it does the
+            # earlier output.
+            self.path.unlink(missing_ok=True)
+
+    def __call__(self, record: Located, error: LabelwatchError) -> None:
+        reason = error.options if isinstance(error, UnknownLabelError) else str(error)
+        told = reason if record.error is error else f"{record.place}: {reason}"
+        if self.stops:
+            raise error if record.error is error else type(error)(told) from error
+        self.count += 1
+        self.first = self.first or told
+        if self.path is None:
+            say(f"labelwatch: skipped {told}")
+            return
+        if self._file is None:
+            self._file = self._stack.enter_context(open_output(str(self.path)))
+        line = {
+            "place": record.place,
+            "id": record.sentence.id if record.sentence is not None else None,
+            "stage": error.stage,
+            "reason": reason.removeprefix(f"{record.place}: "),
+        }
+        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def _beside(output: Path) -> Path | None:
+    if output.exists() and not output.is_file():  # nothing is put beside a pipe or /dev/null
+        return None
+    return output.with_name(f"{output.stem}.rejected.jsonl")

@@ -1,0 +1,53 @@
+"""Tables for people, and bytes and times as they are shown in them."""
+
+from __future__ import annotations
+
+import base64
+import unicodedata
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from service.cli.shared.terminal import safe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+    """Columns as wide as they need to be; those in `right` hold numbers."""
+    cells = [[safe(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(_width(row[column]) for row in cells) for column in range(len(head))]
+    lines = []
+    for row in cells:
+        padded = []
+        for column, cell in enumerate(row):
+            space = " " * (widths[column] - _width(cell))
+            padded.append(space + cell if column in right else cell + space)
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def _width(text: str) -> int:
+    """In a terminal's columns: East Asian letters take two, marks that sit on others none."""
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
+    )
+
+
+def moment(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def shortened(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def as_json(value: bytes | None) -> dict[str, str] | None:
+    """Bytes in JSON: as text where they are text, else in base64."""
+    if value is None:
+        return None
+    try:
+        return {"text": value.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}

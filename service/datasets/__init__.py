@@ -1,0 +1,1 @@
+"""Datasets: settings in force, how they change, and the thresholds they are judged with."""

@@ -1,0 +1,1 @@
+"""Byte sources and generic readers: gzip, encodings, JSON objects, rows."""

@@ -1,0 +1,1 @@
+"""Formats of no particular platform: CoNLL, JSON Lines, CSV, TSV, spans."""

@@ -1,0 +1,241 @@
+"""CSV and TSV with a header: one row a word, or one row a sentence.
+
+The header's names say which column is which, in whatever case and spelling ("Sentence #", sentence_id, Word, token,
+Tag, ner_tags, …); options name them where they don't. With one row a word a new value in the sentence column starts a
+sentence and an empty cell continues it (Kaggle's files fill only the first word's); without such a column a blank row
+does. With one row a sentence the words and labels are JSON arrays, Python lists as pandas writes them, or divided by
+spaces.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from service.errors import DecodeError, InvalidInput
+from service.formats.io.cells import list_items
+from service.formats.io.rows import Row, plain_rows, quoted_rows
+from service.formats.records import CARRIED, ID_FIELDS, Options, Record, make_record, rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from service.formats.io.source import Source
+
+WORD_NAMES = ("word", "token", "form", "tokens", "words", "text", "sentence")
+LABEL_NAMES = ("labels", "label", "ner_tags", "ner_tag", "ner", "word_labels", "tags", "tag", "iob", "bio")
+SENTENCE_NAMES = ("sentence_id", "sent_id", "sentence_number", "sentence_idx", "sentence_index", "sentence", "sent")
+_ONE_WORD = ("word", "token", "form")
+# Of a sentence's own fields those that a cell can hold.
+_CARRIED = tuple(name for name in CARRIED if name not in {"meta", "update", "deleted"})
+DELIMITERS = (",", "\t", ";", "|")
+# How many rows are looked at to see whether a row is a word or a sentence.
+_SAMPLE = 50
+
+
+def normal(name: str) -> str:
+    """`Sentence #` and `sentence-number` are the same name."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower().replace("#", " number ")).strip("_")
+
+
+def find_header(line: str) -> str | None:
+    """The delimiter of a line that names a word and a label column; none if it is no such line."""
+    for delimiter in DELIMITERS:
+        if delimiter in line:
+            names = {normal(name.strip(' "')) for name in line.split(delimiter)}
+            if names & set(WORD_NAMES) and names & set(LABEL_NAMES):
+                return delimiter
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    header: list[str]
+    word: int
+    label: int
+    sentence: int | None
+    carried: dict[str, int]
+    meta: dict[str, Any]
+
+
+def read_csv(source: Source, options: Options) -> Iterator[Record]:
+    first = next((line for line in source.head.splitlines() if line.strip()), "")
+    known = find_header(first)
+    likely = max(DELIMITERS, key=first.count)
+    return _read(source, options, quoted_rows(source, known or likely), "csv")
+
+
+def read_tsv(source: Source, options: Options) -> Iterator[Record]:
+    """Tabs, mostly without quoting: there a word `"` is just that. A quoted header says that quotes are used."""
+    first = next((line for line in source.head.splitlines() if line.strip()), "")
+    rows = quoted_rows(source, "\t") if first.startswith('"') else plain_rows(source)
+    return _read(source, options, rows, "tsv")
+
+
+def _read(source: Source, options: Options, rows: Iterator[Row], form: str) -> Iterator[Record]:
+    header_line, header = next(((line, row) for line, row, _ in rows if not isinstance(row, list) or any(row)), (1, []))
+    if isinstance(header, InvalidInput):
+        raise rejected(header, source.place(header_line)).error or header
+    if not header:
+        return iter(())
+    table = _table(header, options, source.place(header_line))
+    sample = list(itertools.islice(rows, _SAMPLE))
+    layout = options.rows or _layout(table, sample, source.name)
+    table = replace(table, meta={"format": form, **({"rows": layout} if layout == "word" else {})})
+    checked = ((line, _fit(row, table), raw) for line, row, raw in itertools.chain(sample, rows))
+    if layout == "sentence":
+        return _sentence_rows(source, options, table, checked)
+    return _word_rows(source, options, table, checked)
+
+
+def _table(header: list[str], options: Options, place: str) -> _Table:
+    names = [normal(name) for name in header]
+
+    def find(what: str, asked: str | None, known: Sequence[str]) -> int:
+        for name in (normal(asked),) if asked is not None else known:
+            if name in names:
+                return names.index(name)
+        missing = f"no column {asked}" if asked is not None else f"no {what} column ({', '.join(known)})"
+        there = ", ".join(name[:40] for name in header[:12])
+        raise InvalidInput(
+            f"{place}: {missing}; the first row must name the columns and has {there}: name one with --{what}-column"
+        )
+
+    word = find("word", options.word, WORD_NAMES)
+    label = find("label", options.label, LABEL_NAMES)
+    if options.sentence is not None:
+        sentence: int | None = find("sentence", options.sentence, ())
+    else:
+        known = (*SENTENCE_NAMES, *ID_FIELDS)
+        sentence = next((names.index(name) for name in known if name in names and names.index(name) != word), None)
+    carried = {name: names.index(name) for name in _CARRIED if name in names}
+    return _Table(header, word, label, sentence, carried, {})
+
+
+def _layout(table: _Table, sample: Iterable[Row], name: str) -> str:
+    cells = [row[table.label] for _line, row, _ in sample if isinstance(row, list) and len(row) > table.label]
+    # Labels over several lines that are no list are a quote left open, and say nothing.
+    if any(cell.lstrip().startswith("[") or (len(cell.split()) > 1 and not _broken(cell)) for cell in cells):
+        return "sentence"
+    if normal(table.header[table.word]) in _ONE_WORD or table.sentence is not None or not cells:
+        return "word"
+    raise InvalidInput(f"{name}: a row may be a word or a sentence here: say --rows word or --rows sentence")
+
+
+def _fit(row: list[str] | InvalidInput, table: _Table) -> list[str] | InvalidInput:
+    """As many cells as the header has; spreadsheets add empty ones at the end."""
+    width = len(table.header)
+    if isinstance(row, InvalidInput) or not any(row):
+        return row
+    if len(row) < width or any(row[width:]):
+        return DecodeError(f"{len(row)} cells, and the header has {width}: is a quote or a delimiter missing?")
+    return row
+
+
+def _sentence_rows(source: Source, options: Options, table: _Table, rows: Iterable[Row]) -> Iterator[Record]:
+    number = 0
+    for line, row, _ in rows:
+        place = source.place(line)
+        if isinstance(row, InvalidInput):
+            number += 1
+            yield rejected(row, place)
+        elif any(row):
+            number += 1
+            try:
+                fields = _carried(row, table)
+                if table.sentence is not None and row[table.sentence]:
+                    fields["id"] = row[table.sentence]
+                fields["tokens"] = list_items(row[table.word], numbers=False)
+                fields["labels"] = list_items(row[table.label], numbers=True)
+            except InvalidInput as error:
+                yield rejected(error, place)
+            else:
+                yield make_record(fields, place=place, number=number, options=options)
+
+
+@dataclass(slots=True)
+class _Draft:
+    line: int
+    fields: dict[str, Any] = field(default_factory=dict)
+    tokens: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    error: Record | None = None
+
+
+def _word_rows(source: Source, options: Options, table: _Table, rows: Iterable[Row]) -> Iterator[Record]:
+    draft: _Draft | None = None
+    current = ""
+    number = 0
+    bad = ""
+    end: Row = (0, [], "")
+    for line, row, raw in itertools.chain(rows, [end]):
+        name = "" if table.sentence is None or not isinstance(row, list) or not any(row) else row[table.sentence]
+        blank = isinstance(row, list) and not any(row)
+        ends = line == 0 or (blank and table.sentence is None) or (name not in ("", current))
+        if ends and draft is not None:
+            number += 1
+            yield _finished(draft, source, number, options)
+            draft = None
+        if blank:
+            continue
+        current = name or current
+        if draft is None:
+            draft = _Draft(line)
+            if bad and name and _holds(bad, name):
+                error = DecodeError("the sentence's first words are in the bad row before")
+                draft.error = rejected(error, source.place(line))
+            bad = ""
+        try:
+            if isinstance(row, InvalidInput):
+                raise row
+            _add_word(draft, row, table, name, options)
+        except InvalidInput as error:
+            draft.error = draft.error or rejected(error, source.place(line))
+            bad = raw
+
+
+def _add_word(draft: _Draft, row: list[str], table: _Table, name: str, options: Options) -> None:
+    if not draft.tokens:
+        draft.fields = _carried(row, table)
+        draft.fields["id"] = name or None
+    for what, index in (("word", table.word), ("label", table.label)):
+        cell = row[index]
+        if not (cell if what == "word" else cell.strip()):
+            raise DecodeError(f"the {what} is empty", field=table.header[index])
+        if _broken(cell):
+            lines = 1 + (cell.count("\n") or cell.count("\r"))
+            raise DecodeError(
+                f'the {what} goes over {lines} lines: is a quote left open? A word that is a quote is written """"',
+                field=table.header[index],
+            )
+    # One too many shows that the limit was passed; a table without sentences is not gathered in memory.
+    if len(draft.tokens) <= options.max_words:
+        draft.tokens.append(row[table.word])
+        draft.labels.append(row[table.label].strip())
+
+
+def _broken(cell: str) -> bool:
+    return "\n" in cell or "\r" in cell
+
+
+def _holds(raw: str, name: str) -> bool:
+    """Whether a bad row has a cell with that sentence's name, as far as that can be told from its text."""
+    return re.search(rf'(?:^|[",;|\t\r\n]){re.escape(name)}(?:$|[",;|\t\r\n])', raw) is not None
+
+
+def _finished(draft: _Draft, source: Source, number: int, options: Options) -> Record:
+    if draft.error is not None:
+        return draft.error
+    fields = {**draft.fields, "tokens": draft.tokens, "labels": draft.labels}
+    return make_record(fields, place=source.place(draft.line), number=number, options=options)
+
+
+def _carried(row: Sequence[str], table: _Table) -> dict[str, Any]:
+    fields: dict[str, Any] = {name: row[index] for name, index in table.carried.items() if row[index]}
+    fields["meta"] = table.meta
+    revision = fields.get("revision")
+    if isinstance(revision, str) and re.fullmatch(r"-?\d{1,18}", revision.strip()):
+        fields["revision"] = int(revision)
+    return fields

@@ -1,0 +1,1 @@
+"""Formats and webhooks of annotation platforms."""

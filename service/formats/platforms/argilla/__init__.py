@@ -1,0 +1,1 @@
+"""Argilla: reader, writer, questions."""

@@ -1,0 +1,1 @@
+"""Label Studio: reader, writer, labelling configuration, predictions."""

@@ -1,0 +1,1 @@
+"""Text with character offsets: word splitting, alignment of spans, restoring the original."""

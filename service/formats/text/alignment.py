@@ -1,0 +1,238 @@
+"""Spans over characters to labels of words, and back.
+
+A word belongs to a span if they share a character. Where a span begins or ends inside a word it is expanded to the
+whole word, and `alignment` in the message's `meta` says so. Two spans must not share a character or a word.
+
+Offsets are characters (code points) or UTF-16 units, the end exclusive: `offsets` tells which.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from service.contracts import NOT_UNICODE
+from service.errors import InvalidInput
+from service.formats.text.offsets import CHARACTERS, TextSpan, Unit, in_characters
+from service.formats.text.word_splitter import SPLITTER, Word, split_words
+from service.labels import OUTSIDE, Scheme, Span, labels_from_spans, spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from service.contracts import LabelledSentence
+
+__all__ = [
+    "Aligned",
+    "TextSpan",
+    "align",
+    "given_scheme",
+    "integer",
+    "one_label",
+    "read_span",
+    "text_spans",
+    "word_offsets",
+]
+
+NOT_TOLD: Final = "it is missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """A text as words with labels, and what a message's `meta` must say of it."""
+
+    tokens: list[str]
+    labels: list[str]
+    meta: dict[str, Any]
+
+
+def align(
+    text: str,
+    given: Sequence[TextSpan],
+    *,
+    scheme: Scheme = Scheme.IOB2,
+    words: Sequence[Word] | None = None,
+    splitter: str = SPLITTER,
+    field: str = "text",
+    unit: Unit = CHARACTERS,
+) -> Aligned:
+    """Labels the words of a text: our splitter's, or those that the platform has (`words`, named by `splitter`).
+
+    `unit` is what the platform counts in where nothing in the spans tells it.
+    """
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(NOT_UNICODE, field=field) from None
+    meta: dict[str, Any] = {"splitter": splitter, "scheme": scheme.value, "text": text}
+    if words is None:
+        words = split_words(text)
+    else:
+        meta["offsets"] = [list(word) for word in words]
+    if not words:
+        raise InvalidInput("there is no word in it", field=field)
+    chosen, counted = in_characters(text, given, words, unit=unit)
+    if counted is not None:
+        meta |= {"given_offsets": counted.unit, "offsets_told_by": counted.told_by}
+    _check_apart(chosen)
+    entities, exact = _over_words(text, chosen, words)
+    meta["alignment"] = "exact" if exact else "expanded"
+    if loose := _loose(chosen, entities, words):
+        meta["loose"] = loose
+    labels = labels_from_spans(entities, len(words), scheme)
+    return Aligned([word.of(text) for word in words], labels, meta)
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def _check_apart(given: Sequence[TextSpan]) -> None:
+    for one, other in pairwise(sorted(given, key=lambda span: (span.start, span.end))):
+        if other.start < one.end:
+            raise InvalidInput(
+                f"it overlaps {one.field} ({one.label} over {one.start} to {one.end}, {other.label} over "
+                f"{other.start} to {other.end}): a word can have one label only",
+                field=other.field,
+            )
+
+
+def _over_words(text: str, given: Sequence[TextSpan], words: Sequence[Word]) -> tuple[list[Span], bool]:
+    starts, ends = [word.start for word in words], [word.end for word in words]
+    entities: list[Span] = []
+    before: TextSpan | None = None
+    exact = True
+    for span in sorted(given, key=lambda span: span.start):
+        first, last = bisect_right(ends, span.start), bisect_left(starts, span.end)
+        if first >= last:
+            raise InvalidInput(f"no word lies in {text[span.start : span.end][:40]!r}", field=span.field)
+        if span.label in ("", OUTSIDE):
+            raise InvalidInput(f"an entity can't be called {span.label!r}", field=span.field)
+        if before is not None and entities[-1].end > first:
+            shared = words[first].of(text)
+            raise InvalidInput(
+                f"it shares the word {shared[:40]!r} with {before.field}: a word can have one label only",
+                field=span.field,
+            )
+        entities.append(Span(first, last, span.label))
+        # White space at a span's ends is nobody's: it can be left out without a word.
+        bare = text[span.start : span.end]
+        begin = span.start + len(bare) - len(bare.lstrip())
+        end = span.end - (len(bare) - len(bare.rstrip()))
+        exact = exact and words[first].start >= begin and words[last - 1].end <= end
+        before = span
+    return entities, exact
+
+
+def _loose(given: Sequence[TextSpan], entities: Sequence[Span], words: Sequence[Word]) -> list[list[int]]:
+    """Spans that labels can't tell: not just their words, or next to one of their type, which IO makes one.
+
+    On the way back they are what they were.
+    """
+    touching = {
+        place
+        for first, (one, other) in enumerate(pairwise(entities))
+        if (one.end, one.type) == (other.start, other.type)
+        for place in (first, first + 1)
+    }
+    placed = zip(sorted(given, key=lambda span: span.start), entities, strict=True)
+    return [
+        [span.start, span.end]
+        for place, (span, entity) in enumerate(placed)
+        if place in touching or (span.start, span.end) != (words[entity.start].start, words[entity.end - 1].end)
+    ]
+
+
+# -- back to the text --------------------------------------------------------------------------------------------------
+
+
+def word_offsets(sentence: LabelledSentence) -> list[Word] | None:
+    """Where the words of a sentence stand in the text that its `meta` holds; none where that can't be told."""
+    meta = sentence.meta or {}
+    text, offsets = meta.get("text"), meta.get("offsets")
+    if not isinstance(text, str):
+        return None
+    if isinstance(offsets, list):
+        words = [word for word in map(_word, offsets) if word is not None]
+    elif meta.get("splitter") == SPLITTER:
+        words = split_words(text)
+    else:
+        return None
+    return words if [word.of(text) for word in words] == list(sentence.tokens) else None
+
+
+def _word(value: object) -> Word | None:
+    match value:
+        case [int(start), int(end)]:
+            return Word(start, end)
+        case _:
+            return None
+
+
+def text_spans(sentence: LabelledSentence, entities: Iterable[Span] | None = None) -> list[TextSpan] | None:
+    """Entities over words (by default those that the labels say) as spans over the text; none without its text."""
+    words = word_offsets(sentence)
+    if words is None:
+        return None
+    text = str((sentence.meta or {})["text"])
+    if entities is None:
+        entities = spans(sentence.labels, given_scheme(sentence))
+    found = []
+    for entity in entities:
+        start, end = words[entity.start].start, words[entity.end - 1].end
+        found.append(TextSpan(start, end, entity.type, text=text[start:end]))
+    return found
+
+
+def given_scheme(sentence: LabelledSentence) -> Scheme:
+    """The scheme that the labels were written in when spans became labels."""
+    named = (sentence.meta or {}).get("scheme")
+    return Scheme(named) if isinstance(named, str) and named in set(Scheme) else Scheme.IOB2
+
+
+# -- reading spans from JSON -------------------------------------------------------------------------------------------
+
+
+def read_span(value: object, field: str, *, names: Mapping[str, Sequence[str]] | None = None) -> TextSpan:
+    """A span as `[start, end, label]` or as an object; `names` says how a platform calls its parts."""
+    if isinstance(value, list):
+        if len(value) != 3:
+            raise InvalidInput("write it as [start, end, label]", field=field)
+        start, end, label = value
+        text = None
+    elif isinstance(value, dict):
+        names = names or {}
+        start, end, label = (_part(value, names.get(part, (part,))) for part in ("start", "end", "label"))
+        text = value.get("text")
+    else:
+        raise InvalidInput("write it as [start, end, label] or as an object with these", field=field)
+    return TextSpan(
+        integer(start, f"{field}.start"),
+        integer(end, f"{field}.end"),
+        one_label(label, f"{field}.label"),
+        field,
+        text if isinstance(text, str) else None,
+    )
+
+
+def _part(value: Mapping[str, Any], names: Sequence[str]) -> object:
+    return next((value[name] for name in names if value.get(name) is not None), None)
+
+
+def integer(value: object, field: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
+        return value
+    raise InvalidInput(NOT_TOLD if value is None else "it must be a whole number of characters", field=field)
+
+
+def one_label(value: object, field: str) -> str:
+    if isinstance(value, list):
+        if len(value) != 1:
+            told = f"{len(value)} labels ({', '.join(map(str, value[:5]))})" if value else "no label"
+            raise InvalidInput(f"{told}: a span needs exactly one", field=field)
+        value = value[0]
+    if isinstance(value, str) and value:
+        return value
+    raise InvalidInput(NOT_TOLD if value in (None, "") else "it must be text", field=field)

@@ -1,0 +1,1 @@
+"""Model folders: files, manifest, the default model and the self-check."""

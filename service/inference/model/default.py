@@ -1,0 +1,18 @@
+"""Where the default model lies: inside an installed package, or in `models/` of a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from service.errors import ModelError
+from service.inference.model.manifest import MANIFEST
+
+PACKAGED = Path(__file__).resolve().parents[2] / "default_model"
+CHECKOUT = Path(__file__).resolve().parents[3] / "models" / "default"
+
+
+def default_model() -> Path:
+    for folder in (PACKAGED, CHECKOUT):
+        if (folder / MANIFEST).is_file():
+            return folder
+    raise ModelError("this installation has no default model: name a model folder with --model")

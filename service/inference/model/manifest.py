@@ -1,0 +1,191 @@
+"""What a model folder says of itself: our `model.json`, or the `config.json` of a Hugging Face export read as one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from service.contracts.validation import invalid
+from service.errors import InvalidInput, ModelError
+from service.inference.model.files import read_json
+from service.inference.pooling import Pooling
+from service.labels.detection import class_scheme, merged_classes
+from service.labels.schemes import Scheme
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Precision = Literal["fast", "exact"]
+Joining = Literal["words", "text"]
+OrtLevel = Literal["basic", "all"]
+
+MANIFEST = "model.json"
+CONFIG = "config.json"
+TOKENIZER = "tokenizer.json"
+FORMAT = 1
+GRAPHS = ("model.onnx", "onnx/model.onnx")
+MIN_LENGTH = 8
+DEFAULT_LENGTH = 512
+
+# These count positions on from the padding's id, so that the first pad + 1 rows of the table are never a token's.
+_POSITIONS_AFTER_PADDING = frozenset(
+    {
+        "camembert",
+        "data2vec-text",
+        "esm",
+        "ibert",
+        "longformer",
+        "mpnet",
+        "roberta",
+        "roberta-prelayernorm",
+        "xlm-roberta",
+    }
+    | {"xlm-roberta-xl", "xmod"}
+)
+
+
+class HeldOutSums(BaseModel):
+    """Per class: the sum of its probability over held-out words labelled so, and their number."""
+
+    model_config = ConfigDict(frozen=True)
+
+    sums: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+class Manifest(BaseModel):
+    """`model.json`. Fields that a reader has no use for (figures, versions) are kept out of here."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str = Field(min_length=1)
+    format: Literal[1]
+    labels: tuple[str, ...] = Field(min_length=2)
+    scheme: Scheme
+    max_length: int = Field(ge=MIN_LENGTH)
+    casing_classes: bool = False
+    joining: Joining = "words"
+    pooling: Pooling = "mean"
+    capitalise_caps: bool = False
+    ort_level: OrtLevel = "all"
+    invariant: Literal["exact", "close"] = "close"
+    pad_id: int | None = Field(default=None, ge=0)
+    files: dict[str, str]
+    sha256: dict[str, str] = Field(default_factory=dict)
+    held_out: HeldOutSums | None = None
+    held_out_types: HeldOutSums | None = None  # of classes merged to types, whose sums can't be made from the others
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Manifest:
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError("`labels` names a class twice")
+        if self.capitalise_caps and self.joining != "text":
+            raise ValueError('`capitalise_caps` goes with `joining` "text" only')
+        types = len(merged_classes(self.labels, self.scheme)[0])
+        for name, held, size in (
+            ("held_out", self.held_out, len(self.labels)),
+            ("held_out_types", self.held_out_types, types),
+        ):
+            if held is None:
+                continue
+            if not len(held.sums) == len(held.counts) == size:
+                raise ValueError(f"`{name}` needs {size} sums and as many counts")
+            if any(not 0 <= s <= n * (1 + 1e-6) for s, n in zip(held.sums, held.counts, strict=True)):
+                raise ValueError(f"`{name}` has a sum that is negative or larger than its count")
+        return self
+
+
+def read_manifest(folder: Path) -> tuple[Manifest, dict[str, Any]]:
+    """The manifest, and everything that the folder's own says, for its digest."""
+    if (folder / MANIFEST).exists():
+        content = read_json(folder / MANIFEST)
+        return _validated(content, folder / MANIFEST), content
+    if not (folder / CONFIG).exists():
+        raise ModelError(
+            f"{folder} has neither {MANIFEST} nor {CONFIG}: name a folder with model.onnx, tokenizer.json and config.json, "
+            "as Hugging Face tools export it"
+        )
+    content = _from_config(folder)
+    return _validated(content, folder / CONFIG), content
+
+
+def _validated(content: dict[str, Any], path: Path) -> Manifest:
+    version = content.get("format")
+    if isinstance(version, int) and version > FORMAT:
+        raise ModelError(f"{path} is of format {version}, this labelwatch reads {FORMAT}: use a newer labelwatch")
+    try:
+        return Manifest.model_validate(content)
+    except ValidationError as error:
+        raise ModelError(f"{path}: {invalid(error)}; correct it or export it again") from error
+
+
+def _from_config(folder: Path) -> dict[str, Any]:
+    config = read_json(folder / CONFIG)
+    labels = _labels(config, folder / CONFIG)
+    try:
+        scheme = class_scheme(labels)
+    except InvalidInput as error:
+        raise ModelError(f"{folder / CONFIG}: the scheme of the labels can't be told: {error}") from error
+    graph = next((name for name in GRAPHS if (folder / name).is_file()), None)
+    if graph is None:
+        raise ModelError(
+            f"{folder / GRAPHS[0]} is missing: export the model to ONNX (optimum-cli export onnx) into the folder"
+        )
+    if not (folder / TOKENIZER).is_file():
+        raise ModelError(
+            f"{folder / TOKENIZER} is missing: save the model's fast tokenizer into the folder (save_pretrained does); "
+            "a vocabulary alone does not say how words are cut"
+        )
+    pad = config.get("pad_token_id")
+    return {
+        "name": folder.resolve().name or "model",
+        "format": FORMAT,
+        "labels": labels,
+        "scheme": scheme.value,
+        "max_length": _max_length(folder, config, pad),
+        "pad_id": pad if isinstance(pad, int) and pad >= 0 else None,
+        "files": {"fast": graph, "tokenizer": TOKENIZER},
+    }
+
+
+def _labels(config: dict[str, Any], path: Path) -> list[str]:
+    names = config.get("id2label")
+    if not isinstance(names, dict) or not names:
+        raise ModelError(f"{path} has no id2label: add the class names in the order of the model's outputs")
+    try:
+        by_id = {int(key): name for key, name in names.items()}
+    except ValueError as error:
+        raise ModelError(
+            f"{path}: id2label has a key that is no number ({error}): number the classes from 0"
+        ) from error
+    missing = sorted(set(range(len(by_id))) - by_id.keys())
+    if missing or len(by_id) < len(names):
+        raise ModelError(
+            f"{path}: id2label has {len(names)} names but none for class {missing[0] if missing else 'each'}: "
+            "number the classes from 0 without holes"
+        )
+    wrong = next((name for name in by_id.values() if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise ModelError(f"{path}: id2label has {wrong!r} where a class name is expected: write it as a string")
+    return [by_id[index] for index in range(len(by_id))]
+
+
+def _max_length(folder: Path, config: dict[str, Any], pad: object) -> int:
+    """As many tokens as the position table has places for, or the tokenizer was trained with; never over the default.
+
+    Models with room for thousands of tokens learn entities from sentences all the same, and attention over one window
+    of 8,192 takes a gigabyte: long sentences go through overlapping windows instead. A model.json may say otherwise.
+    """
+    known = []
+    positions = config.get("max_position_embeddings", config.get("n_positions"))
+    if isinstance(positions, int) and positions > 0:
+        if config.get("model_type") in _POSITIONS_AFTER_PADDING:
+            positions -= 1 + (pad if isinstance(pad, int) and pad >= 0 else 1)
+        known.append(positions)
+    settings = folder / "tokenizer_config.json"
+    if settings.is_file():
+        longest = read_json(settings).get("model_max_length")
+        if isinstance(longest, int) and 0 < longest < 1 << 20:  # exporters write 1e30 for "no limit"
+            known.append(longest)
+    return min([DEFAULT_LENGTH, *known])

@@ -1,0 +1,89 @@
+"""Does a model folder work, how fast is it, and does it answer the same in every batch?"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from service.errors import InferenceError, ModelError
+from service.inference.classifier import TOLERANCE, Classifier
+from service.inference.model.folder import ModelFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from service.inference.classifier import Batching
+    from service.inference.model.manifest import Precision
+
+_TEXT = (
+    "The harbour of Lisbon was closed on Monday after Ana Ferreira , who runs the port for Norvik Lines , said that 14 "
+    "ships had asked for shelter ; by 6.30 p.m. none of them had left ( the storm reached Porto in the night ) ."
+)
+_SENTENCES = 64
+_MIN_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found of a folder that works."""
+
+    folder: ModelFolder
+    sentences_per_second: float
+    words_per_sentence: float
+    threads: int
+    invariance: float
+    batching: Batching
+
+    @property
+    def invariant(self) -> bool:
+        return self.batching == "planned"
+
+    def text(self) -> str:
+        """For people, a line a finding."""
+        folder = self.folder
+        demanded = "to the bit" if folder.exactly_invariant else f"up to {TOLERANCE:g}"
+        verdict = (
+            f"yes (largest change {self.invariance:.2g}, allowed {demanded})"
+            if self.invariant
+            else f"NO (probabilities move by {self.invariance:.2g}, allowed {demanded}): every sentence is run alone"
+        )
+        prior = "yes" if folder.held_out else "no: thresholds start from the data alone"
+        lines = {
+            "model": f"{folder.name}, {folder.precision}, {folder.graph}",
+            "fingerprint": folder.fingerprint,
+            "classes": f"{len(folder.labels)}: {' '.join(folder.labels)}",
+            "scheme": folder.scheme.value,
+            "reads": f"{folder.max_length} subwords at a time, joined as {folder.joining}"
+            + (", with casing classes" if folder.casing_classes else ""),
+            "pooling": folder.pooling,
+            "threshold prior": prior,
+            "invariant": verdict,
+            "speed": f"{self.sentences_per_second:.0f} sentences/s of {self.words_per_sentence:.0f} words, "
+            f"{self.threads} thread{'s' if self.threads > 1 else ''}",
+        }
+        width = max(map(len, lines))
+        return "\n".join([*(f"{key:<{width}}  {value}" for key, value in lines.items()), "The folder works."])
+
+
+def check_folder(path: Path, *, precision: Precision = "fast", threads: int = 1) -> Report:
+    """Loads the folder, runs it and reports; what is broken is a ModelError."""
+    folder = ModelFolder.load(path, precision=precision)
+    classifier = Classifier(folder, threads=threads)
+    rng, words = random.Random(0), _TEXT.split()
+    sentences = [[rng.choice(words) for _ in range(rng.randint(4, 25))] for _ in range(_SENTENCES)]
+    done, started = 0, time.perf_counter()
+    while done == 0 or time.perf_counter() - started < _MIN_SECONDS:
+        failed = next((each for each in classifier.infer(sentences) if isinstance(each, InferenceError)), None)
+        if failed is not None:
+            raise ModelError(f"{folder.graph} fails on an ordinary sentence: {failed}")
+        done += len(sentences)
+    return Report(
+        folder=folder,
+        sentences_per_second=done / (time.perf_counter() - started),
+        words_per_sentence=sum(map(len, sentences)) / len(sentences),
+        threads=threads,
+        invariance=0.0 if classifier.invariance is None else classifier.invariance,
+        batching=classifier.batching,
+    )

@@ -1,0 +1,155 @@
+"""An onnxruntime session over a token-classification graph: opened with explicit threads, checked, fed and read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+
+from service.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from service.inference.model.manifest import OrtLevel
+
+    Ints = npt.NDArray[np.int64]
+
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+_DTYPES: dict[str, type[np.int64 | np.int32]] = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+
+# onnxruntime's errors share no base of their own, so they are listed.
+RUN_ERRORS: tuple[type[Exception], ...] = (
+    ort_errors.Fail,
+    ort_errors.InvalidArgument,
+    ort_errors.RuntimeException,
+    ort_errors.NotImplemented,
+    ort_errors.EPFail,
+    ort_errors.EngineError,
+    RuntimeError,
+    MemoryError,
+)
+OPEN_ERRORS: tuple[type[Exception], ...] = (
+    *RUN_ERRORS,
+    ort_errors.InvalidGraph,
+    ort_errors.InvalidProtobuf,
+    ort_errors.NoModel,
+    ort_errors.NoSuchFile,
+    ort_errors.NotFound,
+)
+
+
+class Graph:
+    """Token ids in, logits out."""
+
+    def __init__(self, path: Path, *, n_classes: int, threads: int, level: OrtLevel, pad_id: int) -> None:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+        options.log_severity_level = 4
+        # Threads that spin while they wait take the core from the worker beside them.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.graph_optimization_level = (
+            ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+            if level == "basic"
+            else ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        )
+        try:
+            self._session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except OPEN_ERRORS as error:
+            raise ModelError(
+                f"{path} is not a graph that onnxruntime can open ({reason(error)}): export it again"
+            ) from error
+        self._path = path
+        self._pad_id = pad_id
+        self._n_classes = n_classes
+        self._dtypes = self._check_inputs()
+        self._output = self._check_output()
+
+    @property
+    def has_types(self) -> bool:
+        return "token_type_ids" in self._dtypes
+
+    def run(self, ids: Sequence[Ints], types: Sequence[Ints] | None) -> npt.NDArray[Any]:
+        """The logits [batch, longest, classes] of sequences that are padded to the longest of them."""
+        lengths = np.fromiter((len(row) for row in ids), np.intp, len(ids))
+        real = np.arange(lengths.max()) < lengths[:, None]
+        feeds: dict[str, npt.NDArray[Any]] = {}
+        for name, dtype in self._dtypes.items():
+            if name == "attention_mask":
+                feeds[name] = real.astype(dtype)
+                continue
+            rows, fill = (ids, self._pad_id) if name == "input_ids" else (types, 0)
+            padded = np.full(real.shape, fill, dtype)
+            if rows is not None:
+                padded[real] = np.concatenate(rows)
+            feeds[name] = padded
+        logits: npt.NDArray[Any] = self._session.run([self._output], feeds)[0]
+        return logits
+
+    def try_out(self, ids: Ints) -> None:
+        """One run, so that memory is there and a graph that answers in another shape is refused at start."""
+        try:
+            answer = self.run([ids], None)
+        except RUN_ERRORS as error:
+            raise ModelError(
+                f"{self._path} fails on an ordinary sequence of {len(ids)} ids up to {ids.max()} ({reason(error)}): "
+                "graph and tokenizer.json may belong to different models; export both again"
+            ) from error
+        wanted = (1, len(ids), self._n_classes)
+        if answer.shape != wanted:
+            raise ModelError(
+                f"{self._path} answers in the shape {list(answer.shape)} where {list(wanted)} (batch, tokens, labels) is "
+                "expected: the folder's labels must match the model's classes, and the model must classify tokens"
+            )
+
+    def _check_inputs(self) -> dict[str, type[np.int64 | np.int32]]:
+        inputs = {each.name: each for each in self._session.get_inputs()}
+        if "input_ids" not in inputs:
+            raise ModelError(
+                f"{self._path} has no input `input_ids` (it has {', '.join(inputs) or 'none'}): export it for token classification"
+            )
+        dtypes = {}
+        for name, each in inputs.items():
+            if name not in INPUTS:
+                raise ModelError(
+                    f"{self._path} wants an input `{name}`: export it with no other inputs than {', '.join(INPUTS)}"
+                )
+            if each.type not in _DTYPES:
+                raise ModelError(f"{self._path} takes `{name}` as {each.type}: export it with int64 or int32 inputs")
+            if any(isinstance(size, int) for size in each.shape):
+                raise ModelError(
+                    f"{self._path} takes `{name}` in the fixed shape {each.shape}: export it with dynamic axes for batch and sequence"
+                )
+            dtypes[name] = _DTYPES[each.type]
+        return dtypes
+
+    def _check_output(self) -> str:
+        outputs = self._session.get_outputs()
+        chosen = next((each for each in outputs if each.name == "logits"), outputs[0])
+        if chosen.shape and len(chosen.shape) != 3:
+            raise ModelError(
+                f"{self._path} answers `{chosen.name}` with {len(chosen.shape)} dimensions where (batch, tokens, labels) is "
+                "expected: export the model for token classification"
+            )
+        width = chosen.shape[2] if chosen.shape else None
+        if isinstance(width, int) and width != self._n_classes:
+            raise ModelError(
+                f"{self._path} has {width} outputs a token and the folder names {self._n_classes} labels: "
+                "give id2label (or the manifest's labels) exactly one name for each output"
+            )
+        return str(chosen.name)
+
+
+def reason(error: Exception) -> str:
+    """The first line of an error, short enough to stand in a sentence."""
+    lines = str(error).strip().splitlines()
+    text = lines[0] if lines else type(error).__name__
+    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -1,0 +1,1 @@
+"""Words to subwords: tokenizers, windows and the cache of encoded words."""

@@ -1,0 +1,1 @@
+"""Label Studio: REST client and push of open flags."""

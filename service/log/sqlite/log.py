@@ -1,0 +1,299 @@
+"""The embedded log: topics, offsets, state and outputs in one SQLite file, one transaction a batch.
+
+For one machine and for trying out: one partition, one worker at a time (a lock file sees to it), any number of
+processes that append or follow. Commits are synced to disk, so that what a producer was promised survives a
+power cut; `kill -9` at any instant leaves the file as the last commit left it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+import time
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from service.errors import StreamError
+from service.log.codec import position_key, position_value, read_position
+from service.log.protocol import (
+    BATCH_BYTES,
+    Changes,
+    CommitRefused,
+    Gained,
+    Output,
+    Overtaken,
+    Polled,
+    Record,
+    Work,
+)
+from service.log.sqlite.follower import SqliteFollower
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from service.log.protocol import Spot
+    from service.log.topics import Topics
+
+PARTITION = 0
+SCHEMA_VERSION = 1
+POLL_PAUSE = 0.02
+FOLLOW_BYTES = 16 * 1024 * 1024
+PRUNE_EVERY = 60.0
+PRUNED_SHARE = 10
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS records (
+    topic TEXT NOT NULL, offset INTEGER NOT NULL, key BLOB, value BLOB, headers TEXT NOT NULL, timestamp_ms INTEGER NOT NULL,
+    PRIMARY KEY (topic, offset)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS records_by_key ON records (topic, key);
+CREATE TABLE IF NOT EXISTS heads (topic TEXT PRIMARY KEY, next_offset INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """When old records of the topics that aren't compacted go. What the worker has not read yet always stays."""
+
+    max_bytes: int | None = None
+    max_age_ms: int | None = None
+
+
+class SqliteStream:
+    """A `Stream` over one file."""
+
+    troubles: tuple[str, ...] = ()  # a file is there or it is not
+    settled: bool = True
+
+    def __init__(self, path: Path, topics: Topics, *, worker: bool = True, retention: Retention | None = None) -> None:
+        self._topics = topics
+        self._compacted = {spec.name for spec in topics.specs() if spec.cleanup == "compact"}
+        self._retention = retention or Retention()
+        self._pruned_at = time.monotonic()
+        self._mutex = threading.RLock()
+        self._lock = _take_lock(path) if worker else None
+        self._db = _open(path)
+        self._next: int | None = None  # where to read on; none: to be restored
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def changes(self) -> Changes:
+        if self._next is not None:
+            return Changes()
+        with self._reading():
+            state = {
+                bytes(key): bytes(value)
+                for key, value in self._db.execute(
+                    "SELECT key, value FROM records WHERE topic = ? ORDER BY offset", (self._topics.state,)
+                )
+                if value is not None
+            }
+            start = self._start()
+        position = state.pop(position_key(PARTITION), None)
+        wanted = read_position(position) if position is not None else start
+        self._next = max(wanted, start)
+        return Changes(gained=(Gained(PARTITION, self._next, state, lost_records=self._next - wanted),))
+
+    def _start(self) -> int:
+        """The first offset that is still there, or the end of an empty topic."""
+        first = self._db.execute("SELECT min(offset) FROM records WHERE topic = ?", (self._topics.sentences,))
+        found: int | None = first.fetchone()[0]
+        return self._head(self._topics.sentences) if found is None else found
+
+    def _head(self, topic: str) -> int:
+        row = self._db.execute("SELECT next_offset FROM heads WHERE topic = ?", (topic,)).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def poll(self, *, max_records: int, timeout: float, max_bytes: int = BATCH_BYTES) -> Polled:
+        if self._next is None:
+            return Polled({})
+        until = time.monotonic() + timeout
+        while True:
+            records = self.read(self._topics.sentences, self._next, max_records, max_bytes)
+            if records:
+                self._next = records[-1].offset + 1
+                return Polled({PARTITION: records}, lease=records[0].offset)
+            if time.monotonic() >= until:
+                return Polled({})
+            time.sleep(POLL_PAUSE)
+
+    def read(self, topic: str, offset: int, limit: int, max_bytes: int = FOLLOW_BYTES) -> list[Record]:
+        rows: list[tuple[int, bytes | None, bytes | None, str, int]] = []
+        size = 0
+        with self._reading(), closing(self._db.cursor()) as cursor:
+            found = cursor.execute(
+                "SELECT offset, key, value, headers, timestamp_ms FROM records"
+                " WHERE topic = ? AND offset >= ? ORDER BY offset LIMIT ?",
+                (topic, offset, limit),
+            )
+            for row in found:
+                size += len(row[2] or b"")
+                if rows and size > max_bytes:
+                    break
+                rows.append(row)
+        return [
+            Record(
+                topic, PARTITION, at, key, value, tuple((k, v.encode("latin-1")) for k, v in json.loads(headers)), ts
+            )
+            for at, key, value, headers, ts in rows
+        ]
+
+    def follow(self, topic: str) -> SqliteFollower:
+        with self._reading():
+            return SqliteFollower(self, topic, self._head(topic))
+
+    def lag(self) -> dict[int, int]:
+        with self._reading():
+            head = self._head(self._topics.sentences)
+        return {PARTITION: max(0, head - (self._next or 0))}
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def commit(self, work: Work) -> None:
+        next_offset = work.polled.next_offsets.get(PARTITION)
+        try:
+            with self._writing():
+                for output in work.outputs:
+                    self._write(output)
+                for key, value in work.state.get(PARTITION, {}).items():
+                    self._write(Output(self._topics.state, key, value))
+                if next_offset is not None:
+                    position = Output(self._topics.state, position_key(PARTITION), position_value(next_offset))
+                    self._write(position)
+        except StreamError as error:
+            self._next = None
+            raise CommitRefused(str(error)) from error
+        self._prune_now_and_then(next_offset)
+
+    def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:  # noqa: ARG002 - the file waits itself
+        with self._writing():
+            for output in outputs:
+                self._write(output)
+
+    def append_after(self, output: Output, seen: Spot | None, *, timeout: float = 30.0) -> None:  # noqa: ARG002 - as above
+        query = "SELECT max(offset) FROM records WHERE topic = ? AND key = ?"
+        with self._writing():
+            (last,) = self._db.execute(query, (output.topic, output.key)).fetchone()
+            if last is not None and (PARTITION, last) != seen:
+                raise Overtaken(output)
+            self._write(output)
+
+    def _write(self, output: Output) -> None:
+        offset = self._head(output.topic)
+        headers = json.dumps([(key, value.decode("latin-1")) for key, value in output.headers])
+        if output.topic in self._compacted and output.key is not None:
+            self._db.execute("DELETE FROM records WHERE topic = ? AND key = ?", (output.topic, output.key))
+        self._db.execute(
+            "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?)",
+            (output.topic, offset, output.key, output.value, headers, time.time_ns() // 1_000_000),
+        )
+        self._db.execute(
+            "INSERT INTO heads VALUES (?, ?) ON CONFLICT (topic) DO UPDATE SET next_offset = excluded.next_offset",
+            (output.topic, offset + 1),
+        )
+
+    def _prune_now_and_then(self, consumed: int | None) -> None:
+        if consumed is None or time.monotonic() - self._pruned_at < PRUNE_EVERY:
+            return
+        self._pruned_at = time.monotonic()
+        self.prune(consumed)
+
+    def prune(self, consumed: int) -> None:
+        """Drops old records of the topics that aren't compacted, of the input only what lies before `consumed`."""
+        kept = self._retention
+        names = [spec.name for spec in self._topics.specs() if spec.cleanup == "delete"]
+        with self._writing():
+            for name in names:
+                limit = consumed if name == self._topics.sentences else self._head(name)
+                if kept.max_age_ms is not None:
+                    oldest = time.time_ns() // 1_000_000 - kept.max_age_ms
+                    self._db.execute(
+                        "DELETE FROM records WHERE topic = ? AND offset < ? AND timestamp_ms < ?", (name, limit, oldest)
+                    )
+                if kept.max_bytes is not None and self._size() > kept.max_bytes:
+                    first, head = self._first(name), self._head(name)
+                    cut = min(limit, first + max(1, (head - first) // PRUNED_SHARE))
+                    self._db.execute("DELETE FROM records WHERE topic = ? AND offset < ?", (name, cut))
+        with self._mutex:
+            self._db.execute("PRAGMA incremental_vacuum")
+
+    def _first(self, topic: str) -> int:
+        found: int | None = self._db.execute("SELECT min(offset) FROM records WHERE topic = ?", (topic,)).fetchone()[0]
+        return self._head(topic) if found is None else found
+
+    def _size(self) -> int:
+        pages, free, size = (
+            int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return (pages - free) * size
+
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """One moment of the file for several queries; SQLite's own errors become ours."""
+        with self._mutex, _told():
+            self._db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._db.execute("COMMIT")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._mutex, _told():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def close(self) -> None:
+        with self._mutex:
+            self._db.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StreamError(f"the embedded log failed: {error}") from error
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _told():
+        db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        version = int(db.execute("PRAGMA user_version").fetchone()[0])
+        if version > SCHEMA_VERSION:
+            raise StreamError(f"{path} was written by a newer labelwatch (format {version}): update labelwatch")
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.executescript(SCHEMA)
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    return db
+
+
+def _take_lock(path: Path) -> int:
+    """The right to work on the file, which the system takes back whatever way the process ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise StreamError(f"another worker is running on {path}: stop it, or use Kafka for several workers") from error
+    return lock

@@ -1,0 +1,1 @@
+"""Projects the review and decision topics into SQLite tables."""

@@ -1,0 +1,1 @@
+"""Processes and threads: opens the log, runs worker and server, supervises them."""

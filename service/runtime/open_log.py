@@ -1,0 +1,266 @@
+"""What the stream commands share: the log that the settings name, the model, topics read to their end, signals."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, SecretStr
+
+from service.datasets.registry import Datasets, Latest, settings_record
+from service.errors import InvalidInput, ModelError, SettingsError, StateError, StreamError
+from service.inference.model.default import default_model
+from service.inference.model.folder import ModelFolder
+from service.log.codec import read_position, read_state_key
+from service.log.protocol import Overtaken
+from service.log.sqlite.log import Retention, SqliteStream
+from service.log.topics import Topics
+from service.statistics.running import RunningStats
+from service.stream.state.snapshot import Account, Ledger
+from service.telemetry import set_up_logs
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+    from types import FrameType
+
+    from service.log.protocol import Record, Stream
+    from service.settings import Settings
+
+DAY_MS = 24 * 60 * 60 * 1000
+PAUSE = 0.05
+NO_MODEL = "this installation has no default model: set LABELWATCH_MODEL_FOLDER to a model folder"
+
+
+def topics_of(settings: Settings) -> Topics:
+    return Topics(settings.topics.prefix, settings.topics.sentences)
+
+
+# -- the log -----------------------------------------------------------------------------------------------------------
+
+
+def open_stream(settings: Settings, *, worker: bool = False, topics: Topics | None = None) -> Stream:
+    """The log that the settings name, Kafka or the embedded one. `worker`: with the right to work on it."""
+    names = topics or topics_of(settings)
+    if settings.kafka is not None:
+        from service.log.kafka.session import KafkaStream
+
+        identity = settings.worker.id if worker else None
+        return KafkaStream(settings.kafka, names, group=settings.worker.group, worker_id=identity)
+    kept = settings.log
+    retention = Retention(max_bytes=kept.max_bytes, max_age_ms=int(kept.max_age_days * DAY_MS))
+    return _open_file(kept.path, names, worker=worker, retention=retention)
+
+
+def open_replay(settings: Settings, topics: Topics) -> Stream:
+    """The same log with outputs and state of a replay; its group is its own, and nothing of the live topics is pruned."""
+    if settings.kafka is not None:
+        from service.log.kafka.session import KafkaStream
+
+        return KafkaStream(settings.kafka, topics, group=f"{settings.worker.group}.{topics.prefix}", worker_id=None)
+    return _open_file(settings.log.path, topics, worker=False, retention=Retention())
+
+
+def _open_file(path: Path, topics: Topics, *, worker: bool, retention: Retention) -> SqliteStream:
+    try:
+        return SqliteStream(path, topics, worker=worker, retention=retention)
+    except OSError as error:
+        raise SettingsError(f"LABELWATCH_LOG_PATH: can't use {path}: {error.strerror or error}") from error
+    except StreamError as error:
+        raise error if str(path) in str(error) else StreamError(f"{path}: {error}") from error
+
+
+@contextmanager
+def reading(settings: Settings, topics: Topics | None = None) -> Iterator[Stream]:
+    """The log for commands that look at it, or write to it what only a log in use can take: it is not made anew."""
+    if settings.kafka is None and not settings.log.path.exists():
+        raise SettingsError(
+            f"there is no log at {settings.log.path} yet: send sentences or start a worker, or set LABELWATCH_LOG_PATH"
+        )
+    with contextlib.closing(open_stream(settings, topics=topics)) as stream:
+        yield stream
+
+
+@contextmanager
+def claimed(settings: Settings, topics: Topics) -> Iterator[None]:
+    """The right to write the statistics of a prefix in the embedded log, for a worker or a replay.
+
+    On Kafka the group's generation sees to it.
+    """
+    if settings.kafka is not None:
+        yield
+        return
+    path = settings.log.path.with_name(f"{settings.log.path.name}.{topics.state}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise SettingsError(f"LABELWATCH_LOG_PATH: can't make {path}: {error.strerror or error}") from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StreamError(
+                f"another worker or replay writes {topics.prefix}* in {settings.log.path}: stop it, "
+                "or use Kafka for several workers"
+            ) from error
+        yield
+    finally:
+        os.close(lock)
+
+
+def read_topic(stream: Stream, topic: str) -> Iterator[Record]:
+    """Every record from the beginning to the end that the topic has now."""
+    with contextlib.closing(stream.follow(topic)) as follower:
+        while True:
+            records = follower.poll()
+            yield from records
+            if follower.caught_up:
+                return
+            if not records:
+                time.sleep(PAUSE)
+
+
+def newest(stream: Stream, topic: str) -> dict[bytes, Record]:
+    """A compacted topic: the newest record of each key that was not removed, in the topic's order."""
+    found: dict[bytes, Record] = {}
+    for record in read_topic(stream, topic):
+        if record.key is None:
+            continue
+        found.pop(record.key, None)
+        if record.value is not None:
+            found[record.key] = record
+    return found
+
+
+# -- what the log says -------------------------------------------------------------------------------------------------
+
+
+def read_datasets(stream: Stream, topics: Topics) -> dict[str, bytes]:
+    """The dataset settings in force, by name, as they were written: the highest version of each that can be read."""
+    found = read_latest(stream, topics)
+    return {name: latest.value for name, latest in found.items() if latest.value is not None}
+
+
+def read_latest(stream: Stream, topics: Topics) -> dict[str, Latest]:
+    """What the datasets topic holds, for who is about to change it."""
+    found: dict[str, Latest] = {}
+    for record in read_topic(stream, topics.datasets):
+        name = (record.key or b"").decode(errors="replace")
+        found[name] = found.get(name, Latest()).after(record)
+    return found
+
+
+def write_settings(stream: Stream, topics: Topics, fields: Mapping[str, Any], seen: Latest) -> None:
+    """The one way in which commands change settings: on top of what they have read, or not at all."""
+    record = settings_record(topics.datasets, fields, at=datetime.now(UTC))
+    try:
+        stream.append_after(record, seen.spot)
+    except Overtaken as error:
+        raise InvalidInput(
+            f"somebody else has changed the settings of {fields['name']} in the same moment: look at them with "
+            f"`labelwatch datasets show {fields['name']}`, and repeat the command",
+            field="version",
+        ) from error
+
+
+def known_datasets(settings: Settings, folder: ModelFolder, stream: Stream, topics: Topics) -> Datasets:
+    """The datasets as a worker with this model sees them."""
+    datasets = new_datasets(settings, folder)
+    datasets.read(read_topic(stream, topics.datasets))
+    return datasets
+
+
+def new_datasets(settings: Settings, folder: ModelFolder) -> Datasets:
+    limits = settings.worker
+    return Datasets(
+        folder, max_datasets=limits.max_datasets, min_words=limits.min_words, prior_words=limits.prior_words
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the state topic holds: everybody's statistics, and where each partition goes on."""
+
+    ledger: Ledger
+    positions: dict[int, int]
+
+
+def read_state(stream: Stream, topics: Topics) -> Kept:
+    ledger, positions = Ledger(), {}
+    for key, record in newest(stream, topics.state).items():
+        place, value = read_state_key(key), record.value or b""
+        if place is None:
+            positions[int(json.loads(key)[1])] = read_position(value)
+            continue
+        partition, dataset, stats_key = place
+        try:
+            stats = RunningStats.restore(json.loads(value))
+        except ValueError as error:
+            raise StateError(f"the statistics of {dataset} in {topics.state} are not JSON: {error}") from error
+        ledger = ledger.with_account(partition, Account(dataset, stats_key), stats)
+    return Kept(ledger, positions)
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+def model_folder(settings: Settings, folder: Path | None = None) -> ModelFolder:
+    """The model folder that is named here, or by the settings, or the default one."""
+    chosen = folder or settings.model.folder
+    if chosen is None:
+        try:
+            chosen = default_model()
+        except ModelError as error:
+            raise ModelError(NO_MODEL) from error
+    return ModelFolder.load(chosen, precision=settings.model.precision)
+
+
+# -- the process -------------------------------------------------------------------------------------------------------
+
+
+def set_up_logging(settings: Settings) -> None:
+    """Messages on standard error as the settings want them, without the secrets that stand in them."""
+    set_up_logs(settings.logs.format, settings.logs.level, secrets=_secrets(settings))
+
+
+def _secrets(settings: BaseModel) -> Iterator[str]:
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, SecretStr):
+            text = value.get_secret_value()
+            yield text
+            # Of a list each one, and of a key with its name and scope the hash itself.
+            yield from (part.strip().rpartition(":")[2] for part in text.split(","))
+        elif isinstance(value, BaseModel):
+            yield from _secrets(value)
+
+
+@contextmanager
+def draining(stop: threading.Event) -> Iterator[None]:
+    """The first SIGTERM or SIGINT asks to finish what is at hand; the second ends the process as if nobody listened."""
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as signal calls it
+        nonlocal asked
+        if asked:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        asked = True
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,198 @@
+"""What is remembered of the words seen: per class, how probable the model found the label that was given.
+
+Probabilities are added as integers of SCALE parts. Integer addition does not care about order, so any split of a
+stream into batches, partitions and merges ends in the same bits; and Python's integers never overflow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from service.errors import InvalidInput, StateError
+from service.scoring.confident import thresholds
+from service.statistics.snapshots import MOST_COUNT, VERSION, read_counts, read_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.floating[Any]]
+    Integers = NDArray[np.integer[Any]]
+
+SCALE = 2**40
+"""Parts of one: a word's probability is kept to ±4.5e-13, finer than the 1e-6 that the flag rule distinguishes."""
+
+TOLERANCE = 1e-3
+"""A row may sum to 1 ± this (scoring.flat), so one probability may be that much over 1."""
+
+_SCALE = float(SCALE)
+_MOST = round(SCALE * (1 + TOLERANCE))
+_MOST_FLOAT = float(_MOST)  # a float compares faster with a float
+_SHORT = 128  # words up to which a plain loop is faster than numpy's fixed costs
+_CHUNK = 2**22  # words whose scaled probabilities can't overflow an int64 sum
+_ROWS = np.arange(_SHORT)
+_FIELDS = ("sums", "counts", "agree_sums", "agree_counts")
+
+
+@dataclass(frozen=True, slots=True)
+class ClassStats:
+    """Sums of p(given) and numbers of words per given class: over all words, and where the model agrees.
+
+    The model agrees where its argmax (the first index wins a tie) is the given class. Raw sums only: priors are
+    added on reading (`priors`). Never changed: `update` and `merge` return a new one.
+    """
+
+    sums: tuple[int, ...]
+    counts: tuple[int, ...]
+    agree_sums: tuple[int, ...]
+    agree_counts: tuple[int, ...]
+
+    @classmethod
+    def empty(cls, n_classes: int) -> ClassStats:
+        """Nothing seen yet."""
+        if n_classes < 1:
+            raise InvalidInput(f"there must be at least one class, not {n_classes}", field="n_classes")
+        zeros = (0,) * n_classes
+        return cls(zeros, zeros, zeros, zeros)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.sums)
+
+    @property
+    def n_words(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self.counts)
+
+    def update(self, probs: Floats, given: Integers) -> ClassStats:
+        """These statistics and the words of a sentence, or of many: probs [N, K], given [N]."""
+        if probs.ndim != 2 or probs.shape[1] != self.n_classes:
+            raise InvalidInput(f"shape {probs.shape} where [words, {self.n_classes} classes] is needed", field="probs")
+        if given.shape != probs.shape[:1]:
+            raise InvalidInput(f"shape {given.shape} for {probs.shape[0]} words", field="given")
+        if given.dtype.kind not in "iu":
+            raise InvalidInput(f"labels of type {given.dtype} are not integers", field="given")
+        if len(given) <= _SHORT:
+            return self._update_short(probs, given) if len(given) else self
+        stats = self
+        for start in range(0, len(given), _CHUNK):
+            stats = stats._update_many(probs[start : start + _CHUNK], given[start : start + _CHUNK])
+        return stats
+
+    def _update_short(self, probs: Floats, given: Integers) -> ClassStats:
+        try:
+            own = probs[_ROWS[: len(given)], given]
+        except IndexError:
+            _refuse(probs, given)
+        scaled = np.rint(np.multiply(own, _SCALE, dtype=np.float64))
+        sums, counts = list(self.sums), list(self.counts)
+        agree_sums, agree_counts = list(self.agree_sums), list(self.agree_counts)
+        for label, part, best in zip(given.tolist(), scaled.tolist(), probs.argmax(axis=1).tolist(), strict=True):
+            if not 0.0 <= part <= _MOST_FLOAT or label < 0:  # numpy would read a negative label from the end
+                _refuse(probs, given)
+            parts = int(part)
+            sums[label] += parts
+            counts[label] += 1
+            if best == label:
+                agree_sums[label] += parts
+                agree_counts[label] += 1
+        return ClassStats(tuple(sums), tuple(counts), tuple(agree_sums), tuple(agree_counts))
+
+    def _update_many(self, probs: Floats, given: Integers) -> ClassStats:
+        if given.min() < 0 or given.max() >= self.n_classes:
+            _refuse(probs, given)
+        labels = given.astype(np.intp, copy=False)
+        scaled = np.rint(np.multiply(probs[np.arange(len(labels)), labels], _SCALE, dtype=np.float64))
+        if not (scaled.min() >= 0.0 and scaled.max() <= _MOST):  # so worded, a NaN fails too
+            _refuse(probs, given)
+        parts = scaled.astype(np.int64)
+        agrees = probs.argmax(axis=1) == labels
+        return ClassStats(
+            _added(self.sums, _sums_by_class(parts, labels, self.n_classes)),
+            _added(self.counts, np.bincount(labels, minlength=self.n_classes).tolist()),
+            _added(self.agree_sums, _sums_by_class(parts[agrees], labels[agrees], self.n_classes)),
+            _added(self.agree_counts, np.bincount(labels[agrees], minlength=self.n_classes).tolist()),
+        )
+
+    def merge(self, other: ClassStats) -> ClassStats:
+        """Both together; the order of merges doesn't matter."""
+        if len(self.sums) != len(other.sums):
+            raise StateError(f"statistics of {self.n_classes} and of {other.n_classes} classes can't be merged")
+        return ClassStats(
+            _added(self.sums, other.sums),
+            _added(self.counts, other.counts),
+            _added(self.agree_sums, other.agree_sums),
+            _added(self.agree_counts, other.agree_counts),
+        )
+
+    def given_means(self, *, prior_words: int = 0, prior_mean: float = 0.0) -> NDArray[np.float64]:
+        """Mean p(k) over the words given k and `prior_words` more at `prior_mean` (which stands where there are none)."""
+        return _means(self.sums, self.counts, prior_words, prior_mean)
+
+    def agreeing_means(self, *, prior_words: int = 0, prior_mean: float = 0.0) -> NDArray[np.float64]:
+        """The same over the words given k where the model says k too."""
+        return _means(self.agree_sums, self.agree_counts, prior_words, prior_mean)
+
+    def thresholds(self) -> NDArray[np.float64]:
+        """Confident-learning thresholds of these words alone, as in one batch pass; `priors` has those of a stream."""
+        return thresholds(np.array([s / SCALE for s in self.sums]), np.array(self.counts, dtype=np.int64))
+
+    def snapshot(self) -> dict[str, object]:
+        """As JSON can hold it."""
+        return {"version": VERSION} | {name: list(getattr(self, name)) for name in _FIELDS}
+
+    @classmethod
+    def restore(cls, snapshot: object) -> ClassStats:
+        """The statistics that `snapshot` was made of; StateError where it can't be one."""
+        fields = read_fields(snapshot, _FIELDS, "class statistics")
+        stats = cls(*(read_counts(fields[name], f"`{name}`") for name in _FIELDS))
+        if not 0 < len(stats.sums) == len(stats.counts) == len(stats.agree_sums) == len(stats.agree_counts):
+            lengths = ", ".join(f"{name} {len(getattr(stats, name))}" for name in _FIELDS)
+            raise StateError(f"class statistics need one entry per class in each list, the lengths are: {lengths}")
+        if max(stats.counts) > MOST_COUNT:
+            raise StateError(f"class statistics of {max(stats.counts)} words in one class can't be real")
+        for k, (s, n, agree_s, agree_n) in enumerate(
+            zip(stats.sums, stats.counts, stats.agree_sums, stats.agree_counts, strict=True)
+        ):
+            if agree_s > agree_n * _MOST or not 0 <= s - agree_s <= (n - agree_n) * _MOST:
+                raise StateError(f"the statistics of class {k} contradict each other: no words can have given them")
+        return stats
+
+
+def _added(ours: tuple[int, ...], theirs: Sequence[int]) -> tuple[int, ...]:
+    return tuple([a + b for a, b in zip(ours, theirs, strict=True)])
+
+
+def _sums_by_class(parts: NDArray[np.int64], labels: NDArray[np.intp], n_classes: int) -> list[int]:
+    sums = np.zeros(n_classes, dtype=np.int64)
+    np.add.at(sums, labels, parts)  # bincount would add in float64, which is exact only up to 2**53
+    return [int(s) for s in sums]
+
+
+def _means(sums: tuple[int, ...], counts: tuple[int, ...], prior_words: int, prior_mean: float) -> NDArray[np.float64]:
+    prior = prior_words * prior_mean
+    return np.array(
+        [
+            (s / SCALE + prior) / (n + prior_words) if n + prior_words else prior_mean
+            for s, n in zip(sums, counts, strict=True)
+        ]
+    )
+
+
+def _refuse(probs: Floats, given: Integers) -> NoReturn:
+    """Say which word made an update impossible."""
+    n_classes = probs.shape[1]
+    outside = np.flatnonzero((given < 0) | (given >= n_classes))
+    if len(outside):
+        word = int(outside[0])
+        raise InvalidInput(f"label {given[word]} is not a class from 0 to {n_classes - 1}", field="given", word=word)
+    own = probs[np.arange(len(given)), given]
+    word = int(np.argmin((own >= 0) & (own <= 1 + TOLERANCE)))
+    raise InvalidInput(f"probability {own[word]} is not between 0 and 1", field="probs", word=word)

@@ -1,0 +1,95 @@
+"""What is read from the raw statistics: flag thresholds and priority weights, with their priors added on reading."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from service.errors import InvalidInput
+from service.scoring.confident import agreement_weights, thresholds
+from service.statistics.class_stats import SCALE, TOLERANCE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from service.statistics.class_stats import ClassStats
+
+PRIOR_WORDS = 200
+"""How many words the model's own held-out mean is worth, per class."""
+
+MIN_WORDS = 20
+"""Own words under which a class is warming up.
+
+A mean of 20 probabilities is off by .11 at the very worst (.5/√20) and by about .05 as classes commonly spread. Under
+that one mislabelled word rules: a class whose only word so far got .01 would be "confident" almost everywhere.
+"""
+
+PRIORITY_PRIOR_WORDS = 20
+PRIORITY_PRIOR_MEAN = 0.95
+"""The prior of both means behind `priority`, measured to be better than the model's held-out statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """A model's own sums and counts per class, from words that it was not trained on."""
+
+    sums: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.sums) != len(self.counts):
+            raise InvalidInput(f"{len(self.sums)} sums for {len(self.counts)} counts", field="held_out")
+        for k, (s, n) in enumerate(zip(self.sums, self.counts, strict=True)):
+            if n < 0 or not math.isfinite(s) or not 0 <= s <= n * (1 + TOLERANCE):
+                raise InvalidInput(f"class {k}: {n} words can't have the sum {s}", field="held_out")
+
+
+def flag_thresholds(
+    stats: ClassStats,
+    held_out: HeldOut | None,
+    *,
+    prior_words: int = PRIOR_WORDS,
+    min_words: int = MIN_WORDS,
+) -> NDArray[np.float64]:
+    """The thresholds that flags are judged with, one per class.
+
+    A class with held-out words starts from their mean, worth `prior_words`. A class without has its own mean from
+    `min_words` own words on, and before that none (`confident.NEVER`), so that it can't be the reason for a flag.
+    """
+    sums = [s / SCALE for s in stats.sums]
+    counts = list(stats.counts)
+    if held_out is None or prior_words == 0:
+        counts = [n if n >= min_words else 0 for n in counts]
+    else:
+        if len(held_out.counts) != len(counts):
+            raise InvalidInput(
+                f"held-out statistics of {len(held_out.counts)} classes for {len(counts)}", field="held_out"
+            )
+        for k, (s, n) in enumerate(zip(held_out.sums, held_out.counts, strict=True)):
+            if n:
+                sums[k] += prior_words * (s / n)
+                counts[k] += prior_words
+            elif counts[k] < min_words:
+                counts[k] = 0
+    return thresholds(np.array(sums), np.array(counts, dtype=np.int64))
+
+
+def warming_up(stats: ClassStats, min_words: int = MIN_WORDS) -> tuple[int, ...]:
+    """The classes with fewer than `min_words` own words. A prior never counts as own."""
+    return tuple([k for k, n in enumerate(stats.counts) if n < min_words])
+
+
+def priority_weights(
+    stats: ClassStats,
+    *,
+    prior_words: int = PRIORITY_PRIOR_WORDS,
+    prior_mean: float = PRIORITY_PRIOR_MEAN,
+) -> NDArray[np.float64]:
+    """The agreement weights behind `priority`, one per class."""
+    return agreement_weights(
+        stats.given_means(prior_words=prior_words, prior_mean=prior_mean),
+        stats.agreeing_means(prior_words=prior_words, prior_mean=prior_mean),
+    )

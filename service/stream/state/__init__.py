@@ -1,0 +1,1 @@
+"""Class statistics per partition: one reader, one aggregator, one read-only view."""

@@ -1,0 +1,1 @@
+"""The worker: polls record batches, assesses them, commits results and state."""

@@ -1,0 +1,126 @@
+"""Every metric there is, in one table. `counting` fills them; nothing else touches them.
+
+Cardinality: datasets are the first few, the rest are `(other)`; confusions are merged types and bounded; annotators
+stand behind a list of names; routes are patterns. Nothing is labelled by a sentence, a word or free text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from service.telemetry.bulk_histogram import Tally
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+PREFIX = "labelwatch"
+
+SCORES = (
+    *(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0),
+)
+"""Dense near 0: that is where the label errors are."""
+STAGE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+RECORD_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
+SEQUENCES = (1, 2, 4, 8, 12, 16, 24, 32, 64)
+
+STAGES = {
+    "worker": ("decode", "tokenize", "inference", "judge", "commit"),
+    "api": ("queue", "tokenize", "inference", "judge"),
+}
+DEAD_LETTER_STAGES = ("decode", "validate", "labels", "too_long", "inference")
+SUSPECT_KINDS = ("missed", "spurious", "type", "boundary")
+REVIEW_STATES = ("open", "decided", "closed")
+VERDICTS = ("error", "ok", "unsure")
+STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")
+OVERLOADS = ("queue_full", "draining", "streams_full")
+WEBHOOK_PLATFORMS = ("label-studio", "argilla")
+WEBHOOK_OUTCOMES = ("taken", "ignored", "repeated", "late", "refused")
+DEGRADED = ("broker", "review", "state", "stream")
+RECALL_BOUNDS = ("estimate", "low", "high")
+
+
+class Table:
+    """The metrics of one process, in a registry of their own."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, namespace=PREFIX, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, namespace=PREFIX, registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(name, text, labels, namespace=PREFIX, registry=registry, buckets=buckets)
+
+        def tally(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Tally:
+            return Tally(f"{PREFIX}_{name}", text, buckets, labels, registry=registry)
+
+        # -- the stream ----------------------------------------------------------------------------------------------
+        self.records = counter("records", "Records read and committed by the worker")
+        self.batches = counter("committed_batches", "Batches committed by the worker")
+        self.refused = counter("commit_refused", "Batches that the log did not take; they were read again")
+        self.lost = counter("records_lost", "Records that retention deleted before they were read")
+        self.dead_letters = counter(
+            "dead_letters", "Records that could not be assessed, by the stage they failed at", "stage"
+        )
+        self.lag = gauge("lag_records", "Records behind the end of the input, by owned partition", "partition")
+        self.record_seconds = tally(
+            "record_seconds", "From a record's time in the log to the commit of what came of it", RECORD_SECONDS
+        )
+        # -- label quality -------------------------------------------------------------------------------------------
+        self.sentences = counter("assessed_sentences", "Sentences assessed by the worker", "dataset")
+        self.words = counter("assessed_words", "Words of the sentences assessed by the worker", "dataset")
+        self.flagged = counter("flagged_sentences", "Sentences sent to review as flagged", "dataset")
+        self.confusions = counter(
+            "confusions", "Flagged words by given and suggested type", "dataset", "given", "suggested"
+        )
+        self.suspects = counter("suspects", "Suspected entities by kind", "dataset", "kind")
+        self.scores = tally("score", "Sentence scores by the dataset's method; low is bad", SCORES, "dataset")
+        self.priorities = tally("priority", "Agreement-weighted sentence scores; low is bad", SCORES, "dataset")
+        self.thresholds = gauge("class_threshold", "Threshold that words are judged with now", "dataset", "class")
+        self.class_words = gauge("class_words", "Own words that a threshold was learned from", "dataset", "class")
+        self.annotated = counter("annotator_sentences", "Assessed sentences by annotator", "dataset", "annotator")
+        self.annotator_flagged = counter("annotator_flagged", "Flagged sentences by annotator", "dataset", "annotator")
+        self.settings_refused = gauge("dataset_settings_refused", "Datasets whose newest settings can't be used")
+        # -- the model -----------------------------------------------------------------------------------------------
+        self.stage_seconds = histogram(
+            "stage_seconds", "Time of one batch in a stage of the work", STAGE_SECONDS, "role", "stage"
+        )
+        self.batch_sequences = histogram("batch_sequences", "Sequences in one run of the model", SEQUENCES)
+        self.tokens = counter("model_tokens", "Tokens run through the model, without padding")
+        self.padded_tokens = counter("model_padded_tokens", "Tokens run through the model, with padding")
+        self.model = gauge("model_info", "1 for the model in use", "name", "fingerprint")
+        self.build = gauge("build_info", "1 for the version that runs", "version")
+        # -- review --------------------------------------------------------------------------------------------------
+        self.review_items = gauge("review_items", "Items of the review queue by state", "dataset", "state")
+        self.decisions = gauge("decisions", "Reviewers' decisions in force", "dataset", "verdict")
+        self.precision = gauge(
+            "reviewer_precision",
+            "Share of decided items that reviewers found to be errors",
+            *("dataset", "given", "suggested", "method"),
+        )
+        self.precision_items = gauge(
+            "reviewer_precision_items",
+            "Decided items behind labelwatch_reviewer_precision",
+            *("dataset", "given", "suggested", "method"),
+        )
+        self.recall = gauge(
+            "recall_estimate",
+            "Share of errors that were flagged, estimated from the control sample",
+            "dataset",
+            "bound",
+        )
+        # -- http ----------------------------------------------------------------------------------------------------
+        self.http_requests = counter("http_requests", "Answered requests", "route", "method", "status")
+        self.http_seconds = histogram("http_request_seconds", "Time to the end of an answer", REQUEST_SECONDS, "route")
+        self.http_queue = gauge("http_queue_sentences", "Sentences that wait for the model")
+        self.webhooks = counter(
+            "webhook_events", "Events of annotation platforms by what became of them", "platform", "outcome"
+        )
+        self.overload = counter("overload", "Requests turned away because there was too much to do", "reason")
+        # -- the process ---------------------------------------------------------------------------------------------
+        self.ready = gauge("ready", "1 where a condition of readiness holds, 0 where not", "condition")
+        self.degraded = gauge("degraded", "1 for what the service has to do without at this moment", "condition")
