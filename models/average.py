@@ -16,7 +16,7 @@ from corpus import LABELS, read_columns
 from encoders import load_encoder
 from noise import detection
 from tokenizers import Tokenizer
-from training import encode_all, f1_of, keep_best, predict
+from training import encode_all, evaluate_f1, predict, save_if_best
 
 SHARE = 0.6  # of the second, by dev: .4, .5 and .6 were tried
 
@@ -47,9 +47,9 @@ def main() -> None:
             }
         )
         probs = predict(model, dev, encoded)
-        f1, found = f1_of(dev, probs), detection(dev, probs)
+        f1, found = evaluate_f1(dev, probs), detection(dev, probs)
         print(f"{name}: dev F1 {f1:.4f}, planted errors found with average precision {found:.4f}", flush=True)
-        keep_best(
+        save_if_best(
             options.out,
             model,
             {"share": share, "dev_f1": f1, "dev_detection": found, "choice": (f1 + found) / 2},

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.evaluation.metrics import entity_f1
-from service.labels import Scheme, Span, spans
+from service.labels import Scheme, Span, parse_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,15 +49,15 @@ def names(labels: Sequence[int]) -> list[str]:
 
 
 def entities(sentence: Sentence) -> list[Span]:
-    return spans(names(sentence.labels), Scheme.IOB2)
+    return parse_spans(names(sentence.labels), Scheme.IOB2)
 
 
-def f1(truth: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> float:
+def compute_f1(truth: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> float:
     """Entities that are right in extent and type."""
     return entity_f1([names(t) for t in truth], [names(p) for p in predicted], Scheme.IOB2).f1
 
 
-def entity_lists(sentences: Sequence[Sentence]) -> dict[str, list[tuple[str, ...]]]:
+def collect_entities(sentences: Sequence[Sentence]) -> dict[str, list[tuple[str, ...]]]:
     """The distinct entities of each type, in the order they first appear."""
     seen: dict[str, dict[tuple[str, ...], None]] = defaultdict(dict)
     for sentence in sentences:
@@ -66,7 +66,7 @@ def entity_lists(sentences: Sequence[Sentence]) -> dict[str, list[tuple[str, ...
     return {kind: list(known) for kind, known in seen.items()}
 
 
-def _rebuilt(sentence: Sentence, rng: random.Random, pool: dict[str, list[tuple[str, ...]]]) -> Sentence:
+def _swap_entities(sentence: Sentence, rng: random.Random, pool: dict[str, list[tuple[str, ...]]]) -> Sentence:
     words: list[str] = []
     labels: list[int] = []
     position = 0
@@ -82,7 +82,7 @@ def _rebuilt(sentence: Sentence, rng: random.Random, pool: dict[str, list[tuple[
     return Sentence(tuple(words), tuple(labels))
 
 
-def _masked(sentence: Sentence, rng: random.Random) -> Sentence:
+def _mask_words(sentence: Sentence, rng: random.Random) -> Sentence:
     words = tuple(MASK if rng.random() < MASK_SHARE else word for word in sentence.words)
     return Sentence(words, sentence.labels)
 
@@ -103,15 +103,15 @@ def make_sentences(train: Sequence[Sentence], *, copies: int, seed: int) -> Iter
     the teachers' answer is what the student learns most from.
     """
     yield from train
-    pool = entity_lists(train)
+    pool = collect_entities(train)
     for copy in range(copies):
         rng = random.Random(f"{seed}/{copy}")
         for sentence in train:
             if not any(sentence.labels):
                 continue
-            made = _rebuilt(sentence, rng, pool)
+            made = _swap_entities(sentence, rng, pool)
             if copy >= 1:
-                made = _masked(made, rng)
+                made = _mask_words(made, rng)
                 if rng.random() < UPPER_SHARE:
                     made = Sentence(tuple(w if w == MASK else w.upper() for w in made.words), made.labels)
             yield made

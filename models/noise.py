@@ -17,39 +17,39 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Share of entities (by true type) that annotators gave another type or none: the B- rows of the paper's appendix.
-RETYPED = {
+RETYPE_RATES = {
     "MISC": {"": 0.0539, "ORG": 0.0014, "LOC": 0.0249},
     "PER": {"": 0.0049, "MISC": 0.0012, "ORG": 0.0006, "LOC": 0.0019},
     "ORG": {"": 0.0082, "MISC": 0.0117, "PER": 0.0018, "LOC": 0.0187},
     "LOC": {"": 0.0091, "MISC": 0.0049, "PER": 0.0018, "ORG": 0.0043},
 }
 # Share of entities of several words that lost their end: the I- rows' O column.
-CUT = {"MISC": 0.10, "PER": 0.0017, "ORG": 0.0318, "LOC": 0.027}
-SPURIOUS = {"MISC": 0.0003, "PER": 0.0001, "ORG": 0.0001}
+TRUNCATION_RATES = {"MISC": 0.10, "PER": 0.0017, "ORG": 0.0318, "LOC": 0.027}
+SPURIOUS_RATES = {"MISC": 0.0003, "PER": 0.0001, "ORG": 0.0001}
 
 
 def corrupt(sentences: Sequence[Sentence], seed: int) -> list[list[int]]:
     rng = random.Random(seed)
-    return [_corrupted(sentence, rng) for sentence in sentences]
+    return [_corrupt_sentence(sentence, rng) for sentence in sentences]
 
 
-def _corrupted(sentence: Sentence, rng: random.Random) -> list[int]:
+def _corrupt_sentence(sentence: Sentence, rng: random.Random) -> list[int]:
     labels = list(sentence.labels)
     for start, end, kind in entities(sentence):
         draw = rng.random()
-        for other, share in RETYPED[kind].items():
+        for other, share in RETYPE_RATES[kind].items():
             if draw < share:
                 names = [f"B-{other}", f"I-{other}"] if other else ["O", "O"]
                 labels[start:end] = [LABELS.index(names[min(i, 1)]) for i in range(end - start)]
                 break
             draw -= share
         else:
-            if end - start > 1 and rng.random() < CUT[kind]:
+            if end - start > 1 and rng.random() < TRUNCATION_RATES[kind]:
                 labels[end - 1] = 0
     for index, label in enumerate(sentence.labels):
         if label == 0 and sentence.words[index][:1].isalpha():
             draw = rng.random()
-            for kind, share in SPURIOUS.items():
+            for kind, share in SPURIOUS_RATES.items():
                 if draw < share:
                     labels[index] = LABELS.index(f"B-{kind}")
                     break

@@ -19,15 +19,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import onnxruntime
-from graphs import LIMIT, PARTS, Float, Sizes, Tensors, assemble, build, read_fused
+from graphs import (
+    LAYER_MATRICES,
+    MAX_WEIGHT,
+    FloatArithmetic,
+    ModelSizes,
+    Tensors,
+    assemble_model,
+    build_graph,
+    read_fused_weights,
+)
 from manifest import FILES, MAX_LENGTH
 from onnx import TensorProto, numpy_helper
-from verify import encoded_sentences, padded, verify
+from verify import load_encoded_sentences, pad_batch, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from training import Encoded
+    from training import TokenizedSentence
 
 ALIGNMENT = 64
 EMBEDDING_LIMIT = 127  # looked up and multiplied out in fp32, so nothing can saturate
@@ -35,29 +44,31 @@ DAMPING = 0.01
 BLOCK = 64
 
 
-def activations(sizes: Sizes, tensors: Tensors, sentences: Sequence[Encoded]) -> Iterator[dict[str, np.ndarray]]:
+def iter_activations(
+    sizes: ModelSizes, tensors: Tensors, sentences: Sequence[TokenizedSentence]
+) -> Iterator[dict[str, np.ndarray]]:
     """For each sentence what goes into each matrix, [subwords, n], in fp32."""
-    graph, how = build(sizes, "float")
-    assert isinstance(how, Float)
-    model = assemble(graph, sizes, {name: numpy_helper.from_array(tensors[name], name) for name in graph.tensors})
-    taps = list(dict.fromkeys(how.entered.values()))
+    graph, how = build_graph(sizes, "float")
+    assert isinstance(how, FloatArithmetic)
+    model = assemble_model(graph, sizes, {name: numpy_helper.from_array(tensors[name], name) for name in graph.tensors})
+    taps = list(dict.fromkeys(how.matrix_inputs.values()))
     model.graph.output.extend(onnx.helper.make_tensor_value_info(tap, TensorProto.FLOAT, None) for tap in taps)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     for sentence in sentences:
-        values = dict(zip(taps, session.run(taps, padded([sentence])), strict=True))
-        yield {name: values[tap] for name, tap in how.entered.items()}
+        values = dict(zip(taps, session.run(taps, pad_batch([sentence])), strict=True))
+        yield {name: values[tap] for name, tap in how.matrix_inputs.items()}
 
 
-def recentred(sizes: Sizes, tensors: Tensors, sentences: Sequence[Encoded]) -> Tensors:
+def recentre(sizes: ModelSizes, tensors: Tensors, sentences: Sequence[TokenizedSentence]) -> Tensors:
     """The same model, its layer norms answering with the mean taken out.
 
     The layers that read them make up for it in their biases, and so does the sum that goes past them.
     """
     sums: dict[str, np.ndarray] = {}
     rows = 0
-    for values in activations(sizes, tensors, sentences):
+    for values in iter_activations(sizes, tensors, sentences):
         rows += len(values["layer.0.query"])
         for name in values:
             if name.endswith((".query", ".inner")):
@@ -76,9 +87,11 @@ def recentred(sizes: Sizes, tensors: Tensors, sentences: Sequence[Encoded]) -> T
     return {name: value.astype(np.float32) for name, value in moved.items()}
 
 
-def gram_matrices(sizes: Sizes, tensors: Tensors, sentences: Sequence[Encoded]) -> dict[str, np.ndarray]:
+def compute_gram_matrices(
+    sizes: ModelSizes, tensors: Tensors, sentences: Sequence[TokenizedSentence]
+) -> dict[str, np.ndarray]:
     grams: dict[str, np.ndarray] = {}
-    for values in activations(sizes, tensors, sentences):
+    for values in iter_activations(sizes, tensors, sentences):
         for name, x in values.items():
             if not name.endswith((".key", ".value")):
                 grams[name] = grams.get(name, 0) + (x.T @ x).astype(np.float64)
@@ -87,10 +100,10 @@ def gram_matrices(sizes: Sizes, tensors: Tensors, sentences: Sequence[Encoded]) 
     return grams
 
 
-def rounded(matrix: np.ndarray, gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def round_matrix(matrix: np.ndarray, gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """int8 values and a scale for each column; rows not yet rounded make up for the error of those that are."""
     weights = matrix.astype(np.float64)
-    scale = np.maximum(np.abs(weights).max(0), 1e-12) / LIMIT
+    scale = np.maximum(np.abs(weights).max(0), 1e-12) / MAX_WEIGHT
     order = np.argsort(-np.diag(gram))  # what matters most first, while there are rows left to make up for it
     weights = weights[order]
     damped = gram[np.ix_(order, order)] + np.eye(len(gram)) * DAMPING * np.diag(gram).mean()
@@ -100,7 +113,7 @@ def rounded(matrix: np.ndarray, gram: np.ndarray) -> tuple[np.ndarray, np.ndarra
         end = min(start + BLOCK, len(weights))
         errors = np.zeros((end - start, weights.shape[1]))
         for row in range(start, end):
-            values[row] = np.clip(np.rint(weights[row] / scale), -LIMIT, LIMIT)
+            values[row] = np.clip(np.rint(weights[row] / scale), -MAX_WEIGHT, MAX_WEIGHT)
             errors[row - start] = (weights[row] - values[row] * scale) / factor[row, row]
             weights[row:end] -= np.outer(factor[row, row:end], errors[row - start])
         weights[end:] -= factor[start:end, end:].T @ errors
@@ -109,27 +122,27 @@ def rounded(matrix: np.ndarray, gram: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return restored.astype(np.int8), scale.astype(np.float32)
 
 
-def rounded_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def round_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """An embedding table: int8 values and a scale for each row."""
     scale = np.maximum(np.abs(table).max(1, keepdims=True), 1e-12) / EMBEDDING_LIMIT
     return np.rint(table / scale).astype(np.int8), scale.astype(np.float32)
 
 
-def packed(sizes: Sizes, tensors: Tensors, sentences: Sequence[Encoded]) -> Tensors:
+def quantize_tensors(sizes: ModelSizes, tensors: Tensors, sentences: Sequence[TokenizedSentence]) -> Tensors:
     """What the weights file holds: int8 values and scales of matrices and embeddings, the rest as it is."""
     tensors = dict(tensors) | {"position": tensors["position"][:MAX_LENGTH]}
-    tensors = recentred(sizes, tensors, sentences)
+    tensors = recentre(sizes, tensors, sentences)
     print("means taken out", flush=True)
-    grams = gram_matrices(sizes, tensors, sentences)
+    grams = compute_gram_matrices(sizes, tensors, sentences)
     answer: Tensors = {}
-    matrices = {f"layer.{k}.{part}" for k in range(sizes.layers) for part in PARTS}
+    matrices = {f"layer.{k}.{part}" for k in range(sizes.layers) for part in LAYER_MATRICES}
     for name, value in tensors.items():
         if name in matrices:
-            answer[f"{name}.values"], answer[f"{name}.scale"] = rounded(value, grams[name])
+            answer[f"{name}.values"], answer[f"{name}.scale"] = round_matrix(value, grams[name])
             if name.endswith(".outer"):
                 print(f"rounded {name.removesuffix('.outer')} of {sizes.layers}", flush=True)
         elif name in ("word", "position"):
-            answer[f"{name}.values"], answer[f"{name}.scale"] = rounded_rows(value)
+            answer[f"{name}.values"], answer[f"{name}.scale"] = round_rows(value)
         else:
             answer[name] = value
     return answer
@@ -151,16 +164,16 @@ def write_weights(tensors: Tensors, path: Path) -> dict[str, onnx.TensorProto]:
     return places
 
 
-def quantise(fp32: Path, data: Path, out: Path, *, calibration: int) -> None:
+def quantize(fp32: Path, data: Path, out: Path, *, calibration: int) -> None:
     """Writes both graphs, their weights and the tokenizer."""
     out.mkdir(parents=True, exist_ok=True)
-    sizes, tensors = read_fused(fp32 / "model.onnx")
+    sizes, tensors = read_fused_weights(fp32 / "model.onnx")
     casing = len(tensors["types"]) > 2
-    sentences = encoded_sentences(fp32 / "tokenizer.json", data / "train.tsv", calibration, casing=casing)
-    places = write_weights(packed(sizes, tensors, sentences), out / FILES["weights"])
+    sentences = load_encoded_sentences(fp32 / "tokenizer.json", data / "train.tsv", calibration, casing=casing)
+    places = write_weights(quantize_tensors(sizes, tensors, sentences), out / FILES["weights"])
     for arithmetic in ("fast", "exact"):
-        graph, _ = build(sizes, arithmetic)
-        model = assemble(graph, sizes, places)
+        graph, _ = build_graph(sizes, arithmetic)
+        model = assemble_model(graph, sizes, places)
         (out / FILES[arithmetic]).write_bytes(model.SerializeToString(deterministic=True))
     shutil.copyfile(fp32 / "tokenizer.json", out / FILES["tokenizer"])
 
@@ -175,7 +188,7 @@ def main() -> dict[str, Any]:
     parser.add_argument("--plans", type=int, default=3, help="random batch plans for the checks")
     parser.add_argument("--figures", type=Path, help="where to write the checks' figures as JSON")
     options = parser.parse_args()
-    quantise(options.fp32, options.data, options.out, calibration=options.calibration)
+    quantize(options.fp32, options.data, options.out, calibration=options.calibration)
     figures = verify(options.fp32, options.out, options.data, count=options.sentences, plans=options.plans)
     if options.figures:
         options.figures.write_text(json.dumps(figures, indent=2) + "\n")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from corpus import LABELS, Sentence, f1
+from corpus import LABELS, Sentence, compute_f1
 
-from service.inference.tokenization.word_joining import casing_class
+from service.inference.tokenization.word_joining import classify_casing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,13 +25,13 @@ EMA_DECAY = 0.995
 
 
 @dataclass(frozen=True)
-class Encoded:
+class TokenizedSentence:
     ids: list[int]
     types: list[int]
     words: list[int]  # word index of each subword, -1 for special tokens
 
 
-def encode_all(tokenizer: Tokenizer, sentences: Sequence[Sentence], *, casing: bool) -> list[Encoded]:
+def encode_all(tokenizer: Tokenizer, sentences: Sequence[Sentence], *, casing: bool) -> list[TokenizedSentence]:
     tokenizer.no_padding()
     tokenizer.enable_truncation(MAX_LENGTH)
     encoded = []
@@ -39,17 +39,17 @@ def encode_all(tokenizer: Tokenizer, sentences: Sequence[Sentence], *, casing: b
         sentences, tokenizer.encode_batch([list(s.words) for s in sentences], is_pretokenized=True), strict=True
     ):
         words = [-1 if index is None else index for index in encoding.word_ids]
-        shapes = [casing_class(word) if casing else 0 for word in sentence.words]
-        encoded.append(Encoded(encoding.ids, [shapes[w] if w >= 0 else 0 for w in words], words))
+        shapes = [classify_casing(word) if casing else 0 for word in sentence.words]
+        encoded.append(TokenizedSentence(encoding.ids, [shapes[w] if w >= 0 else 0 for w in words], words))
     return encoded
 
 
-def hard_targets(sentences: Sequence[Sentence]) -> list[np.ndarray]:
+def make_hard_targets(sentences: Sequence[Sentence]) -> list[np.ndarray]:
     eye = np.eye(len(LABELS), dtype=np.float32)
     return [eye[list(s.labels)] for s in sentences]
 
 
-def batches(encoded: Sequence[Encoded], size: int, rng: random.Random | None) -> list[list[int]]:
+def make_batches(encoded: Sequence[TokenizedSentence], size: int, rng: random.Random | None) -> list[list[int]]:
     """Batches of similar length. Shuffled, lengths are jittered so that batch mates differ between epochs."""
     order = list(range(len(encoded)))
     jitter = (lambda: rng.random() * 3) if rng else (lambda: 0.0)
@@ -60,7 +60,7 @@ def batches(encoded: Sequence[Encoded], size: int, rng: random.Random | None) ->
     return cut
 
 
-def collate(encoded: Sequence[Encoded], chosen: Sequence[int]) -> dict[str, torch.Tensor]:
+def collate(encoded: Sequence[TokenizedSentence], chosen: Sequence[int]) -> dict[str, torch.Tensor]:
     width = max(len(encoded[i].ids) for i in chosen)
     ids = np.zeros((len(chosen), width), np.int64)
     types = np.zeros_like(ids)
@@ -79,13 +79,13 @@ def collate(encoded: Sequence[Encoded], chosen: Sequence[int]) -> dict[str, torc
 
 @torch.no_grad()
 def predict(
-    model: torch.nn.Module, sentences: Sequence[Sentence], encoded: Sequence[Encoded], *, batch: int = 32
+    model: torch.nn.Module, sentences: Sequence[Sentence], encoded: Sequence[TokenizedSentence], *, batch: int = 32
 ) -> list[np.ndarray]:
     """Word probabilities: the mean over each word's subwords. A word without a subword gets O."""
     model.eval()
     answers: list[np.ndarray] = [np.empty(0)] * len(sentences)
     started, done = time.monotonic(), 0
-    for chosen in batches(encoded, batch, None):
+    for chosen in make_batches(encoded, batch, None):
         probs = torch.softmax(model(**collate(encoded, chosen)).logits, -1).numpy()
         for row, index in enumerate(chosen):
             words = np.array(encoded[index].words)
@@ -101,12 +101,12 @@ def predict(
     return answers
 
 
-def f1_of(sentences: Sequence[Sentence], probabilities: Sequence[np.ndarray]) -> float:
-    return f1([s.labels for s in sentences], [p.argmax(1).tolist() for p in probabilities])
+def evaluate_f1(sentences: Sequence[Sentence], probabilities: Sequence[np.ndarray]) -> float:
+    return compute_f1([s.labels for s in sentences], [p.argmax(1).tolist() for p in probabilities])
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     epochs: int
     batch: int
     rate: float
@@ -117,7 +117,7 @@ class Plan:
 class Trainer:
     """Runs a plan; a checkpoint every few minutes lets an interrupted run go on where it was."""
 
-    def __init__(self, model: torch.nn.Module, plan: Plan, folder: Path, total_steps: int) -> None:
+    def __init__(self, model: torch.nn.Module, plan: TrainingPlan, folder: Path, total_steps: int) -> None:
         self.model, self.plan, self.folder, self.total = model, plan, folder, total_steps
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         fresh = [p for name, p in trained.items() if "classifier" in name or "token_type" in name]
@@ -166,18 +166,18 @@ class Trainer:
             parameter.data.copy_(self.average[index])
             self.average[index] = kept
 
-    def run(self, encoded: Sequence[Encoded], targets: Sequence[np.ndarray]) -> Iterator[int]:
+    def run(self, encoded: Sequence[TokenizedSentence], targets: Sequence[np.ndarray]) -> Iterator[int]:
         """Yields the number of finished epochs after each."""
         steps = -(-len(encoded) // self.plan.batch)
         started, first, saved, losses = time.monotonic(), self.step, time.monotonic(), []
-        if self.step and self.step % steps == 0 and self.step // steps not in evaluated(self.folder):
+        if self.step and self.step % steps == 0 and self.step // steps not in read_evaluated_epochs(self.folder):
             yield self.step // steps  # interrupted after the epoch was trained and before dev had judged it
         for epoch in range(self.step // steps, self.plan.epochs):
             torch.manual_seed(self.plan.seed * 1000 + epoch)
-            cut = batches(encoded, self.plan.batch, random.Random(f"{self.plan.seed}/{epoch}"))
+            cut = make_batches(encoded, self.plan.batch, random.Random(f"{self.plan.seed}/{epoch}"))
             self.model.train()
             for chosen in cut[self.step - epoch * steps :]:
-                losses.append(self._learn(encoded, targets, chosen))
+                losses.append(self._train_step(encoded, targets, chosen))
                 self.step += 1
                 if self.step % 50 == 0:
                     rate = (time.monotonic() - started) / (self.step - first)
@@ -192,7 +192,9 @@ class Trainer:
             self.save()
             yield epoch + 1
 
-    def _learn(self, encoded: Sequence[Encoded], targets: Sequence[np.ndarray], chosen: Sequence[int]) -> float:
+    def _train_step(
+        self, encoded: Sequence[TokenizedSentence], targets: Sequence[np.ndarray], chosen: Sequence[int]
+    ) -> float:
         inputs = collate(encoded, chosen)
         rows = np.concatenate([np.full(len(encoded[i].words), r) for r, i in enumerate(chosen)])
         columns = np.concatenate([np.arange(len(encoded[i].words)) for i in chosen])
@@ -216,18 +218,18 @@ class Trainer:
         return float(loss.detach())
 
 
-def figures_of(folder: Path) -> list[dict[str, float]]:
+def read_figures(folder: Path) -> list[dict[str, float]]:
     log = folder / "figures.jsonl"
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def evaluated(folder: Path) -> set[float]:
-    return {line["epoch"] for line in figures_of(folder)}
+def read_evaluated_epochs(folder: Path) -> set[float]:
+    return {line["epoch"] for line in read_figures(folder)}
 
 
-def keep_best(folder: Path, model: torch.nn.Module, figures: dict[str, float], *, by: str) -> None:
+def save_if_best(folder: Path, model: torch.nn.Module, figures: dict[str, float], *, by: str) -> None:
     """Writes the model where `by` beats what the folder holds, and every epoch's figures beside it."""
-    if all(figures[by] > line[by] for line in figures_of(folder)):
+    if all(figures[by] > line[by] for line in read_figures(folder)):
         scratch = folder / "best.tmp"
         torch.save(model.state_dict(), scratch)
         scratch.rename(folder / "best.pt")

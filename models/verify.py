@@ -21,7 +21,7 @@ from corpus import read_columns
 from graphs import INPUTS
 from manifest import FILES, MAX_LENGTH
 from tokenizers import Tokenizer
-from training import Encoded, encode_all
+from training import TokenizedSentence, encode_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 11, 16, 23, 32)
 PADDING = (0, 0, 1, 2, 3, 5, 8, 15, 16, 33, 64)
 EDGES = (1, 1, 2, 2, 3, 15, 16, 17, 31, 33, 47, 49, 63, 64, 65, 97, 128, 129, 200, 256)
-BUDGET = 4096  # padded subwords a batch, to keep the check short
+MAX_BATCH_SUBWORDS = 4096  # padded subwords a batch, to keep the check short
 ROUNDS = 15
 
 
@@ -43,7 +43,7 @@ def open_session(path: Path, *, threads: int = 1, level: str = "BASIC") -> onnxr
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def padded(sentences: Sequence[Encoded], width: int = 0) -> dict[str, np.ndarray]:
+def pad_batch(sentences: Sequence[TokenizedSentence], width: int = 0) -> dict[str, np.ndarray]:
     width = max(width, *(len(each.ids) for each in sentences))
     arrays = {name: np.zeros((len(sentences), width), np.int64) for name in INPUTS}
     for row, each in enumerate(sentences):
@@ -52,9 +52,9 @@ def padded(sentences: Sequence[Encoded], width: int = 0) -> dict[str, np.ndarray
     return arrays
 
 
-def alone(session: onnxruntime.InferenceSession, sentences: Sequence[Encoded]) -> list[np.ndarray]:
+def run_alone(session: onnxruntime.InferenceSession, sentences: Sequence[TokenizedSentence]) -> list[np.ndarray]:
     """Each sentence's logits when it is run by itself, without padding."""
-    return [session.run(["logits"], padded([each]))[0][0] for each in sentences]
+    return [session.run(["logits"], pad_batch([each]))[0][0] for each in sentences]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -62,27 +62,31 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return powers / powers.sum(-1, keepdims=True)
 
 
-def encoded_sentences(tokenizer: Path, columns: Path, count: int, *, casing: bool = True) -> list[Encoded]:
+def load_encoded_sentences(
+    tokenizer: Path, columns: Path, count: int, *, casing: bool = True
+) -> list[TokenizedSentence]:
     """The sentences from the middle of the file on: its first ones are mostly tables of results."""
     sentences = read_columns(columns)
     first = max(0, min(len(sentences) // 2, len(sentences) - count))
     return encode_all(Tokenizer.from_file(str(tokenizer)), sentences[first : first + count], casing=casing)
 
 
-def edge_cases(vocabulary: int, types: int, seed: int = 1) -> list[Encoded]:
+def make_edge_cases(vocabulary: int, types: int, seed: int = 1) -> list[TokenizedSentence]:
     """Random subwords at the lengths where kernels change their ways: one row, and about multiples of 16."""
     rng = random.Random(seed)
     return [
-        Encoded([rng.randrange(vocabulary) for _ in range(n)], [rng.randrange(types) for _ in range(n)], [-1] * n)
+        TokenizedSentence(
+            [rng.randrange(vocabulary) for _ in range(n)], [rng.randrange(types) for _ in range(n)], [-1] * n
+        )
         for n in EDGES
     ]
 
 
-def change(
-    session: onnxruntime.InferenceSession, wanted: Sequence[np.ndarray], sentences: Sequence[Encoded]
+def measure_change(
+    session: onnxruntime.InferenceSession, wanted: Sequence[np.ndarray], sentences: Sequence[TokenizedSentence]
 ) -> dict[str, float]:
     """How far logits and probabilities are from the wanted logits."""
-    logits, truth = np.concatenate(alone(session, sentences)), np.concatenate(wanted)
+    logits, truth = np.concatenate(run_alone(session, sentences)), np.concatenate(wanted)
     moved = np.abs(softmax(logits) - softmax(truth))
     return {
         "logits_rms": float(np.sqrt(np.mean((logits - truth) ** 2))),
@@ -92,14 +96,14 @@ def change(
     }
 
 
-def batch_plan(lengths: Sequence[int], rng: random.Random) -> list[tuple[list[int], int]]:
+def make_batch_plan(lengths: Sequence[int], rng: random.Random) -> list[tuple[list[int], int]]:
     """Every sentence once, in batches of random mates, sizes and widths."""
     order = list(range(len(lengths)))
     rng.shuffle(order)
     plan = []
     while order:
         chosen = order[: rng.choice(SIZES)]
-        while len(chosen) > 1 and len(chosen) * max(lengths[i] for i in chosen) > BUDGET:
+        while len(chosen) > 1 and len(chosen) * max(lengths[i] for i in chosen) > MAX_BATCH_SUBWORDS:
             chosen.pop()
         order = order[len(chosen) :]
         longest = max(lengths[i] for i in chosen)
@@ -107,24 +111,26 @@ def batch_plan(lengths: Sequence[int], rng: random.Random) -> list[tuple[list[in
     return plan
 
 
-def largest_drift(path: Path, sentences: Sequence[Encoded], *, plans: int, threads: Sequence[int] = (1, 2)) -> float:
+def measure_largest_drift(
+    path: Path, sentences: Sequence[TokenizedSentence], *, plans: int, threads: Sequence[int] = (1, 2)
+) -> float:
     """The largest change of any logit between sentences alone in one thread, and in random batches and threads."""
-    wanted = alone(open_session(path), sentences)
+    wanted = run_alone(open_session(path), sentences)
     worst = 0.0
     for count in threads:
         session = open_session(path, threads=count)
         rng = random.Random(count)
         for _ in range(plans):
-            for chosen, width in batch_plan([len(each.ids) for each in sentences], rng):
-                (logits,) = session.run(["logits"], padded([sentences[i] for i in chosen], width))
+            for chosen, width in make_batch_plan([len(each.ids) for each in sentences], rng):
+                (logits,) = session.run(["logits"], pad_batch([sentences[i] for i in chosen], width))
                 for row, i in enumerate(chosen):
                     moved = np.abs(logits[row, : len(wanted[i])] - wanted[i]).max()
                     worst = float(np.maximum(worst, moved))  # unlike max(), keeps a NaN
     return worst
 
 
-def speeds(
-    sessions: Mapping[str, onnxruntime.InferenceSession], sentences: Sequence[Encoded], batch: int = 12
+def measure_speeds(
+    sessions: Mapping[str, onnxruntime.InferenceSession], sentences: Sequence[TokenizedSentence], batch: int = 12
 ) -> dict[str, dict[str, float]]:
     """Sentences per CPU-second in one thread, sorted batches and one at a time, and how often the first session's.
 
@@ -132,7 +138,7 @@ def speeds(
     """
     ordered = sorted(sentences, key=lambda each: len(each.ids))
     middle = ordered[(len(ordered) - batch) // 2 :][:batch]
-    loads = {"batch": [padded(middle)], "single": [padded([each]) for each in middle[::4]]}
+    loads = {"batch": [pad_batch(middle)], "single": [pad_batch([each]) for each in middle[::4]]}
     taken: dict[tuple[str, str], list[float]] = {(name, load): [] for name in sessions for load in loads}
     for _ in range(ROUNDS):
         for name, session in sessions.items():
@@ -149,19 +155,19 @@ def speeds(
 
 def verify(fp32: Path, folder: Path, data: Path, *, count: int, plans: int) -> dict[str, Any]:
     """All figures of a folder; SystemExit where batch mates change an answer."""
-    sentences = encoded_sentences(fp32 / "tokenizer.json", data / "dev.tsv", count)
+    sentences = load_encoded_sentences(fp32 / "tokenizer.json", data / "dev.tsv", count)
     paths = {"fp32": fp32 / "model.onnx", "fast": folder / FILES["fast"], "exact": folder / FILES["exact"]}
     sessions = {name: open_session(path, level="ALL" if name == "fp32" else "BASIC") for name, path in paths.items()}
-    wanted = alone(sessions["fp32"], sentences)
+    wanted = run_alone(sessions["fp32"], sentences)
     shape = json.loads((fp32 / "config.json").read_text())
-    mixed = [*sentences[: count // 2], *edge_cases(shape["vocab_size"], shape["type_vocab_size"])]
+    mixed = [*sentences[: count // 2], *make_edge_cases(shape["vocab_size"], shape["type_vocab_size"])]
     figures: dict[str, Any] = {
         "megabytes": sum((folder / file).stat().st_size for role, file in FILES.items() if role != "tokenizer") / 1e6
     }
     quantised = ("fast", "exact")
-    figures["change"] = {name: change(sessions[name], wanted, sentences) for name in quantised}
-    figures["speed"] = speeds(sessions, sentences)
-    figures["drift"] = {name: largest_drift(paths[name], mixed, plans=plans) for name in quantised}
+    figures["change"] = {name: measure_change(sessions[name], wanted, sentences) for name in quantised}
+    figures["speed"] = measure_speeds(sessions, sentences)
+    figures["drift"] = {name: measure_largest_drift(paths[name], mixed, plans=plans) for name in quantised}
     print(json.dumps(figures, indent=2))
     if any(drift != 0 for drift in figures["drift"].values()):
         raise SystemExit(f"batch mates change the answers: {figures['drift']}")

@@ -9,12 +9,12 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
-from service.settings import PREFIX, Settings
+from service.settings import ENV_PREFIX, Settings
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-HEAD = """# Configuration
+HEADER = """# Configuration
 
 <!-- Written by `make schemas` from service/settings.py: change it there. -->
 
@@ -32,33 +32,33 @@ TITLES = {
     "logs": ("Logs", "What is said on standard error."),
     "metrics": ("Metrics", "What Prometheus may see."),
 }
-SIGNS = {Ge: "at least", Gt: "above", Le: "at most", Lt: "below"}
+BOUND_WORDS = {Ge: "at least", Gt: "above", Le: "at most", Lt: "below"}
 
 
-def text() -> str:
-    parts = [HEAD]
+def render_configuration() -> str:
+    parts = [HEADER]
     for name, field in Settings.model_fields.items():
         title, told = TITLES[name]
-        rows = [_row(name, each, info) for each, info in _group(field).model_fields.items()]
+        rows = [_render_row(name, each, info) for each, info in _find_settings_model(field).model_fields.items()]
         parts.append(
             f"## {title}\n\n{told}\n\n| variable | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
         )
     return "\n".join(parts)
 
 
-def _group(field: FieldInfo) -> type[BaseModel]:
+def _find_settings_model(field: FieldInfo) -> type[BaseModel]:
     kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
     return next(kind for kind in kinds if issubclass(kind, BaseModel))
 
 
-def _row(group: str, name: str, info: FieldInfo) -> str:
+def _render_row(group: str, name: str, info: FieldInfo) -> str:
     meaning = (info.description or "").replace("|", "\\|")
-    rules = _rules(info)
+    rules = _describe_rules(info)
     told = f"{meaning} ({rules})" if rules else meaning
-    return f"| `{PREFIX}{group.upper()}_{name.upper()}` | {_default(info)} | {told} |"
+    return f"| `{ENV_PREFIX}{group.upper()}_{name.upper()}` | {_render_default(info)} | {told} |"
 
 
-def _default(info: FieldInfo) -> str:
+def _render_default(info: FieldInfo) -> str:
     value: Any = info.default
     if value is PydanticUndefined or value is None or value == "":
         return ""
@@ -73,15 +73,15 @@ def _default(info: FieldInfo) -> str:
     return f"`{value}`"
 
 
-def _rules(info: FieldInfo) -> str:
+def _describe_rules(info: FieldInfo) -> str:
     kinds = (info.annotation, *get_args(info.annotation))
     choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
     rules = ["one of " + ", ".join(f"`{choice}`" for choice in dict.fromkeys(choices))] if choices else []
-    rules += [f"{SIGNS[type(rule)]} {_bound(rule)}" for rule in info.metadata if type(rule) in SIGNS]
+    rules += [f"{BOUND_WORDS[type(rule)]} {_get_bound(rule)}" for rule in info.metadata if type(rule) in BOUND_WORDS]
     if SecretStr in kinds:
         rules.append("secret")
     return ", ".join(rules)
 
 
-def _bound(rule: Ge | Gt | Le | Lt) -> str:
+def _get_bound(rule: Ge | Gt | Le | Lt) -> str:
     return next(str(getattr(rule, name)) for name in ("ge", "gt", "le", "lt") if hasattr(rule, name))

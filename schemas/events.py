@@ -17,26 +17,30 @@ Action = Literal["receive", "send"]
 
 
 @dataclass(frozen=True)
-class Use:
+class TopicUsage:
     text: str
     messages: tuple[str, ...]
     actions: tuple[Action, ...]
 
 
-USES = {
-    "sentences": Use("Labelled sentences, as they are annotated: the input", ("sentence.v1",), ("receive", "send")),
-    "review": Use("Assessments that somebody should look at", ("assessment.v1",), ("send", "receive")),
-    "scores": Use("Every assessment, where LABELWATCH_WORKER_PUBLISH_SCORES is true", ("assessment.v1",), ("send",)),
-    "dead-letters": Use(
+TOPIC_USAGES = {
+    "sentences": TopicUsage(
+        "Labelled sentences, as they are annotated: the input", ("sentence.v1",), ("receive", "send")
+    ),
+    "review": TopicUsage("Assessments that somebody should look at", ("assessment.v1",), ("send", "receive")),
+    "scores": TopicUsage(
+        "Every assessment, where LABELWATCH_WORKER_PUBLISH_SCORES is true", ("assessment.v1",), ("send",)
+    ),
+    "dead-letters": TopicUsage(
         "Messages that can't be assessed, byte for byte, the reason in headers", ("dead-letter.v1",), ("send",)
     ),
-    "state": Use(
+    "state": TopicUsage(
         "Running statistics and positions; internal, read it but don't write it",
         ("state.v1", "position.v1"),
         ("send", "receive"),
     ),
-    "datasets": Use("Settings of datasets; the highest version counts", ("dataset.v1",), ("receive", "send")),
-    "decisions": Use(
+    "datasets": TopicUsage("Settings of datasets; the highest version counts", ("dataset.v1",), ("receive", "send")),
+    "decisions": TopicUsage(
         f"What reviewers answer, and what they have open: claims go to partition {CLAIM_PARTITION} whatever their key, so "
         "that who was first is the same to all readers",
         ("decision.v1", "claim.v1"),
@@ -49,9 +53,9 @@ STATE_KEYS = {
 }
 
 
-def document() -> dict[str, Any]:
+def build_document() -> dict[str, Any]:
     topics = Topics()
-    specs = {spec.name.removeprefix(topics.prefix): spec for spec in topics.specs()}
+    specs = {spec.name.removeprefix(topics.prefix): spec for spec in topics.list_specs()}
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -62,60 +66,67 @@ def document() -> dict[str, Any]:
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": "application/json",
-        "channels": {_id(name): _channel(spec, USES[name]) for name, spec in specs.items()},
+        "channels": {_to_channel_id(name): _build_channel(spec, TOPIC_USAGES[name]) for name, spec in specs.items()},
         "operations": {
-            f"{action}_{_id(name)}": _operation(action, name) for name in specs for action in USES[name].actions
+            f"{action}_{_to_channel_id(name)}": _build_operation(action, name)
+            for name in specs
+            for action in TOPIC_USAGES[name].actions
         },
-        "components": {"messages": _messages()},
+        "components": {"messages": _build_messages()},
     }
 
 
-def _id(name: str) -> str:
+def _to_channel_id(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _ref(name: str) -> dict[str, str]:
+def _make_message_ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/messages/{name}"}
 
 
-def _channel(spec: TopicSpec, use: Use) -> dict[str, Any]:
+def _build_channel(spec: TopicSpec, use: TopicUsage) -> dict[str, Any]:
     made = TopicSettings()
     partitions = spec.partitions or made.partitions
     told = " A partition for each one of the input." if spec.per_source_partition else ""
     return {
         "address": spec.name,
         "description": f"{use.text}.{told}",
-        "messages": {name: _ref(name) for name in use.messages},
+        "messages": {name: _make_message_ref(name) for name in use.messages},
         "bindings": {
             "kafka": {
                 "partitions": partitions,
                 "replicas": made.replication,
-                "topicConfiguration": {"cleanup.policy": [spec.cleanup], "max.message.bytes": spec.max_bytes},
+                "topicConfiguration": {
+                    "cleanup.policy": [spec.cleanup_policy],
+                    "max.message.bytes": spec.max_message_bytes,
+                },
                 "bindingVersion": BINDING,
             }
         },
     }
 
 
-def _operation(action: Action, name: str) -> dict[str, Any]:
+def _build_operation(action: Action, name: str) -> dict[str, Any]:
     verb = "Reads" if action == "receive" else "Writes"
     return {
         "action": action,
         "summary": f"{verb} {name}",
-        "channel": {"$ref": f"#/channels/{_id(name)}"},
-        "messages": [{"$ref": f"#/channels/{_id(name)}/messages/{each}"} for each in USES[name].messages],
+        "channel": {"$ref": f"#/channels/{_to_channel_id(name)}"},
+        "messages": [
+            {"$ref": f"#/channels/{_to_channel_id(name)}/messages/{each}"} for each in TOPIC_USAGES[name].messages
+        ],
     }
 
 
-def _messages() -> dict[str, Any]:
-    headers = _file("event-headers.v1")
+def _build_messages() -> dict[str, Any]:
+    headers = _make_file_ref("event-headers.v1")
     made = {
         one.name: {
             "name": f"labelwatch.{one.name}",
             "title": one.model.__name__,
             "contentType": "application/json",
-            "payload": _file(one.name),
-            "bindings": _key(one.key, one.key_example),
+            "payload": _make_file_ref(one.name),
+            "bindings": _build_key_binding(one.key, one.key_example),
             # A producer's own may be any.
             **({} if one.name == "sentence.v1" else {"headers": headers}),
         }
@@ -125,25 +136,25 @@ def _messages() -> dict[str, Any]:
         made[name] = {
             "name": f"labelwatch.{name}",
             "contentType": "application/json",
-            "payload": _file(name),
-            "bindings": _key(f"JSON array {key}", None),
+            "payload": _make_file_ref(name),
+            "bindings": _build_key_binding(f"JSON array {key}", None),
         }
     made["dead-letter.v1"] = {
         "name": "labelwatch.dead-letter.v1",
         "title": "Dead letter",
         "contentType": "application/octet-stream",
-        "headers": _file("dead-letter-headers.v1"),
+        "headers": _make_file_ref("dead-letter-headers.v1"),
         "payload": {"description": "The original bytes, whatever they are"},
-        "bindings": _key("the original one", None),
+        "bindings": _build_key_binding("the original one", None),
     }
     return made
 
 
-def _file(name: str) -> dict[str, str]:
+def _make_file_ref(name: str) -> dict[str, str]:
     return {"$ref": f"./{name}.schema.json"}
 
 
-def _key(text: str, example: str | None) -> dict[str, Any]:
+def _build_key_binding(text: str, example: str | None) -> dict[str, Any]:
     key: dict[str, Any] = {"type": "string", "description": text}
     if example is not None:
         key["examples"] = [example]

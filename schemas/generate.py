@@ -35,31 +35,31 @@ EXAMPLES = HERE / "examples"
 RELEASED = HERE / "released"
 
 
-def files() -> dict[Path, str]:
+def render_files() -> dict[Path, str]:
     """Everything that is generated, by where it belongs."""
-    made = {HERE / f"{name}.schema.json": _json(schema) for name, schema in messages.schemas().items()}
-    made[HERE / "asyncapi.yaml"] = _yaml(events.document())
-    made[HERE / "openapi.json"] = _json(openapi())
-    made[ROOT / "docs" / "configuration.md"] = configuration.text()
+    made = {HERE / f"{name}.schema.json": _to_json(schema) for name, schema in messages.build_schemas().items()}
+    made[HERE / "asyncapi.yaml"] = _to_yaml(events.build_document())
+    made[HERE / "openapi.json"] = _to_json(build_openapi())
+    made[ROOT / "docs" / "configuration.md"] = configuration.render_configuration()
     return made
 
 
-def openapi() -> dict[str, Any]:
+def build_openapi() -> dict[str, Any]:
     """The document that a service with nothing set serves; the app answers it without any of its parts."""
     parts = SimpleNamespace(settings=ApiSettings(), telemetry=Telemetry())
     return create_app(cast("Backend", parts)).openapi()
 
 
-def _json(value: object) -> str:
+def _to_json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def _yaml(value: object) -> str:
+def _to_yaml(value: object) -> str:
     told = "# Written by `make schemas`: change service/ or schemas/events.py instead.\n"
     return told + yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
 
 
-def release(version: str) -> Path:
+def freeze_release(version: str) -> Path:
     """Freezes the schemas and examples of a version: messages like these must be readable from then on."""
     folder = RELEASED / version
     if folder.exists():
@@ -77,13 +77,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write schemas and reference from the code.")
     parser.add_argument("--release", action="store_true", help="also freeze them as those of this version")
     chosen = parser.parse_args()
-    for path, text in files().items():
+    for path, text in render_files().items():
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
             sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
     if chosen.release:
         try:
-            sys.stdout.write(f"froze {release(__version__).relative_to(ROOT)}\n")
+            sys.stdout.write(f"froze {freeze_release(__version__).relative_to(ROOT)}\n")
         except SettingsError as error:
             sys.exit(str(error))
 

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from service.contracts import Assessment, Claim, DatasetSettings, Decision, LabelledSentence, Message
 from service.errors import InferenceError, InvalidInput
-from service.log.codec import ERRORS, POSITION_VERSION, REQUEST_ID, dead_letter, event_headers
+from service.log.codec import (
+    ERROR_HEADER_PREFIX,
+    POSITION_VERSION,
+    REQUEST_ID_HEADER,
+    build_dead_letter,
+    build_event_headers,
+)
 from service.log.protocol import Record
 from service.review.decisions import CLAIM_PARTITION
-from service.statistics.snapshots import VERSION as STATE_VERSION
+from service.statistics.snapshots import SNAPSHOT_VERSION as STATE_VERSION
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -20,7 +26,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True)
-class Contract:
+class MessageContract:
     name: str
     model: type[Message]
     key: str  # what the message key should be
@@ -28,59 +34,62 @@ class Contract:
 
 
 CONTRACTS = (
-    Contract("sentence.v1", LabelledSentence, "`dataset/id`; any other key, or none, works too", "news/4711"),
-    Contract("assessment.v1", Assessment, "`dataset/id`", "news/4711"),
-    Contract(
+    MessageContract("sentence.v1", LabelledSentence, "`dataset/id`; any other key, or none, works too", "news/4711"),
+    MessageContract("assessment.v1", Assessment, "`dataset/id`", "news/4711"),
+    MessageContract(
         "decision.v1", Decision, "`dataset/id/reviewer`, with % and / in the parts as %25 and %2F", "news/4711/anna"
     ),
-    Contract(
+    MessageContract(
         "claim.v1",
         Claim,
         f"`dataset/id/reviewer/claim`, the parts as in a decision's key; always in partition {CLAIM_PARTITION}",
         "news/4711/anna/claim",
     ),
-    Contract("dataset.v1", DatasetSettings, "name of the dataset", "news"),
+    MessageContract("dataset.v1", DatasetSettings, "name of the dataset", "news"),
 )
 
 # Said in code by validators, which pydantic can't put into a schema.
-WORDS = {"required": ["tokens", "labels"], "properties": {"tokens": {"minItems": 1}, "labels": {"minItems": 1}}}
-GONE = {"required": ["deleted", "id"], "properties": {"deleted": {"const": True}, "id": {"type": "string"}}}
+SENTENCE_WITH_WORDS = {
+    "required": ["tokens", "labels"],
+    "properties": {"tokens": {"minItems": 1}, "labels": {"minItems": 1}},
+}
+DELETED_SENTENCE = {"required": ["deleted", "id"], "properties": {"deleted": {"const": True}, "id": {"type": "string"}}}
 
 
-def schemas() -> dict[str, Schema]:
+def build_schemas() -> dict[str, Schema]:
     """Every JSON Schema by the name of its message."""
-    made = {one.name: _of_model(one) for one in CONTRACTS}
+    made = {one.name: _build_model_schema(one) for one in CONTRACTS}
     return made | {
-        "state.v1": _schema("state.v1", _state()),
-        "position.v1": _schema("position.v1", _position()),
-        "event-headers.v1": _schema("event-headers.v1", _event_headers()),
-        "dead-letter-headers.v1": _schema("dead-letter-headers.v1", _dead_letter_headers()),
+        "state.v1": _with_schema_id("state.v1", _build_state_schema()),
+        "position.v1": _with_schema_id("position.v1", _build_position_schema()),
+        "event-headers.v1": _with_schema_id("event-headers.v1", _build_event_headers_schema()),
+        "dead-letter-headers.v1": _with_schema_id("dead-letter-headers.v1", _build_dead_letter_headers_schema()),
     }
 
 
-def _schema(name: str, body: Schema) -> Schema:
+def _with_schema_id(name: str, body: Schema) -> Schema:
     return {"$schema": DIALECT, "$id": f"urn:labelwatch:{name}", **body}
 
 
-def _of_model(contract: Contract) -> Schema:
+def _build_model_schema(contract: MessageContract) -> Schema:
     body = contract.model.model_json_schema(mode="validation")
     if issubclass(contract.model, LabelledSentence):
-        body["anyOf"] = [WORDS, GONE]
-    return _schema(contract.name, _plain(body))
+        body["anyOf"] = [SENTENCE_WITH_WORDS, DELETED_SENTENCE]
+    return _with_schema_id(contract.name, _drop_discriminators(body))
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
+def _drop_discriminators(value: Any) -> Any:  # noqa: ANN401 - any JSON
     """Without `discriminator`, which is OpenAPI's and means something else to AsyncAPI; `oneOf` says the same."""
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items() if name != "discriminator"}
-    return [_plain(part) for part in value] if isinstance(value, list) else value
+        return {name: _drop_discriminators(part) for name, part in value.items() if name != "discriminator"}
+    return [_drop_discriminators(part) for part in value] if isinstance(value, list) else value
 
 
-def _counts(description: str) -> Schema:
+def _build_counts_schema(description: str) -> Schema:
     return {"type": "array", "items": {"type": "integer", "minimum": 0}, "description": description}
 
 
-def _state() -> Schema:
+def _build_state_schema() -> Schema:
     version = {"const": STATE_VERSION}
     fields = {
         "sums": "Probability of the class over words given it, in units of 2^-40",
@@ -88,7 +97,7 @@ def _state() -> Schema:
         "agree_sums": "As sums, of words where the model agrees",
         "agree_counts": "As counts, of words where the model agrees",
     }
-    day = {name: _counts(f"{text}; one a class") for name, text in fields.items()}
+    day = {name: _build_counts_schema(f"{text}; one a class") for name, text in fields.items()}
     bins = {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "integer"}], "minItems": 2, "maxItems": 2}
     return {
         "title": "State",
@@ -121,7 +130,7 @@ def _state() -> Schema:
     }
 
 
-def _position() -> Schema:
+def _build_position_schema() -> Schema:
     return {
         "title": "Position",
         "description": "Where a partition goes on; written with every batch",
@@ -131,30 +140,30 @@ def _position() -> Schema:
     }
 
 
-EVENT_TEXTS = {
+EVENT_HEADER_DESCRIPTIONS = {
     "ce_specversion": "Version of CloudEvents",
     "ce_type": "Name and version of the message",
     "ce_source": "Who wrote it",
     "ce_id": "Unique to the message",
     "ce_time": "When it was written",
     "content-type": "Of the value",
-    REQUEST_ID: "The request that it came from, where there was one",
+    REQUEST_ID_HEADER: "The request that it came from, where there was one",
 }
 
 
-def _event_headers() -> Schema:
+def _build_event_headers_schema() -> Schema:
     """Names as the code writes them, so that one without a text here is an error."""
-    names = [name for name, _ in event_headers("", identity="", at=_no_time(), request_id="x")]
+    names = [name for name, _ in build_event_headers("", event_id="", at=_make_epoch(), request_id="x")]
     return {
         "title": "Event headers",
         "description": "CloudEvents 1.0 in binary mode. Producers of sentences may leave all of them out",
         "type": "object",
-        "required": [name for name in names if name != REQUEST_ID],
-        "properties": {name: {"type": "string", "description": EVENT_TEXTS[name]} for name in names},
+        "required": [name for name in names if name != REQUEST_ID_HEADER],
+        "properties": {name: {"type": "string", "description": EVENT_HEADER_DESCRIPTIONS[name]} for name in names},
     }
 
 
-LETTER_TEXTS = {
+DEAD_LETTER_HEADER_DESCRIPTIONS = {
     "topic": "Topic it was read from",
     "partition": "Partition it was read from",
     "offset": "Offset it was read at",
@@ -164,7 +173,7 @@ LETTER_TEXTS = {
 }
 
 
-def stages() -> list[str]:
+def list_stages() -> list[str]:
     """Every stage at which a message can become a dead letter."""
     kinds: list[type[InvalidInput] | type[InferenceError]] = [
         InvalidInput,
@@ -174,15 +183,19 @@ def stages() -> list[str]:
     return sorted({kind.stage for kind in kinds if kind.__module__ == InvalidInput.__module__})
 
 
-def _dead_letter_headers() -> Schema:
-    letter = dead_letter("", Record("", 0, 0, None, b""), InvalidInput(""))
+def _build_dead_letter_headers_schema() -> Schema:
+    letter = build_dead_letter("", Record("", 0, 0, None, b""), InvalidInput(""))
     names = [name for name, _ in letter.headers]
     properties: dict[str, Schema] = {
-        name: {"type": "string", "description": LETTER_TEXTS[name.removeprefix(f"{ERRORS}.")]} for name in names
+        name: {
+            "type": "string",
+            "description": DEAD_LETTER_HEADER_DESCRIPTIONS[name.removeprefix(f"{ERROR_HEADER_PREFIX}.")],
+        }
+        for name in names
     }
-    properties[f"{ERRORS}.stage"]["enum"] = stages()
+    properties[f"{ERROR_HEADER_PREFIX}.stage"]["enum"] = list_stages()
     for place in ("partition", "offset"):
-        properties[f"{ERRORS}.{place}"]["pattern"] = "^[0-9]+$"
+        properties[f"{ERROR_HEADER_PREFIX}.{place}"]["pattern"] = "^[0-9]+$"
     return {
         "title": "Dead letter headers",
         "description": "Added to the original headers; key and value are the original ones byte for byte",
@@ -192,7 +205,7 @@ def _dead_letter_headers() -> Schema:
     }
 
 
-def _no_time() -> datetime:
+def _make_epoch() -> datetime:
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(0, UTC)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LONGEST_QUOTED = 40
+MAX_QUOTED_LENGTH = 40
 
 
 class Fate(StrEnum):
@@ -65,30 +65,32 @@ class InvalidInput(LabelwatchError):  # noqa: N818 - it reads as what it says
         self.sentence = sentence
         self.word = word
         self.token = token
-        super().__init__(self._told(problem))
+        super().__init__(self._format_message(problem))
 
-    def name_word(self, tokens: Sequence[str]) -> None:
+    def attach_token(self, tokens: Sequence[str]) -> None:
         """Says the word itself too: whoever counts from 1 would look at the wrong one."""
         if self.token is None and self.word is not None and self.word < len(tokens):
             self.token = tokens[self.word]
-            self.args = (self._told(self.problem),)
+            self.args = (self._format_message(self.problem),)
 
-    def _told(self, problem: str) -> str:
+    def _format_message(self, problem: str) -> str:
         where = [
             part
             for part in (
                 None if self.sentence is None else f"sentence {self.sentence}",
-                None if self.word is None else f"word {self.word}{self._quoted()}",
+                None if self.word is None else f"word {self.word}{self._quote_token()}",
                 None if self.field is None else f"`{self.field}`",
             )
             if part
         ]
         return f"{', '.join(where)}: {problem}" if where else problem
 
-    def _quoted(self) -> str:
+    def _quote_token(self) -> str:
         if self.token is None:
             return ""
-        return f" ({self.token if len(self.token) <= LONGEST_QUOTED else self.token[: LONGEST_QUOTED - 1] + '…'!r})"
+        return (
+            f" ({self.token if len(self.token) <= MAX_QUOTED_LENGTH else self.token[: MAX_QUOTED_LENGTH - 1] + '…'!r})"
+        )
 
 
 class DecodeError(InvalidInput):
@@ -110,14 +112,14 @@ class UnknownLabelError(InvalidInput):
         sentence: int | str | None = None,
         word: int | None = None,
         token: str | None = None,
-        options: str | None = None,
+        cli_problem: str | None = None,
     ) -> None:
         super().__init__(problem, field=field, sentence=sentence, word=word, token=token)
-        self._options = options
+        self._cli_problem = cli_problem
 
     @property
-    def options(self) -> str:
-        return str(self) if self._options is None else self._told(self._options)
+    def cli_message(self) -> str:
+        return str(self) if self._cli_problem is None else self._format_message(self._cli_problem)
 
 
 class TooLongError(InvalidInput):

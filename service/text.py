@@ -5,37 +5,37 @@ from __future__ import annotations
 import html
 import re
 
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
-_TINY = 0.0001
+_CONTROL_CHARS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
+_MIN_SHARE = 0.0001
 
 
-def esc(text: str) -> str:
+def escape_html(text: str) -> str:
     """Text as HTML: never markup, and no characters that HTML forbids."""
-    return html.escape(_CONTROLS.sub(_visible, text), quote=True)
+    return html.escape(_CONTROL_CHARS.sub(_replace_control_char, text), quote=True)
 
 
-def _visible(found: re.Match[str]) -> str:
-    code = ord(found.group())
+def _replace_control_char(match: re.Match[str]) -> str:
+    code = ord(match.group())
     return chr(0x2400 + code) if code < 0x20 else "\ufffd"
 
 
-def count(number: int) -> str:
+def format_count(number: int) -> str:
     return f"{number:,}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """As many digits as tell it from 0 % and 100 %."""
     if share <= 0 or share >= 1:
         return f"{share:.0%}".replace("%", "\u202f%")
-    if share < _TINY:
+    if share < _MIN_SHARE:
         return "<\u202f0.01\u202f%"
-    if share > 1 - _TINY:
+    if share > 1 - _MIN_SHARE:
         return ">\u202f99.99\u202f%"
     digits = 2 if share < 0.01 or share > 0.99 else 1
     return f"{100 * share:.{digits}f}\u202f%"
 
 
-def decimal(value: float | None) -> str:
+def format_score(value: float | None) -> str:
     """A score with the digits that tell it from 0 and 1."""
     if value is None:
         return "–"
@@ -46,10 +46,10 @@ def decimal(value: float | None) -> str:
     return f"{value:.3f}"
 
 
-def plural(number: int, one: str, many: str | None = None) -> str:
-    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+def pluralize(number: int, singular: str, plural_form: str | None = None) -> str:
+    return f"{format_count(number)} {singular if number == 1 else plural_form or singular + 's'}"
 
 
-def arrow() -> str:
+def render_arrow() -> str:
     """Between what was given and what is suggested. A bare span may have no label, so it is a picture."""
     return '<span class="arrow" role="img" aria-label="should be">→</span>'

@@ -12,16 +12,16 @@ from starlette.testclient import TestClient
 
 from service.api.app import create_app
 from service.api.backend import Backend
-from service.api.batching.batcher import Batcher
-from service.datasets.registry import Datasets
+from service.api.batching.batcher import MicroBatcher
+from service.datasets.registry import DatasetRegistry
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
-from service.review.projection.projector import Projector
-from service.review.queue.queue import Queue
+from service.review.projection.projector import ReviewProjector
+from service.review.queue.queue import ReviewQueue
 from service.settings import ApiSettings
-from service.stream.state.view import Mirror
-from service.stream.worker.batch_processor import Assessor
+from service.stream.state.view import StateView
+from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from service.telemetry import Telemetry
 
@@ -37,31 +37,31 @@ TOPICS = Topics()
 
 
 @dataclass
-class ApiDesk:
+class ApiHarness:
     backend: Backend
     log: SqliteStream
     worker: Worker
-    projector: Projector
+    projector: ReviewProjector
     app: FastAPI = field(init=False)
     client: TestClient = field(init=False)
 
     def __post_init__(self) -> None:
-        self.use()
+        self.serve_with()
 
-    def use(self, **changed: Any) -> TestClient:
+    def serve_with(self, **changed: Any) -> TestClient:
         """Serves with some parts of the backend changed."""
         self.backend = replace(self.backend, **changed)
         self.app = create_app(self.backend)
         self.client = TestClient(self.app, raise_server_exceptions=False)
         return self.client
 
-    def limits(self, **changed: Any) -> TestClient:
-        return self.use(settings=ApiSettings(**changed))
+    def serve_with_limits(self, **changed: Any) -> TestClient:
+        return self.serve_with(settings=ApiSettings(**changed))
 
     def send(self, *sentences: dict[str, Any]) -> None:
         """Sentences through the stream, up to the queue."""
         self.log.append([Output(TOPICS.sentences, None, json.dumps(one).encode()) for one in sentences])
-        self.worker.take_changes()
+        self.worker.apply_rebalance()
         while self.worker.step():
             pass
         self.project()
@@ -71,7 +71,7 @@ class ApiDesk:
             pass
 
     @contextmanager
-    def projecting(self) -> Iterator[None]:
+    def run_projector(self) -> Iterator[None]:
         """The queue keeps up by itself, as in the service; `project` is not for this time."""
         stop = threading.Event()
 
@@ -88,26 +88,26 @@ class ApiDesk:
             stop.set()
             thread.join()
 
-    def messages(self, topic: str) -> list[dict[str, Any]]:
+    def read_messages(self, topic: str) -> list[dict[str, Any]]:
         return [json.loads(record.value or b"null") for record in self.log.read(topic, 0, 10_000)]
 
 
 @contextmanager
-def api_desk(folder: Path, classifier: Classifier, **limits: Any) -> Iterator[ApiDesk]:
+def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator[ApiHarness]:
     log = SqliteStream(folder / "log.sqlite", TOPICS)
 
-    def datasets() -> Datasets:
-        return Datasets(classifier.folder, min_words=1, prior_words=0)
+    def datasets() -> DatasetRegistry:
+        return DatasetRegistry(classifier.folder, min_words=1, prior_words=0)
 
     known = datasets()
-    worker = Worker(log, Assessor(classifier, known, TOPICS), known, TOPICS, poll_timeout=0.0)
-    queue = Queue(folder / "queue.sqlite")
-    projector = Projector(log, TOPICS, queue)
-    mirror = Mirror(log, TOPICS, datasets())
+    worker = Worker(log, BatchProcessor(classifier, known, TOPICS), known, TOPICS, poll_timeout=0.0)
+    queue = ReviewQueue(folder / "queue.sqlite")
+    projector = ReviewProjector(log, TOPICS, queue)
+    mirror = StateView(log, TOPICS, datasets())
     backend = Backend(
         settings=ApiSettings(**limits),
-        mirror=mirror,
-        batcher=Batcher(classifier),  # nobody asks it here
+        state_view=mirror,
+        batcher=MicroBatcher(classifier),  # nobody asks it here
         queue=queue,
         projector=projector,
         stream=log,
@@ -123,7 +123,7 @@ def api_desk(folder: Path, classifier: Classifier, **limits: Any) -> Iterator[Ap
     thread = threading.Thread(target=mirror.run, args=(stop,))
     thread.start()
     try:
-        yield ApiDesk(backend, log, worker, projector)
+        yield ApiHarness(backend, log, worker, projector)
     finally:
         stop.set()
         thread.join()

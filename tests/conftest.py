@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 CONLL_VARIABLE = "LABELWATCH_CONLL"
-CONLL_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data" / "conll2003"
+DEFAULT_CONLL_FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "conll2003"
 
 
-def conll_folder() -> Path | None:
+def find_conll_folder() -> Path | None:
     """The folder that LABELWATCH_CONLL names, else the one beside the repo, else none."""
     named = os.environ.get(CONLL_VARIABLE)
     if not named:
-        return CONLL_BESIDE if CONLL_BESIDE.is_dir() else None
+        return DEFAULT_CONLL_FOLDER if DEFAULT_CONLL_FOLDER.is_dir() else None
     if not Path(named).is_dir():
         raise pytest.UsageError(f"{CONLL_VARIABLE} names {named}, which is not a folder")
     return Path(named)
@@ -26,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if conll_folder() is not None:
+    if find_conll_folder() is not None:
         return
     left_out = [item for item in items if item.get_closest_marker("conll")]
     if left_out:
@@ -37,6 +37,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def conll() -> Path:
     """The CoNLL-2003 folder; for tests marked `conll`."""
-    folder = conll_folder()
+    folder = find_conll_folder()
     assert folder is not None, "mark the test with pytest.mark.conll"
     return folder

@@ -9,21 +9,21 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 
 
-def blocks(page: str) -> list[tuple[str, str]]:
+def read_code_blocks(page: str) -> list[tuple[str, str]]:
     """(kind, text) of each fenced block, in order."""
     return re.findall(r"```(\w+)\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
 
 
-def prose(text: str) -> str:
+def strip_code_blocks(text: str) -> str:
     """A page without its code."""
     return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 
 
-def anchors(text: str) -> set[str]:
+def find_anchors(text: str) -> set[str]:
     """What a heading can be linked by, as code hosts make it."""
-    heads = re.findall(r"^#+ (.+)$", prose(text), re.MULTILINE)
+    heads = re.findall(r"^#+ (.+)$", strip_code_blocks(text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
 
 
-def links(text: str) -> list[str]:
-    return re.findall(r"\]\(([^)\s]+)\)", prose(text))
+def find_links(text: str) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", strip_code_blocks(text))

@@ -21,6 +21,6 @@ class FolderScope(ExitStack):
         super().__init__()
         self._folder = Path(conftest).parent
 
-    def leave(self, following: pytest.Item | None) -> None:
-        if following is None or self._folder not in following.path.parents:
+    def close_if_last(self, next_item: pytest.Item | None) -> None:
+        if next_item is None or self._folder not in next_item.path.parents:
             self.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from service.api.http.connection import Connection
+from service.api.http.connection import LimitedHttpProtocol
 from tests.api_desk import wait_for
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-PATIENCE = 30.0
+STOP_TIMEOUT_S = 30.0
 
 
 @contextmanager
-def served(app: FastAPI, **options: Any) -> Iterator[int]:
+def serve_app(app: FastAPI, **options: Any) -> Iterator[int]:
     """The port it listens on. `options` are the server's."""
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, http=Connection, lifespan="off", log_config=None, access_log=False, **options)
+    config = uvicorn.Config(app, http=LimitedHttpProtocol, lifespan="off", log_config=None, access_log=False, **options)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
@@ -33,5 +33,5 @@ def served(app: FastAPI, **options: Any) -> Iterator[int]:
         yield listening.getsockname()[1]
     finally:
         server.should_exit = True
-        thread.join(PATIENCE)
+        thread.join(STOP_TIMEOUT_S)
         listening.close()

@@ -11,15 +11,15 @@ import tempfile
 from pathlib import Path
 
 
-def cache_folder() -> Path:
+def get_cache_folder() -> Path:
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "labelwatch" / "npm"
 
 
-def installed(project: Path) -> Path:
+def install_packages(project: Path) -> Path:
     """A folder with the `node_modules` that the lock file in `project` names; no package may run a script."""
     lock = project / "package-lock.json"
-    folder = cache_folder() / f"{project.name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
+    folder = get_cache_folder() / f"{project.name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
     if folder.is_dir():
         return folder
     if shutil.which("npm") is None:
@@ -28,11 +28,11 @@ def installed(project: Path) -> Path:
     with (folder.parent / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         if not folder.is_dir():
-            _install(project, folder)
+            _run_npm_ci(project, folder)
     return folder
 
 
-def _install(project: Path, folder: Path) -> None:
+def _run_npm_ci(project: Path, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         made = Path(scratch) / "made"
         made.mkdir()

@@ -12,10 +12,10 @@ import numpy as np
 from service.contracts import Assessment, DatasetSettings, Decision, Flag, ModelName, WordScore
 from service.log.protocol import Output, Record
 from service.log.topics import Topics
-from service.review.decisions import check_decision, decision_output
-from service.review.items import shown_of
-from service.review.projection.projector import Projector
-from service.review.queue.queue import Queue, QueueFilter
+from service.review.decisions import build_decision_output, check_decision
+from service.review.items import build_shown
+from service.review.projection.projector import ReviewProjector
+from service.review.queue.queue import QueueFilter, ReviewQueue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ TYPES = ("PER", "ORG", "LOC")
 WEIGHTS = {"O": 0.999, **{f"{prefix}-{kind}": 0.99 for prefix in "BI" for kind in TYPES}}
 
 
-def assessment(
+def make_assessment(
     identity: str,
     *,
     p: Sequence[float | None] = (0.9, 0.1, 0.8),
@@ -78,23 +78,23 @@ def assessment(
     )
 
 
-def review(said: Assessment, topics: Topics = TOPICS) -> Output:
+def make_review_output(said: Assessment, topics: Topics = TOPICS) -> Output:
     key = f"{said.dataset}/{said.id}".encode()
     return Output(topics.review, key, said.model_dump_json(exclude_none=True).encode())
 
 
-def settings(topics: Topics = TOPICS, **fields: Any) -> Output:
+def make_settings_output(topics: Topics = TOPICS, **fields: Any) -> Output:
     made = DatasetSettings.model_validate(fields)
     return Output(topics.datasets, made.name.encode(), made.model_dump_json().encode())
 
 
-def decision(identity: str, verdict: str = "error", *, topics: Topics = TOPICS, **fields: Any) -> Output:
+def make_decision_output(identity: str, verdict: str = "error", *, topics: Topics = TOPICS, **fields: Any) -> Output:
     """As another program would write it: without what was shown."""
     made = {"dataset": "default", "id": identity, "reviewer": "ann", "decided_at": NOW, **fields, "verdict": verdict}
-    return decision_output(topics, Decision.model_validate(made))
+    return build_decision_output(topics, Decision.model_validate(made))
 
 
-def decided(item: ReviewItem, verdict: str, *, topics: Topics = TOPICS, **fields: Any) -> Output:
+def decide_item(item: ReviewItem, verdict: str, *, topics: Topics = TOPICS, **fields: Any) -> Output:
     """As the API writes it."""
     made = {
         "dataset": item.dataset,
@@ -105,7 +105,7 @@ def decided(item: ReviewItem, verdict: str, *, topics: Topics = TOPICS, **fields
         **fields,
         "verdict": verdict,
     }
-    return decision_output(topics, check_decision(item, Decision.model_validate(made)))
+    return build_decision_output(topics, check_decision(item, Decision.model_validate(made)))
 
 
 # -- a log in memory ---------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def decided(item: ReviewItem, verdict: str, *, topics: Topics = TOPICS, **fields
 
 @dataclass
 class MemoryLog:
-    """Enough of a `Stream` for a projector: partitions by key, read in any interleaving and in batches of any size."""
+    """Enough of a `StreamOption` for a projector: partitions by key, read in any interleaving and in batches of any size."""
 
     partitions: int = 3
     seed: int = 0
@@ -141,10 +141,10 @@ class MemoryFollower:
         self._random = np.random.default_rng(log.seed)
         self._waiting: dict[int, deque[Record]] = {}
         self._read = 0
-        self._take()
-        self._left = sum(map(len, self._waiting.values()))
+        self._fetch_appended()
+        self._remaining = sum(map(len, self._waiting.values()))
 
-    def _take(self) -> None:
+    def _fetch_appended(self) -> None:
         """What was appended since, by partition; of a compacted log the newest of each key."""
         new = [record for record in self._log.records[self._read :] if record.topic == self._topic]
         self._read = len(self._log.records)
@@ -154,50 +154,50 @@ class MemoryFollower:
                 self._waiting.setdefault(record.partition, deque()).append(record)
 
     def poll(self) -> Sequence[Record]:
-        self._take()
+        self._fetch_appended()
         found: list[Record] = []
         while len(found) < self._log.most and (ready := sorted(n for n, queue in self._waiting.items() if queue)):
             found.append(self._waiting[int(self._random.choice(ready))].popleft())
-        self._left -= len(found)
+        self._remaining -= len(found)
         return found
 
     @property
     def caught_up(self) -> bool:
-        return self._left <= 0
+        return self._remaining <= 0
 
     def close(self) -> None: ...
 
 
 @dataclass
-class Desk:
+class QueueHarness:
     """A queue that is kept up with a log."""
 
     stream: Any
-    queue: Queue
+    queue: ReviewQueue
     topics: Topics = TOPICS
 
     def __post_init__(self) -> None:
-        self.projector = Projector(self.stream, self.topics, self.queue)
+        self.projector = ReviewProjector(self.stream, self.topics, self.queue)
 
     def write(self, *outputs: Output) -> None:
         self.stream.append(outputs)
-        self.read()
+        self.catch_up()
 
-    def read(self) -> None:
+    def catch_up(self) -> None:
         while self.projector.step() or not self.projector.caught_up:
             pass
 
-    def item(self, identity: str, dataset: str = "default") -> ReviewItem:
-        found = self.queue.item(dataset, identity, now=NOW)
+    def get_item(self, identity: str, dataset: str = "default") -> ReviewItem:
+        found = self.queue.get_item(dataset, identity, now=NOW)
         assert found is not None
         return found
 
-    def ids(self, *, limit: int = 100, now: datetime = NOW, **wanted: Any) -> list[str]:
+    def list_ids(self, *, limit: int = 100, now: datetime = NOW, **wanted: Any) -> list[str]:
         """The whole queue, page by page."""
         found: list[str] = []
         after = None
         while True:
-            page = self.queue.page(QueueFilter(**wanted), limit=limit, after=after, now=now)
+            page = self.queue.get_page(QueueFilter(**wanted), limit=limit, after=after, now=now)
             found += [item.id for item in page.items]
             if page.next is None:
                 return found
@@ -208,31 +208,31 @@ class Desk:
         self.queue.close()
 
 
-def shown(queue: Queue, now: datetime = NOW) -> dict[str, object]:
+def dump_queue(queue: ReviewQueue, now: datetime = NOW) -> dict[str, object]:
     """Everything a queue says, to the bit."""
     items: list[str] = []
     after = None
     while True:
-        page = queue.page(QueueFilter(state="all"), limit=50, after=after, now=now)
+        page = queue.get_page(QueueFilter(state="all"), limit=50, after=after, now=now)
         items += [f"{item.rank.hex()} {item.model_dump_json()} {item.shown.model_dump_json()}" for item in page.items]
         if page.next is None:
             break
         after = page.next
-    datasets = sorted(queue.counts_by_dataset())
+    datasets = sorted(queue.count_items_by_dataset())
     return {
         "items": items,
-        "open": [item.id for item in queue.page(QueueFilter(), limit=200, now=now).items],
-        "overview": [queue.overview(name).model_dump_json() for name in (None, *datasets)],
-        "precision": [pair.model_dump_json() for pair in queue.precision()],
+        "open": [item.id for item in queue.get_page(QueueFilter(), limit=200, now=now).items],
+        "overview": [queue.build_overview(name).model_dump_json() for name in (None, *datasets)],
+        "precision": [pair.model_dump_json() for pair in queue.compute_pair_precision()],
     }
 
 
-def read_all(stream: Stream | MemoryLog, topics: Topics, path: Path | str = ":memory:") -> dict[str, object]:
+def dump_rebuilt_queue(stream: Stream | MemoryLog, topics: Topics, path: Path | str = ":memory:") -> dict[str, object]:
     """What a replica that begins now comes to show."""
-    desk = Desk(stream, Queue(path), topics)
+    desk = QueueHarness(stream, ReviewQueue(path), topics)
     try:
-        desk.read()
-        return shown(desk.queue)
+        desk.catch_up()
+        return dump_queue(desk.queue)
     finally:
         desk.close()
 
@@ -240,10 +240,10 @@ def read_all(stream: Stream | MemoryLog, topics: Topics, path: Path | str = ":me
 # -- a story with everything in it -------------------------------------------------------------------------------------
 
 
-def story(topics: Topics = TOPICS, *, seed: int = 0, sentences: int = 60) -> list[Output]:
+def make_history(topics: Topics = TOPICS, *, seed: int = 0, sentences: int = 60) -> list[Output]:
     """Assessments, revisions, decisions by two reviewers, claims and settings; enough for the ranker to be on."""
     random = np.random.default_rng(seed)
-    outputs = [settings(topics, name="default", control_share=0.25, version=1)]
+    outputs = [make_settings_output(topics, name="default", control_share=0.25, version=1)]
     latest: dict[str, Assessment] = {}
     for number in range(sentences):
         labels = ["O", *(f"B-{TYPES[k]}" for k in random.integers(0, 3, int(random.integers(1, 4))))]
@@ -252,9 +252,9 @@ def story(topics: Topics = TOPICS, *, seed: int = 0, sentences: int = 60) -> lis
         fields: dict[str, Any] = {"dataset": "other" if number % 10 == 9 else "default", "annotator": f"a{number % 3}"}
         if reason == "control":
             fields["inclusion_probability"] = 0.25
-        said = assessment(f"s{number}", p=p, labels=labels, reason=reason, **fields)
+        said = make_assessment(f"s{number}", p=p, labels=labels, reason=reason, **fields)
         latest[f"s{number}"] = said
-        outputs.append(review(said, topics))
+        outputs.append(make_review_output(said, topics))
     for number in range(0, sentences, 2):
         said = latest[f"s{number}"]
         for reviewer in ("ann", "bob") if number % 3 == 0 else ("ann",):
@@ -263,20 +263,22 @@ def story(topics: Topics = TOPICS, *, seed: int = 0, sentences: int = 60) -> lis
             if verdict == "error" and random.random() < 0.5:
                 fields["words"] = (int(random.integers(0, len(said.tokens))),)
             if random.random() < 0.5:
-                fields["shown"] = _shown(said)
-            outputs.append(decision(said.id or "", verdict, topics=topics, **fields))
+                fields["shown"] = _make_shown(said)
+            outputs.append(make_decision_output(said.id or "", verdict, topics=topics, **fields))
     for number in range(0, sentences, 7):
         said = latest[f"s{number}"]
         reason = ("update", "deleted", "flagged")[number % 3]
-        again = assessment(f"s{number}", reason=reason, dataset=said.dataset, revision=1, update=reason == "update")
-        outputs.append(review(again, topics))
-    outputs.append(decision("s4", "ok", topics=topics, withdrawn=True))
+        again = make_assessment(
+            f"s{number}", reason=reason, dataset=said.dataset, revision=1, update=reason == "update"
+        )
+        outputs.append(make_review_output(again, topics))
+    outputs.append(make_decision_output("s4", "ok", topics=topics, withdrawn=True))
     return outputs
 
 
-def _shown(said: Assessment) -> object:
-    return shown_of(said, ranker_epoch=0).model_dump()
+def _make_shown(said: Assessment) -> object:
+    return build_shown(said, ranker_epoch=0).model_dump()
 
 
-def later(minutes: float) -> datetime:
+def minutes_after_now(minutes: float) -> datetime:
     return NOW + timedelta(minutes=minutes)

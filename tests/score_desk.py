@@ -14,12 +14,12 @@ import httpx
 
 from service.api.app import create_app
 from service.api.backend import Backend
-from service.api.batching.batcher import Batcher
-from service.datasets.registry import Datasets
+from service.api.batching.batcher import MicroBatcher
+from service.datasets.registry import DatasetRegistry
 from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
 from service.settings import ApiSettings
-from service.stream.state.view import Mirror
+from service.stream.state.view import StateView
 from service.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -31,64 +31,64 @@ if TYPE_CHECKING:
     from service.inference.classifier import Classifier
     from service.log.protocol import Output
 
-WAIT = 30.0
+WAIT_TIMEOUT_S = 30.0
 NDJSON = "application/x-ndjson"
 URL = "http://labelwatch"
 
 
 @dataclass
-class ScoreDesk:
+class ScoringHarness:
     app: FastAPI
     backend: Backend
-    batcher: Batcher
+    batcher: MicroBatcher
     stream: SqliteStream
     topics: Topics
     telemetry: Telemetry
 
-    def run(self, work: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]) -> Any:
+    def run_with_client(self, work: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]) -> Any:
         """A coroutine that is given a client, within a time that only a hang exceeds."""
 
         async def within() -> Any:
             transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url=URL) as client:
-                return await asyncio.wait_for(work(client), WAIT)
+                return await asyncio.wait_for(work(client), WAIT_TIMEOUT_S)
 
         return asyncio.run(within())
 
     def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = {"content-type": "application/json"} | {key.replace("_", "-"): value for key, value in headers.items()}
-        found = self.run(lambda client: client.post(path, content=content, headers=named))
+        found = self.run_with_client(lambda client: client.post(path, content=content, headers=named))
         assert isinstance(found, httpx.Response)
         return found
 
-    def lines(self, path: str, *lines: Any) -> httpx.Response:
+    def post_lines(self, path: str, *lines: Any) -> httpx.Response:
         raw = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
         return self.post(path, b"\n".join(raw), content_type=NDJSON)
 
     def append(self, *outputs: Output) -> None:
         self.stream.append(outputs)
-        while self.backend.mirror.step():
+        while self.backend.state_view.step():
             pass
 
-    def metric(self, name: str, **labels: str) -> float:
+    def read_metric(self, name: str, **labels: str) -> float:
         return self.telemetry.registry.get_sample_value(name, labels) or 0.0
 
 
 @contextmanager
-def score_desk(
+def scoring_harness(
     folder: Path, classifier: Classifier, *, queue: dict[str, Any] | None = None, stream: Any = None, **limits: Any
-) -> Iterator[ScoreDesk]:
+) -> Iterator[ScoringHarness]:
     """`queue`: options of the batcher, `limits`: API settings, `stream`: what is appended to instead of the log."""
     topics = Topics()
     log = SqliteStream(folder / "log.sqlite", topics, worker=False)
-    mirror = Mirror(log, topics, Datasets(classifier.folder, min_words=1, prior_words=200))
+    mirror = StateView(log, topics, DatasetRegistry(classifier.folder, min_words=1, prior_words=200))
     while not mirror.caught_up:
         mirror.step()
-    batcher, telemetry, stop = Batcher(classifier, **(queue or {})), Telemetry(), threading.Event()
+    batcher, telemetry, stop = MicroBatcher(classifier, **(queue or {})), Telemetry(), threading.Event()
     backend = Backend(
         settings=ApiSettings(**limits),
-        mirror=mirror,
+        state_view=mirror,
         batcher=batcher,
         queue=cast("Any", None),
         projector=cast("Any", None),
@@ -100,18 +100,18 @@ def score_desk(
     )
     thread = threading.Thread(target=batcher.run, args=(stop,), daemon=True)
     thread.start()
-    while batcher.trouble:
+    while batcher.unavailable_reason:
         time.sleep(0)
     try:
-        yield ScoreDesk(create_app(backend), backend, batcher, log, topics, telemetry)
+        yield ScoringHarness(create_app(backend), backend, batcher, log, topics, telemetry)
     finally:
         stop.set()
-        thread.join(WAIT)
+        thread.join(WAIT_TIMEOUT_S)
         mirror.close()
         log.close()
 
 
-class Conversation:
+class AsgiExchange:
     """One request, message by message: what a client that reads while it sends would see."""
 
     def __init__(self, app: FastAPI, path: str, *, content_type: str = NDJSON) -> None:
@@ -120,7 +120,7 @@ class Conversation:
         self._outgoing: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.reading = asyncio.Event()
         self.reading.set()
-        self.received = 0
+        self.received_bytes = 0
         self._scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -137,7 +137,7 @@ class Conversation:
             "state": {},
         }
 
-    async def __aenter__(self) -> Conversation:
+    async def __aenter__(self) -> AsgiExchange:
         self.task = asyncio.create_task(self._app(self._scope, self._receive, self._send))
         return self
 
@@ -147,27 +147,27 @@ class Conversation:
 
     async def _receive(self) -> dict[str, Any]:
         message = await self._incoming.get()
-        self.received += len(message.get("body", b""))
+        self.received_bytes += len(message.get("body", b""))
         return message
 
     async def _send(self, message: Any) -> None:
         await self.reading.wait()
         await self._outgoing.put(dict(message))
 
-    def say(self, *lines: Any, last: bool = False) -> None:
+    def send_lines(self, *lines: Any, last: bool = False) -> None:
         body = b"".join((each if isinstance(each, bytes) else json.dumps(each).encode()) + b"\n" for each in lines)
         self._incoming.put_nowait({"type": "http.request", "body": body, "more_body": not last})
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         self._incoming.put_nowait({"type": "http.disconnect"})
 
-    async def hear(self) -> dict[str, Any]:
-        return await asyncio.wait_for(self._outgoing.get(), WAIT)
+    async def receive(self) -> dict[str, Any]:
+        return await asyncio.wait_for(self._outgoing.get(), WAIT_TIMEOUT_S)
 
-    async def answers(self) -> AsyncIterator[dict[str, Any]]:
+    async def iter_response_lines(self) -> AsyncIterator[dict[str, Any]]:
         """Lines of the answer as they come, up to its end."""
         while True:
-            message = await self.hear()
+            message = await self.receive()
             for line in message.get("body", b"").splitlines():
                 yield json.loads(line)
             if message["type"] == "http.response.body" and not message.get("more_body"):

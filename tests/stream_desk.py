@@ -27,7 +27,9 @@ ROOT = Path(__file__).resolve().parents[1]
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "in", "Oslo"]
 
 
-def sentences(n: int, *, seed: int = 0, labels: Sequence[str] = LABELS, **fields: object) -> list[dict[str, object]]:
+def make_sentences(
+    n: int, *, seed: int = 0, labels: Sequence[str] = LABELS, **fields: object
+) -> list[dict[str, object]]:
     rng = np.random.default_rng(seed)
     made: list[dict[str, object]] = []
     for number in range(n):
@@ -38,14 +40,14 @@ def sentences(n: int, *, seed: int = 0, labels: Sequence[str] = LABELS, **fields
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     code: int
     out: str
     err: str
 
 
 @dataclass
-class Desk:
+class CommandHarness:
     folder: Path
     model: Path
     variables: dict[str, str] = field(default_factory=dict)
@@ -53,20 +55,20 @@ class Desk:
     topics: Topics = field(default_factory=Topics)
 
     @property
-    def log(self) -> Path:
+    def log_path(self) -> Path:
         return self.folder / "log.sqlite"
 
     @property
     def environment(self) -> dict[str, str]:
         """What a worker that learns from the first word on needs, and nothing of the caller's."""
         return {
-            "LABELWATCH_LOG_PATH": str(self.log),
+            "LABELWATCH_LOG_PATH": str(self.log_path),
             "LABELWATCH_MODEL_FOLDER": str(self.model),
             "LABELWATCH_WORKER_MIN_WORDS": "1",
             **self.variables,
         }
 
-    def run(self, *arguments: object, **variables: str) -> Ran:
+    def run(self, *arguments: object, **variables: str) -> CommandResult:
         """`labelwatch ARGUMENTS` in this process, as the installed command does."""
         assert self.capfd is not None
         with pytest.MonkeyPatch.context() as patch:
@@ -81,7 +83,7 @@ class Desk:
         sys.stdout.flush()
         out, err = self.capfd.readouterr()
         code = ended.value.code
-        return Ran(code if isinstance(code, int) else int(code is not None), out, err)
+        return CommandResult(code if isinstance(code, int) else int(code is not None), out, err)
 
     def start(self, *arguments: object, **variables: str) -> subprocess.Popen[str]:
         """The same as a process of its own."""
@@ -96,28 +98,28 @@ class Desk:
 
     # -- files and records -----------------------------------------------------------------------------------------
 
-    def file(self, content: Iterable[object], name: str = "data.jsonl") -> Path:
+    def write_file(self, content: Iterable[object], name: str = "data.jsonl") -> Path:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(json.dumps(line) + "\n" for line in content))
         return path
 
     def append(self, *outputs: Output) -> None:
-        stream = SqliteStream(self.log, self.topics, worker=False)
+        stream = SqliteStream(self.log_path, self.topics, worker=False)
         stream.append(outputs)
         stream.close()
 
-    def settings(self, **fields: object) -> None:
+    def append_settings(self, **fields: object) -> None:
         made = DatasetSettings.model_validate(fields)
         self.append(Output(self.topics.datasets, made.name.encode(), made.model_dump_json().encode()))
 
-    def records(self, topic: str) -> list[Record]:
-        stream = SqliteStream(self.log, self.topics, worker=False)
+    def read_records(self, topic: str) -> list[Record]:
+        stream = SqliteStream(self.log_path, self.topics, worker=False)
         try:
             return stream.read(topic, 0, 1_000_000)
         finally:
             stream.close()
 
-    def review(self, topics: Topics | None = None) -> list[Assessment]:
-        records = self.records((topics or self.topics).review)
+    def read_assessments(self, topics: Topics | None = None) -> list[Assessment]:
+        records = self.read_records((topics or self.topics).review)
         return [Assessment.model_validate_json(record.value or b"") for record in records]

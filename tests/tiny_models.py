@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-Kind = Literal["wordpiece", "bytelevel", "unigram"]
-KINDS: tuple[Kind, ...] = ("wordpiece", "bytelevel", "unigram")
+TokenizerKind = Literal["wordpiece", "bytelevel", "unigram"]
+TOKENIZER_KINDS: tuple[TokenizerKind, ...] = ("wordpiece", "bytelevel", "unigram")
 LABELS = ("O", "B-MISC", "I-MISC", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
-POISON = "poisonous"
+POISON_WORD = "poisonous"
 MAX_LENGTH = 64
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -51,17 +51,17 @@ _WORDS = (
 )
 
 
-def make_tokenizer(kind: Kind, *, lowercase: bool = True) -> Tokenizer:
+def make_tokenizer(kind: TokenizerKind, *, lowercase: bool = True) -> Tokenizer:
     """A tokenizer that pads and truncates at 16, as exported ones do. POISON is one entry, added past the vocabulary."""
-    tokenizer = {"wordpiece": _wordpiece, "bytelevel": _bytelevel, "unigram": _unigram}[kind](lowercase)
-    tokenizer.add_tokens([AddedToken(POISON, single_word=True)])
+    tokenizer = {"wordpiece": _make_wordpiece, "bytelevel": _make_bytelevel, "unigram": _make_unigram}[kind](lowercase)
+    tokenizer.add_tokens([AddedToken(POISON_WORD, single_word=True)])
     tokenizer.enable_truncation(16)
     pad_id, pad = (0, "[PAD]") if kind == "wordpiece" else (1, "<pad>")
     tokenizer.enable_padding(length=16, pad_id=pad_id, pad_token=pad)
     return tokenizer
 
 
-def _wordpiece(lowercase: bool) -> Tokenizer:
+def _make_wordpiece(lowercase: bool) -> Tokenizer:
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     letters = _CHARACTERS + ("" if lowercase else _LETTERS.upper())
     entries = [*special, *letters, *(f"##{c}" for c in letters), *_WORDS, "##ing", "##er", "##wolves"]
@@ -76,7 +76,7 @@ def _wordpiece(lowercase: bool) -> Tokenizer:
     return tokenizer
 
 
-def _bytelevel(lowercase: bool) -> Tokenizer:
+def _make_bytelevel(lowercase: bool) -> Tokenizer:
     """Cased whatever is asked for, as such vocabularies are."""
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     vocab = {entry: index for index, entry in enumerate([*special, *sorted(pre_tokenizers.ByteLevel.alphabet())])}
@@ -95,7 +95,7 @@ def _bytelevel(lowercase: bool) -> Tokenizer:
     return tokenizer
 
 
-def _unigram(lowercase: bool) -> Tokenizer:
+def _make_unigram(lowercase: bool) -> Tokenizer:
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     letters = "▁" + _CHARACTERS + ("" if lowercase else _LETTERS.upper())
     entries = dict.fromkeys([*special, *letters, *(f"▁{word}" for word in _WORDS), "ing", "er", "wolves"])
@@ -210,7 +210,7 @@ def make_graph(
 
 def make_model(
     folder: Path,
-    kind: Kind,
+    kind: TokenizerKind,
     *,
     labels: Sequence[str] = LABELS,
     seed: int = 0,

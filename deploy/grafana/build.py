@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 
 from deploy.grafana import operations, quality
-from deploy.grafana.panels import WIDTH, Json, Panel
+from deploy.grafana.panels import GRID_WIDTH, Json, Panel
 
 FOLDER = Path(__file__).parent / "dashboards"
 SCHEMA_VERSION = 41
 DASHBOARDS = (quality.DASHBOARD, operations.DASHBOARD)
 
 
-def placed(rows: dict[str, tuple[Panel, ...]]) -> list[Json]:
+def lay_out_panels(rows: dict[str, tuple[Panel, ...]]) -> list[Json]:
     """Panels from left to right, a new line where one does not fit, under the row they belong to."""
     found: list[Json] = []
     y = 0
@@ -23,22 +23,22 @@ def placed(rows: dict[str, tuple[Panel, ...]]) -> list[Json]:
             "type": "row",
             "title": title,
             "collapsed": False,
-            "gridPos": {"h": 1, "w": WIDTH, "x": 0, "y": y},
+            "gridPos": {"h": 1, "w": GRID_WIDTH, "x": 0, "y": y},
             "panels": [],
         }
         found.append(row)
         y += 1
         x = tallest = 0
         for panel in panels:
-            if x + panel.width > WIDTH:
+            if x + panel.width > GRID_WIDTH:
                 x, y, tallest = 0, y + tallest, 0
-            found.append(panel.json(len(found) + 1, x, y))
+            found.append(panel.to_json(len(found) + 1, x, y))
             x, tallest = x + panel.width, max(tallest, panel.height)
         y += tallest
     return found
 
 
-def variables(queries: dict[str, str]) -> list[Json]:
+def build_variables(queries: dict[str, str]) -> list[Json]:
     source = {
         "name": "datasource",
         "label": "Data source",
@@ -76,7 +76,7 @@ def variables(queries: dict[str, str]) -> list[Json]:
     ]
 
 
-def dashboard(made: Json) -> Json:
+def build_dashboard(made: Json) -> Json:
     others = [one for one in DASHBOARDS if one is not made]
     return {
         "uid": made["uid"],
@@ -109,19 +109,19 @@ def dashboard(made: Json) -> Json:
             }
             for other in others
         ],
-        "templating": {"list": variables(made["variables"])},
-        "panels": placed(made["rows"]),
+        "templating": {"list": build_variables(made["variables"])},
+        "panels": lay_out_panels(made["rows"]),
     }
 
 
-def files() -> dict[Path, str]:
+def render_files() -> dict[Path, str]:
     return {
-        FOLDER / f"{made['file']}.json": json.dumps(dashboard(made), indent=2, ensure_ascii=False) + "\n"
+        FOLDER / f"{made['file']}.json": json.dumps(build_dashboard(made), indent=2, ensure_ascii=False) + "\n"
         for made in DASHBOARDS
     }
 
 
 if __name__ == "__main__":
-    for path, text in files().items():
+    for path, text in render_files().items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from deploy.grafana.panels import BAD, GOOD, WARN, Json, Query, bars, heat, lines, number, table, timeline
+from deploy.grafana.panels import (
+    BAD,
+    GOOD,
+    WARN,
+    Json,
+    Query,
+    bar_gauge,
+    heatmap,
+    stat,
+    state_timeline,
+    table,
+    time_series,
+)
 
-AT = '{instance=~"$instance"}'
+INSTANCE_FILTER = '{instance=~"$instance"}'
 QUANTILES = (("0.5", "p50"), ("0.95", "p95"), ("0.99", "p99"))
-WORKER = '{instance=~"$instance", role="worker"}'
+WORKER_FILTER = '{instance=~"$instance", role="worker"}'
 
 
-def at(labels: str) -> str:
+def filter_instance_and(labels: str) -> str:
     return f'{{instance=~"$instance", {labels}}}'
 
 
-def quantiles(metric: str, labels: str = "", *, by: str = "") -> tuple[Query, ...]:
-    where = at(labels) if labels else AT
+def build_quantile_queries(metric: str, labels: str = "", *, by: str = "") -> tuple[Query, ...]:
+    where = filter_instance_and(labels) if labels else INSTANCE_FILTER
     grouping = f"le, {by}" if by else "le"
     return tuple(
         Query(
@@ -26,192 +38,207 @@ def quantiles(metric: str, labels: str = "", *, by: str = "") -> tuple[Query, ..
 
 
 OVERVIEW = (
-    number(
+    stat(
         "Ready",
         "Whether every condition of every process holds.",
-        f"min(labelwatch_ready{AT})",
+        f"min(labelwatch_ready{INSTANCE_FILTER})",
         good_from=1,
         mappings=({"type": "value", "options": {"0": {"text": "no", "index": 0}, "1": {"text": "yes", "index": 1}}},),
     ),
-    number("Lag", "Records that wait to be read, over all partitions.", f"sum(labelwatch_lag_records{AT})", decimals=0),
-    number(
+    stat(
+        "Lag",
+        "Records that wait to be read, over all partitions.",
+        f"sum(labelwatch_lag_records{INSTANCE_FILTER})",
+        decimals=0,
+    ),
+    stat(
         "Records a second",
         "Read and committed, over the last 5 minutes.",
-        f"sum(rate(labelwatch_records_total{AT}[5m]))",
+        f"sum(rate(labelwatch_records_total{INSTANCE_FILTER}[5m]))",
         unit="cps",
         decimals=1,
     ),
-    number(
+    stat(
         "Dead letters",
         "In the time range shown.",
-        f"sum(increase(labelwatch_dead_letters_total{AT}[$__range]))",
+        f"sum(increase(labelwatch_dead_letters_total{INSTANCE_FILTER}[$__range]))",
         bad_from=1,
         decimals=0,
     ),
-    number(
+    stat(
         "Records lost",
         "Deleted by retention before a worker read them, in the time range shown.",
-        f"sum(increase(labelwatch_records_lost_total{AT}[$__range]))",
+        f"sum(increase(labelwatch_records_lost_total{INSTANCE_FILTER}[$__range]))",
         bad_from=1,
         decimals=0,
     ),
-    number(
+    stat(
         "Turned away",
         "Requests answered with 429 or 503 because there was too much to do, in the time range shown.",
-        f"sum(increase(labelwatch_overload_total{AT}[$__range]))",
+        f"sum(increase(labelwatch_overload_total{INSTANCE_FILTER}[$__range]))",
         bad_from=1,
         decimals=0,
     ),
 )
 
 STREAM = (
-    lines(
+    time_series(
         "Lag",
         "Records behind the end of the input, by partition.",
-        Query(f"sum by (partition) (labelwatch_lag_records{AT})", "partition {{partition}}"),
+        Query(f"sum by (partition) (labelwatch_lag_records{INSTANCE_FILTER})", "partition {{partition}}"),
         stacked=True,
     ),
-    lines(
+    time_series(
         "Rate",
         "Records read and committed, and the words in them.",
-        Query(f"sum by (instance) (rate(labelwatch_records_total{AT}[$__rate_interval]))", "records, {{instance}}"),
-        Query(f"sum(rate(labelwatch_assessed_words_total{AT}[$__rate_interval]))", "words"),
+        Query(
+            f"sum by (instance) (rate(labelwatch_records_total{INSTANCE_FILTER}[$__rate_interval]))",
+            "records, {{instance}}",
+        ),
+        Query(f"sum(rate(labelwatch_assessed_words_total{INSTANCE_FILTER}[$__rate_interval]))", "words"),
         unit="cps",
     ),
-    lines(
+    time_series(
         "From the log to the commit",
         "How old a record is when what came of it is committed: what a reviewer waits for.",
-        *quantiles("labelwatch_record_seconds"),
+        *build_quantile_queries("labelwatch_record_seconds"),
         unit="s",
     ),
-    lines(
+    time_series(
         "Where a worker's time goes",
         "Seconds of work a second, by stage. Their sum is how busy the workers are: 1 is one worker that never waits.",
-        Query(f"sum by (stage) (rate(labelwatch_stage_seconds_sum{WORKER}[$__rate_interval]))", "{{stage}}"),
+        Query(f"sum by (stage) (rate(labelwatch_stage_seconds_sum{WORKER_FILTER}[$__rate_interval]))", "{{stage}}"),
         unit="percentunit",
         stacked=True,
     ),
-    lines(
+    time_series(
         "Dead letters by reason",
         "Records that could not be assessed, a minute, by the stage they failed at.",
-        Query(f"60 * sum by (stage) (rate(labelwatch_dead_letters_total{AT}[$__rate_interval]))", "{{stage}}"),
+        Query(
+            f"60 * sum by (stage) (rate(labelwatch_dead_letters_total{INSTANCE_FILTER}[$__rate_interval]))", "{{stage}}"
+        ),
         unit="cpm",
         stacked=True,
     ),
-    lines(
+    time_series(
         "Batches",
         "Committed, and refused by the log: those are read again.",
-        Query(f"sum(rate(labelwatch_committed_batches_total{AT}[$__rate_interval]))", "committed"),
-        Query(f"sum(rate(labelwatch_commit_refused_total{AT}[$__rate_interval]))", "refused"),
+        Query(f"sum(rate(labelwatch_committed_batches_total{INSTANCE_FILTER}[$__rate_interval]))", "committed"),
+        Query(f"sum(rate(labelwatch_commit_refused_total{INSTANCE_FILTER}[$__rate_interval]))", "refused"),
         unit="cps",
     ),
 )
 
 API = (
-    lines(
+    time_series(
         "Requests",
         "By route and class of status.",
         Query(
-            f"sum by (route, status) (rate(labelwatch_http_requests_total{AT}[$__rate_interval])) > 0",
+            f"sum by (route, status) (rate(labelwatch_http_requests_total{INSTANCE_FILTER}[$__rate_interval])) > 0",
             "{{route}} {{status}}",
         ),
         unit="reqps",
         stacked=True,
     ),
-    lines(
+    time_series(
         "Time to answer",
         "Of all routes but the probes and the events, which never end.",
-        *quantiles("labelwatch_http_request_seconds", 'route!~"/metrics|/healthz|/readyz|/v1/events"'),
+        *build_quantile_queries("labelwatch_http_request_seconds", 'route!~"/metrics|/healthz|/readyz|/v1/events"'),
         unit="s",
     ),
-    lines(
+    time_series(
         "Time to score, by part",
         "Of a scoring request: in the queue, in the tokenizer, in the model.",
-        *quantiles("labelwatch_stage_seconds", 'role="api"', by="stage"),
+        *build_quantile_queries("labelwatch_stage_seconds", 'role="api"', by="stage"),
         unit="s",
     ),
-    lines(
+    time_series(
         "Slowest routes",
         "95th percentile by route.",
         Query(
-            f"histogram_quantile(0.95, sum by (le, route) (rate(labelwatch_http_request_seconds_bucket{AT}[$__rate_interval])))",
+            f"histogram_quantile(0.95, sum by (le, route) (rate(labelwatch_http_request_seconds_bucket{INSTANCE_FILTER}[$__rate_interval])))",
             "{{route}}",
         ),
         unit="s",
     ),
-    lines(
+    time_series(
         "Waiting for the model",
         "Sentences in the queue. At its limit further requests are answered with 429.",
-        Query(f"sum by (instance) (labelwatch_http_queue_sentences{AT})", "{{instance}}"),
+        Query(f"sum by (instance) (labelwatch_http_queue_sentences{INSTANCE_FILTER})", "{{instance}}"),
     ),
-    lines(
+    time_series(
         "Turned away",
         "Requests a second that were refused, by reason.",
-        Query(f"sum by (reason) (rate(labelwatch_overload_total{AT}[$__rate_interval]))", "{{reason}}"),
+        Query(f"sum by (reason) (rate(labelwatch_overload_total{INSTANCE_FILTER}[$__rate_interval]))", "{{reason}}"),
         unit="reqps",
     ),
 )
 
 MODEL = (
-    heat(
+    heatmap(
         "Batch size",
         "Sequences in one run of the model. Small ones cost more a sentence.",
-        f"sum by (le) (increase(labelwatch_batch_sequences_bucket{AT}[$__rate_interval]))",
+        f"sum by (le) (increase(labelwatch_batch_sequences_bucket{INSTANCE_FILTER}[$__rate_interval]))",
     ),
-    lines(
+    time_series(
         "Padding",
         "Share of the model's work that is spent on padding.",
         Query(
-            f"1 - sum(rate(labelwatch_model_tokens_total{AT}[$__rate_interval]))"
-            f" / sum(rate(labelwatch_model_padded_tokens_total{AT}[$__rate_interval]))",
+            f"1 - sum(rate(labelwatch_model_tokens_total{INSTANCE_FILTER}[$__rate_interval]))"
+            f" / sum(rate(labelwatch_model_padded_tokens_total{INSTANCE_FILTER}[$__rate_interval]))",
             "waste",
         ),
         unit="percentunit",
-        most=1,
+        max_value=1,
         height=9,
     ),
-    lines(
+    time_series(
         "Tokens a second",
         "Run through the model, without padding.",
-        Query(f"sum by (instance) (rate(labelwatch_model_tokens_total{AT}[$__rate_interval]))", "{{instance}}"),
+        Query(
+            f"sum by (instance) (rate(labelwatch_model_tokens_total{INSTANCE_FILTER}[$__rate_interval]))",
+            "{{instance}}",
+        ),
         unit="cps",
         stacked=True,
     ),
-    lines(
+    time_series(
         "One batch in the model",
         "Time of a worker's batch in tokenizer, model and judge.",
-        *quantiles("labelwatch_stage_seconds", 'role="worker", stage=~"tokenize|inference|judge"', by="stage"),
+        *build_quantile_queries(
+            "labelwatch_stage_seconds", 'role="worker", stage=~"tokenize|inference|judge"', by="stage"
+        ),
         unit="s",
     ),
     table(
         "Model and version",
         "One fingerprint everywhere: two mean that a change of the model is not finished.",
-        {"Processes": Query(f"count by (name, fingerprint) (labelwatch_model_info{AT})")},
+        {"Processes": Query(f"count by (name, fingerprint) (labelwatch_model_info{INSTANCE_FILTER})")},
         by={"name": "Model", "fingerprint": "Fingerprint"},
     ),
     table(
         "Version",
         "What runs where.",
-        {"Runs": Query(f"max by (instance, version) (labelwatch_build_info{AT})")},
+        {"Runs": Query(f"max by (instance, version) (labelwatch_build_info{INSTANCE_FILTER})")},
         by={"instance": "Instance", "version": "Version"},
         hidden=("Value",),
     ),
 )
 
 PROCESS = (
-    timeline(
+    state_timeline(
         "Readiness by condition",
         "/readyz says why a condition does not hold.",
-        Query(f"min by (instance, condition) (labelwatch_ready{AT})", "{{instance}} {{condition}}"),
+        Query(f"min by (instance, condition) (labelwatch_ready{INSTANCE_FILTER})", "{{instance}} {{condition}}"),
         texts={1: ("holds", GOOD), 0: ("does not hold", BAD)},
     ),
-    timeline(
+    state_timeline(
         "Degraded",
         "What a process has to do without while it goes on.",
-        Query(f"max by (instance, condition) (labelwatch_degraded{AT})", "{{instance}} {{condition}}"),
+        Query(f"max by (instance, condition) (labelwatch_degraded{INSTANCE_FILTER})", "{{instance}} {{condition}}"),
         texts={0: ("there", GOOD), 1: ("missing", WARN)},
     ),
-    lines(
+    time_series(
         "CPU",
         "Cores in use.",
         Query(
@@ -219,16 +246,16 @@ PROCESS = (
         ),
         unit="none",
     ),
-    lines(
+    time_series(
         "Memory",
         "Resident.",
         Query('process_resident_memory_bytes{job="labelwatch", instance=~"$instance"}', "{{instance}}"),
         unit="bytes",
     ),
-    bars(
+    bar_gauge(
         "Refused dataset settings",
         "Datasets whose newest settings can't be used: workers go on with the ones before. Their log says why.",
-        f"max by (instance) (labelwatch_dataset_settings_refused{AT})",
+        f"max by (instance) (labelwatch_dataset_settings_refused{INSTANCE_FILTER})",
         "{{instance}}",
         width=24,
     ),

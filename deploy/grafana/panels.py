@@ -7,7 +7,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
-WIDTH = 24
+GRID_WIDTH = 24
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 GOOD, WARN, BAD = "green", "orange", "red"
 
@@ -17,22 +17,22 @@ class Query:
     """`name`: the legend, with labels in double braces. `now`: one value at the end of the range, for tables and stats."""
 
     expr: str
-    name: str = ""
-    now: bool = False
+    legend: str = ""
+    instant: bool = False
     as_table: bool = False
     as_heatmap: bool = False
 
-    def json(self, ref: str) -> Json:
+    def to_json(self, ref: str) -> Json:
         kind = "table" if self.as_table else "heatmap" if self.as_heatmap else "time_series"
         return {
             "refId": ref,
             "datasource": SOURCE,
             "editorMode": "code",
             "expr": self.expr,
-            "legendFormat": self.name or "__auto",
+            "legendFormat": self.legend or "__auto",
             "format": kind,
-            "instant": self.now,
-            "range": not self.now,
+            "instant": self.instant,
+            "range": not self.instant,
         }
 
 
@@ -50,7 +50,7 @@ class Panel:
     overrides: tuple[Json, ...] = ()
     transformations: tuple[Json, ...] = ()
 
-    def json(self, number: int, x: int, y: int) -> Json:
+    def to_json(self, number: int, x: int, y: int) -> Json:
         return {
             "id": number,
             "type": self.kind,
@@ -58,21 +58,21 @@ class Panel:
             "description": self.description,
             "datasource": SOURCE,
             "gridPos": {"h": self.height, "w": self.width, "x": x, "y": y},
-            "targets": [query.json(chr(ord("A") + place)) for place, query in enumerate(self.queries)],
+            "targets": [query.to_json(chr(ord("A") + place)) for place, query in enumerate(self.queries)],
             "fieldConfig": {"defaults": {"unit": self.unit, **self.defaults}, "overrides": list(self.overrides)},
             "options": self.options,
             "transformations": list(self.transformations),
         }
 
 
-def lines(
+def time_series(
     title: str,
     description: str,
     *queries: Query,
     unit: str = "short",
     width: int = 12,
-    least: float | None = 0,
-    most: float | None = None,
+    min_value: float | None = 0,
+    max_value: float | None = None,
     stacked: bool = False,
     bad_from: float | None = None,
     height: int = 8,
@@ -87,12 +87,12 @@ def lines(
         "thresholdsStyle": {"mode": "off" if bad_from is None else "dashed"},
     }
     defaults: Json = {"custom": custom}
-    if least is not None:
-        defaults["min"] = least
-    if most is not None:
-        defaults["max"] = most
+    if min_value is not None:
+        defaults["min"] = min_value
+    if max_value is not None:
+        defaults["max"] = max_value
     if bad_from is not None:
-        defaults["thresholds"] = steps(bad_from=bad_from)
+        defaults["thresholds"] = make_threshold_steps(bad_from=bad_from)
     options = {
         "legend": {"showLegend": True, "displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull", "max"]},
         "tooltip": {"mode": "multi", "sort": "desc"},
@@ -100,7 +100,7 @@ def lines(
     return Panel("timeseries", title, description, queries, width, height, unit, defaults, options)
 
 
-def number(
+def stat(
     title: str,
     description: str,
     query: str,
@@ -113,7 +113,7 @@ def number(
     mappings: tuple[Json, ...] = (),
 ) -> Panel:
     defaults: Json = {
-        "thresholds": steps(bad_from=bad_from, good_from=good_from),
+        "thresholds": make_threshold_steps(bad_from=bad_from, good_from=good_from),
         "color": {"mode": "thresholds"},
         "mappings": list(mappings),
     }
@@ -128,10 +128,10 @@ def number(
         "textMode": "value",
         "wideLayout": True,
     }
-    return Panel("stat", title, description, (Query(query, now=True),), width, 4, unit, defaults, options)
+    return Panel("stat", title, description, (Query(query, instant=True),), width, 4, unit, defaults, options)
 
 
-def heat(title: str, description: str, expr: str, *, unit: str = "short", width: int = 12) -> Panel:
+def heatmap(title: str, description: str, expr: str, *, unit: str = "short", width: int = 12) -> Panel:
     options = {
         "calculate": False,
         "cellGap": 1,
@@ -150,7 +150,7 @@ def heat(title: str, description: str, expr: str, *, unit: str = "short", width:
     return Panel("heatmap", title, description, (query,), width, 9, unit, {}, options)
 
 
-def bars(title: str, description: str, expr: str, name: str, *, unit: str = "short", width: int = 12) -> Panel:
+def bar_gauge(title: str, description: str, expr: str, name: str, *, unit: str = "short", width: int = 12) -> Panel:
     """One bar a series, longest first, as they stand at the end of the range."""
     options = {
         "displayMode": "basic",
@@ -166,7 +166,7 @@ def bars(title: str, description: str, expr: str, name: str, *, unit: str = "sho
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
     }
     defaults: Json = {"min": 0, "color": {"mode": "continuous-blues"}}
-    return Panel("bargauge", title, description, (Query(expr, name, now=True),), width, 9, unit, defaults, options)
+    return Panel("bargauge", title, description, (Query(expr, name, instant=True),), width, 9, unit, defaults, options)
 
 
 def table(
@@ -181,7 +181,7 @@ def table(
     hidden: tuple[str, ...] = (),
 ) -> Panel:
     """Values of several queries side by side. `columns`: heading → query; `by`: label → heading, in order."""
-    queries = tuple(Query(query.expr, now=True, as_table=True) for query in columns.values())
+    queries = tuple(Query(query.expr, instant=True, as_table=True) for query in columns.values())
     # With one query the value has no letter behind it.
     values = ["Value"] if len(queries) == 1 else [f"Value #{chr(ord('A') + n)}" for n in range(len(queries))]
     headings = dict(zip(values, columns, strict=True))
@@ -221,7 +221,7 @@ def table(
     )
 
 
-def timeline(
+def state_timeline(
     title: str, description: str, query: Query, *, texts: dict[int, tuple[str, str]], width: int = 12
 ) -> Panel:
     """States over time. `texts`: value → what it is called, and its colour."""
@@ -244,7 +244,7 @@ def timeline(
     return Panel("state-timeline", title, description, (query,), width, 8, "short", defaults, options)
 
 
-def steps(*, bad_from: float | None = None, good_from: float | None = None) -> Json:
+def make_threshold_steps(*, bad_from: float | None = None, good_from: float | None = None) -> Json:
     found: list[Json] = [{"color": BAD if good_from is not None else GOOD, "value": None}]
     if good_from is not None:
         found.append({"color": GOOD, "value": good_from})

@@ -2,47 +2,47 @@
 
 from __future__ import annotations
 
-from deploy.grafana.panels import Json, Query, bars, heat, lines, number, table
+from deploy.grafana.panels import Json, Query, bar_gauge, heatmap, stat, table, time_series
 
-IN = '{dataset=~"$dataset"}'
-PAIR = "{{given}} → {{suggested}}"
+DATASET_FILTER = '{dataset=~"$dataset"}'
+CONFUSION_LEGEND = "{{given}} → {{suggested}}"
 
 OVERVIEW = (
-    number(
+    stat(
         "Sentences assessed",
         "In the time range shown.",
-        f"sum(increase(labelwatch_assessed_sentences_total{IN}[$__range]))",
+        f"sum(increase(labelwatch_assessed_sentences_total{DATASET_FILTER}[$__range]))",
         decimals=0,
     ),
-    number(
+    stat(
         "Flagged",
         "Share of the assessed sentences that were sent to review because a label is doubtful.",
-        f"sum(increase(labelwatch_flagged_sentences_total{IN}[$__range]))"
-        f" / sum(increase(labelwatch_assessed_sentences_total{IN}[$__range]))",
+        f"sum(increase(labelwatch_flagged_sentences_total{DATASET_FILTER}[$__range]))"
+        f" / sum(increase(labelwatch_assessed_sentences_total{DATASET_FILTER}[$__range]))",
         unit="percentunit",
         decimals=1,
     ),
-    number(
+    stat(
         "Waiting for review",
         "Open items of the queue at this moment.",
         'sum(max by (dataset) (labelwatch_review_items{dataset=~"$dataset", state="open"}))',
         decimals=0,
     ),
-    number(
+    stat(
         "Decided",
         "Items that reviewers have decided.",
         'sum(max by (dataset) (labelwatch_review_items{dataset=~"$dataset", state="decided"}))',
         decimals=0,
     ),
-    number(
+    stat(
         "Precision",
         "Of the decided items, the share that reviewers found to be errors.",
-        f"sum(max by (dataset, given, suggested, method) (labelwatch_reviewer_precision{IN} * labelwatch_reviewer_precision_items{IN}))"
-        f" / sum(max by (dataset, given, suggested, method) (labelwatch_reviewer_precision_items{IN}))",
+        f"sum(max by (dataset, given, suggested, method) (labelwatch_reviewer_precision{DATASET_FILTER} * labelwatch_reviewer_precision_items{DATASET_FILTER}))"
+        f" / sum(max by (dataset, given, suggested, method) (labelwatch_reviewer_precision_items{DATASET_FILTER}))",
         unit="percentunit",
         decimals=0,
     ),
-    number(
+    stat(
         "Recall (estimate)",
         "Share of all errors that were flagged, estimated from the control sample. The lowest of the datasets shown. "
         "Needs a control share and decisions about its items.",
@@ -53,47 +53,50 @@ OVERVIEW = (
 )
 
 FLAGS = (
-    lines(
+    time_series(
         "Share of flagged sentences",
         "Of the sentences assessed. A jump means new annotators, new guidelines, another kind of text, or a label map "
         "that no longer fits.",
         Query(
-            f"sum by (dataset) (rate(labelwatch_flagged_sentences_total{IN}[$__rate_interval]))"
-            f" / sum by (dataset) (rate(labelwatch_assessed_sentences_total{IN}[$__rate_interval]))",
+            f"sum by (dataset) (rate(labelwatch_flagged_sentences_total{DATASET_FILTER}[$__rate_interval]))"
+            f" / sum by (dataset) (rate(labelwatch_assessed_sentences_total{DATASET_FILTER}[$__rate_interval]))",
             "{{dataset}}",
         ),
         unit="percentunit",
     ),
-    lines(
+    time_series(
         "Sentences a second",
         "Assessed by the workers, by dataset.",
-        Query(f"sum by (dataset) (rate(labelwatch_assessed_sentences_total{IN}[$__rate_interval]))", "{{dataset}}"),
+        Query(
+            f"sum by (dataset) (rate(labelwatch_assessed_sentences_total{DATASET_FILTER}[$__rate_interval]))",
+            "{{dataset}}",
+        ),
         unit="cps",
         stacked=True,
     ),
-    heat(
+    heatmap(
         "Scores",
         "How the sentence scores of the dataset's method are spread. Low is bad: errors gather in the lowest rows.",
-        f"sum by (le) (increase(labelwatch_score_bucket{IN}[$__rate_interval]))",
+        f"sum by (le) (increase(labelwatch_score_bucket{DATASET_FILTER}[$__rate_interval]))",
     ),
-    heat(
+    heatmap(
         "Priorities",
         "The same for the agreement-weighted score that orders the queue. Low is bad.",
-        f"sum by (le) (increase(labelwatch_priority_bucket{IN}[$__rate_interval]))",
+        f"sum by (le) (increase(labelwatch_priority_bucket{DATASET_FILTER}[$__rate_interval]))",
     ),
 )
 
 KINDS = (
-    bars(
+    bar_gauge(
         "Confusions",
         "Flagged words by the type they were given and the type the model suggests, in the time range shown.",
-        f"topk(15, sum by (given, suggested) (increase(labelwatch_confusions_total{IN}[$__range])) > 0)",
-        PAIR,
+        f"topk(15, sum by (given, suggested) (increase(labelwatch_confusions_total{DATASET_FILTER}[$__range])) > 0)",
+        CONFUSION_LEGEND,
     ),
-    lines(
+    time_series(
         "Suspects by kind",
         "Entities that look missed, spurious, of the wrong type or with the wrong boundary; per minute.",
-        Query(f"60 * sum by (kind) (rate(labelwatch_suspects_total{IN}[$__rate_interval]))", "{{kind}}"),
+        Query(f"60 * sum by (kind) (rate(labelwatch_suspects_total{DATASET_FILTER}[$__rate_interval]))", "{{kind}}"),
         unit="cpm",
         stacked=True,
         height=9,
@@ -104,15 +107,15 @@ KINDS = (
         "`unknown`. A high share is a reason to look, not a verdict: some texts are harder.",
         {
             "Sentences": Query(
-                f"sum by (annotator) (increase(labelwatch_annotator_sentences_total{IN}[$__range])) > 0",
+                f"sum by (annotator) (increase(labelwatch_annotator_sentences_total{DATASET_FILTER}[$__range])) > 0",
             ),
             "Flagged": Query(
-                f"sum by (annotator) (increase(labelwatch_annotator_flagged_total{IN}[$__range]))"
-                f" and sum by (annotator) (increase(labelwatch_annotator_sentences_total{IN}[$__range])) > 0",
+                f"sum by (annotator) (increase(labelwatch_annotator_flagged_total{DATASET_FILTER}[$__range]))"
+                f" and sum by (annotator) (increase(labelwatch_annotator_sentences_total{DATASET_FILTER}[$__range])) > 0",
             ),
             "Share": Query(
-                f"sum by (annotator) (increase(labelwatch_annotator_flagged_total{IN}[$__range]))"
-                f" / (sum by (annotator) (increase(labelwatch_annotator_sentences_total{IN}[$__range])) > 0)",
+                f"sum by (annotator) (increase(labelwatch_annotator_flagged_total{DATASET_FILTER}[$__range]))"
+                f" / (sum by (annotator) (increase(labelwatch_annotator_sentences_total{DATASET_FILTER}[$__range])) > 0)",
             ),
         },
         by={"annotator": "Annotator"},
@@ -123,72 +126,76 @@ KINDS = (
 )
 
 THRESHOLDS = (
-    lines(
+    time_series(
         "Class thresholds",
         "The mean probability of words given each class: a word is doubted where another class reaches its own.",
-        Query(f"avg by (dataset, class) (labelwatch_class_threshold{IN})", "{{dataset}} {{class}}"),
+        Query(f"avg by (dataset, class) (labelwatch_class_threshold{DATASET_FILTER})", "{{dataset}} {{class}}"),
         unit="percentunit",
-        least=None,
-        most=1,
+        min_value=None,
+        max_value=1,
     ),
-    lines(
+    time_series(
         "Threshold drift",
         "How far each threshold has moved within the last hour. It settles as words come in; later moves mean that the "
         "labels or the text have changed.",
         Query(
-            f"max by (dataset, class) (max_over_time(labelwatch_class_threshold{IN}[1h])"
-            f" - min_over_time(labelwatch_class_threshold{IN}[1h]))",
+            f"max by (dataset, class) (max_over_time(labelwatch_class_threshold{DATASET_FILTER}[1h])"
+            f" - min_over_time(labelwatch_class_threshold{DATASET_FILTER}[1h]))",
             "{{dataset}} {{class}}",
         ),
         unit="none",
         bad_from=0.05,
     ),
-    bars(
+    bar_gauge(
         "Words behind each threshold",
         "Own words by class. Under 20 a class is warming up.",
-        f"max by (dataset, class) (labelwatch_class_words{IN})",
+        f"max by (dataset, class) (labelwatch_class_words{DATASET_FILTER})",
         "{{dataset}} {{class}}",
         width=24,
     ),
 )
 
 REVIEW = (
-    lines(
+    time_series(
         "Review queue",
         "Items by state. `closed`: resolved by a new annotation, or deleted.",
-        Query(f"sum by (state) (max by (dataset, state) (labelwatch_review_items{IN}))", "{{state}}"),
+        Query(f"sum by (state) (max by (dataset, state) (labelwatch_review_items{DATASET_FILTER}))", "{{state}}"),
         stacked=True,
     ),
-    lines(
+    time_series(
         "Decisions",
         "Reviewers' decisions in force, by verdict.",
-        Query(f"sum by (verdict) (max by (dataset, verdict) (labelwatch_decisions{IN}))", "{{verdict}}"),
+        Query(f"sum by (verdict) (max by (dataset, verdict) (labelwatch_decisions{DATASET_FILTER}))", "{{verdict}}"),
         stacked=True,
     ),
-    lines(
+    time_series(
         "Reviewer precision",
         "Of the decided items, the share that were errors. Worth tuning the flag policy where it stays low.",
         Query(
-            f"sum by (dataset) (max by (dataset, given, suggested, method) (labelwatch_reviewer_precision{IN} * labelwatch_reviewer_precision_items{IN}))"
-            f" / sum by (dataset) (max by (dataset, given, suggested, method) (labelwatch_reviewer_precision_items{IN}))",
+            f"sum by (dataset) (max by (dataset, given, suggested, method) (labelwatch_reviewer_precision{DATASET_FILTER} * labelwatch_reviewer_precision_items{DATASET_FILTER}))"
+            f" / sum by (dataset) (max by (dataset, given, suggested, method) (labelwatch_reviewer_precision_items{DATASET_FILTER}))",
             "{{dataset}}",
         ),
         unit="percentunit",
-        most=1,
+        max_value=1,
     ),
-    lines(
+    time_series(
         "Recall, estimated",
         "From the decisions about the control sample, with its interval.",
-        Query(f"max by (dataset, bound) (labelwatch_recall_estimate{IN})", "{{dataset}} {{bound}}"),
+        Query(f"max by (dataset, bound) (labelwatch_recall_estimate{DATASET_FILTER})", "{{dataset}} {{bound}}"),
         unit="percentunit",
-        most=1,
+        max_value=1,
     ),
     table(
         "Precision by pair of labels",
         "Pairs with a low precision and many items are where reviewers' time goes to waste.",
         {
-            "Precision": Query(f"max by (dataset, given, suggested, method) (labelwatch_reviewer_precision{IN})"),
-            "Items": Query(f"max by (dataset, given, suggested, method) (labelwatch_reviewer_precision_items{IN})"),
+            "Precision": Query(
+                f"max by (dataset, given, suggested, method) (labelwatch_reviewer_precision{DATASET_FILTER})"
+            ),
+            "Items": Query(
+                f"max by (dataset, given, suggested, method) (labelwatch_reviewer_precision_items{DATASET_FILTER})"
+            ),
         },
         by={"dataset": "Dataset", "given": "Given", "suggested": "Suggested", "method": "Method"},
         sort="Items",

@@ -13,9 +13,9 @@ from starlette.middleware.cors import CORSMiddleware
 
 from service import __version__
 from service.api import openapi as docs
-from service.api.backend import request_id_of
-from service.api.http.middleware import REQUEST_ID, Envelope, Gate
-from service.api.http.problems import answer_to
+from service.api.backend import get_request_id
+from service.api.http.middleware import REQUEST_ID_HEADER, AccessControl, RequestContext
+from service.api.http.problems import respond_to_error
 from service.api.routes import (
     console,
     datasets,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from service.api.backend import Backend
 
-ROUTES = (
+ROUTE_MODULES = (
     score,
     sentences,
     webhooks,
@@ -51,7 +51,7 @@ ROUTES = (
     health,
     docs,
 )
-EXPOSED = [REQUEST_ID, "ETag", "Retry-After", "Server-Timing"]
+EXPOSED_HEADERS = [REQUEST_ID_HEADER, "ETag", "Retry-After", "Server-Timing"]
 
 
 def create_app(backend: Backend) -> FastAPI:
@@ -61,40 +61,42 @@ def create_app(backend: Backend) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=_operation,
+        generate_unique_id_function=_get_operation_id,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # asked of at each request; ours is `Telemetry`
     )
     app.state.backend = backend
-    app.state.counters = events.Counters(backend)
+    app.state.counters = events.QueueWatcher(backend)
     app.state.writing = asyncio.Lock()
-    for module in ROUTES:
+    for module in ROUTE_MODULES:
         app.include_router(module.router)
         told = [route for route in module.router.routes if isinstance(route, APIRoute) and route.include_in_schema]
-        backend.telemetry.know_routes((route.path_format, method) for route in told for method in route.methods or ())
+        backend.telemetry.register_routes(
+            (route.path_format, method) for route in told for method in route.methods or ()
+        )
     for kind in (LabelwatchError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, _tell)
+        app.add_exception_handler(kind, _handle_error)
     # The last one added is the outermost.
-    app.add_middleware(score.Shortcut)
-    app.add_middleware(Gate, backend=backend)
+    app.add_middleware(score.ScoreFastPath)
+    app.add_middleware(AccessControl, backend=backend)
     if backend.settings.origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=backend.settings.origins,
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "If-Match", "X-API-Key", REQUEST_ID],
-            expose_headers=EXPOSED,
+            allow_headers=["Authorization", "Content-Type", "If-Match", "X-API-Key", REQUEST_ID_HEADER],
+            expose_headers=EXPOSED_HEADERS,
         )
-    app.add_middleware(Envelope, backend=backend)
-    _describe_once(app)
-    _build(app)
+    app.add_middleware(RequestContext, backend=backend)
+    _cache_openapi(app)
+    _build_routes(app)
     return app
 
 
-def _operation(route: APIRoute) -> str:
+def _get_operation_id(route: APIRoute) -> str:
     return route.name
 
 
-def _build(app: FastAPI) -> None:
+def _build_routes(app: FastAPI) -> None:
     """The framework builds its routes when it first looks for one: here, so that no request waits for it.
 
     It turns warnings off meanwhile, for all threads: two apps that did so at once would put each other's filters back.
@@ -104,14 +106,14 @@ def _build(app: FastAPI) -> None:
         route.matches(nowhere)
 
 
-async def _tell(request: Request, error: Exception) -> Response:
-    return answer_to(error, request_id=request_id_of(request))
+async def _handle_error(request: Request, error: Exception) -> Response:
+    return respond_to_error(error, request_id=get_request_id(request))
 
 
-def _describe_once(app: FastAPI) -> None:
+def _cache_openapi(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = docs.describe(app)
+            app.openapi_schema = docs.build_openapi(app)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's own guide does it

@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import FileResponse, HTMLResponse, Response
 
-from service.api.http.auth import needed
-from service.api.http.problems import MEDIA_TYPE, NotFoundError, Problem
+from service.api.http.auth import get_required_scope
+from service.api.http.problems import PROBLEM_MEDIA_TYPE, NotFoundError, Problem
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -21,12 +21,12 @@ ASSETS = {
     "favicon.png": "image/png",
 }
 # The page's own parts only; its styles are written into elements by its script.
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
-KEPT = "public, max-age=86400"
-PAGE = """<!doctype html>
+CACHE_CONTROL = "public, max-age=86400"
+SWAGGER_PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -42,7 +42,7 @@ PAGE = """<!doctype html>
 </body>
 </html>
 """
-START = """SwaggerUIBundle({
+START_SCRIPT = """SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#swagger-ui",
   deepLinking: true,
@@ -69,24 +69,24 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/docs")
-def page() -> HTMLResponse:
-    return HTMLResponse(PAGE, headers={"Content-Security-Policy": POLICY})
+def serve_page() -> HTMLResponse:
+    return HTMLResponse(SWAGGER_PAGE, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
 
 @router.get("/docs/start.js")
-def start() -> Response:
-    return Response(START, media_type="text/javascript")
+def serve_start_script() -> Response:
+    return Response(START_SCRIPT, media_type="text/javascript")
 
 
 @router.get("/docs/assets/{name}")
-def asset(name: str) -> FileResponse:
+def serve_asset(name: str) -> FileResponse:
     if name not in ASSETS:
         raise NotFoundError(f"there is no {name!r} here")
     path = str(files("fastapi_offline") / "static" / name)
-    return FileResponse(path, media_type=ASSETS[name], headers={"Cache-Control": KEPT})
+    return FileResponse(path, media_type=ASSETS[name], headers={"Cache-Control": CACHE_CONTROL})
 
 
-def describe(app: FastAPI) -> dict[str, Any]:
+def build_openapi(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document, with what all operations share: problems, and the key each needs."""
     document = get_openapi(title=app.title, version=app.version, description=DESCRIPTION, tags=TAGS, routes=app.routes)
     parts = document.setdefault("components", {})
@@ -98,14 +98,14 @@ def describe(app: FastAPI) -> dict[str, Any]:
         "bearer": {"type": "http", "scheme": "bearer", "description": "A key of `labelwatch key new`"},
         "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     }
-    told = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    told = {"content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             responses = operation["responses"]
             responses.pop("422", None)
             responses.setdefault("4XX", {"description": "What is wrong with the request", **told})
             responses.setdefault("5XX", {"description": "What the service can't do at the moment", **told})
-            scope = needed(method.upper(), path)
+            scope = get_required_scope(method.upper(), path)
             if scope is not None:
                 operation["security"] = [{"bearer": []}, {"key": []}]
                 operation["x-labelwatch-scope"] = scope

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from service.judging.assessments import likeliest_other
+from service.judging.assessments import suggest_class
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from service.contracts import Assessment, SuspectSpan
     from service.judging.types import Observation
 
-WORST: Final = 100
+DEFAULT_MAX_WORST: Final = 100
 # Bins of equal width in log10 odds: a score of .001 is as far from .01 as .99 is from .999.
-ODDS: Final = np.linspace(-4, 4, 33)
+LOG_ODDS_EDGES: Final = np.linspace(-4, 4, 33)
 
 
-class Confusion(NamedTuple):
+class ClassConfusion(NamedTuple):
     given: str
     suggested: str
     words: int
@@ -32,44 +32,44 @@ class Confusion(NamedTuple):
     """Of the words that were given this class."""
 
 
-class Example(NamedTuple):
+class SuspectExample(NamedTuple):
     assessment: Assessment
     suspect: SuspectSpan
 
 
 @dataclass(slots=True)
-class Spread:
+class ScoreHistogram:
     """How scores lie between 0 and 1: counts of all and of flagged sentences per bin of ODDS, with both ends open."""
 
-    all: NDArray[np.int64]
+    total: NDArray[np.int64]
     flagged: NDArray[np.int64]
-    outside: int = 0
+    out_of_range: int = 0
     """Scores that are not between 0 and 1: the paper's counting methods have them."""
 
     @classmethod
-    def empty(cls) -> Spread:
-        return cls(np.zeros(len(ODDS) + 1, np.int64), np.zeros(len(ODDS) + 1, np.int64))
+    def empty(cls) -> ScoreHistogram:
+        return cls(np.zeros(len(LOG_ODDS_EDGES) + 1, np.int64), np.zeros(len(LOG_ODDS_EDGES) + 1, np.int64))
 
     def add(self, score: float, *, flagged: bool) -> None:
         if not 0 <= score <= 1:
-            self.outside += 1
+            self.out_of_range += 1
             return
-        place = bin_of(score)
-        self.all[place] += 1
+        place = find_bin(score)
+        self.total[place] += 1
         self.flagged[place] += flagged
 
 
-def bin_of(score: float) -> int:
+def find_bin(score: float) -> int:
     """The bin of a score in [0, 1]; each holds its lower edge."""
     if score in (0.0, 1.0):
-        return 0 if score == 0.0 else len(ODDS)
-    return int(np.searchsorted(ODDS, np.log10(score) - np.log10(1 - score), side="right"))
+        return 0 if score == 0.0 else len(LOG_ODDS_EDGES)
+    return int(np.searchsorted(LOG_ODDS_EDGES, np.log10(score) - np.log10(1 - score), side="right"))
 
 
-class Summary:
+class AuditSummary:
     """Counts over all sentences, and the worst of them whole."""
 
-    def __init__(self, classes: Sequence[str], *, worst: int = WORST) -> None:
+    def __init__(self, classes: Sequence[str], *, max_worst: int = DEFAULT_MAX_WORST) -> None:
         self.classes = tuple(classes)
         self.sentences = 0
         self.words = 0
@@ -77,46 +77,46 @@ class Summary:
         self.deleted = 0
         """Sentences marked as deleted: they have no words, and are in no other count."""
         self.unscored: Counter[str] = Counter()
-        self.scores = Spread.empty()
-        self.priorities = Spread.empty()
+        self.scores = ScoreHistogram.empty()
+        self.priorities = ScoreHistogram.empty()
         self.kinds: Counter[str] = Counter()
-        self.examples: dict[str, Example] = {}
+        self.examples: dict[str, SuspectExample] = {}
         self.thresholds: dict[str, float | None] = {}
         self.warming_up: tuple[str, ...] = ()
         self.noise = np.zeros((len(self.classes), len(self.classes)), np.int64)
         """Words by given class and by what they should be: the suggestion where flagged, else as given."""
-        self._most = worst
+        self._max_worst = max_worst
         self._worst: list[tuple[float, int, Assessment]] = []
 
-    def add(self, assessment: Assessment, seen: Observation) -> None:
+    def add(self, assessment: Assessment, observation: Observation) -> None:
         flagged = bool(assessment.flags)
         self.sentences += 1
         self.words += len(assessment.tokens)
         self.flagged_sentences += flagged
-        self.unscored.update(seen.unscored.values())
+        self.unscored.update(observation.unscored.values())
         self.thresholds, self.warming_up = assessment.thresholds, assessment.warming_up
-        np.add.at(self.noise, (seen.given, seen.given), 1)
-        row_at = {place: row for row, place in enumerate(seen.index.tolist())} if flagged else {}
+        np.add.at(self.noise, (observation.given, observation.given), 1)
+        row_at = {place: row for row, place in enumerate(observation.word_index.tolist())} if flagged else {}
         for flag in assessment.flags:
             row = row_at[flag.index]
-            given = int(seen.given[row])
+            given = int(observation.given[row])
             self.noise[given, given] -= 1
-            self.noise[given, likeliest_other(seen.probs[row], given)] += 1  # a flag tells the dataset's own label
+            self.noise[given, suggest_class(observation.probs[row], given)] += 1  # a flag tells the dataset's own label
         if assessment.score is not None:
             self.scores.add(assessment.score, flagged=flagged)
         if assessment.priority is not None:
             self.priorities.add(assessment.priority, flagged=flagged)
-            self._keep(assessment, assessment.priority)
+            self._keep_worst(assessment, assessment.priority)
         for suspect in assessment.suspects:
             self.kinds[suspect.kind] += 1
             best = self.examples.get(suspect.kind)
             if best is None or suspect.confidence > best.suspect.confidence:
-                self.examples[suspect.kind] = Example(assessment, suspect)
+                self.examples[suspect.kind] = SuspectExample(assessment, suspect)
 
-    def _keep(self, assessment: Assessment, priority: float) -> None:
+    def _keep_worst(self, assessment: Assessment, priority: float) -> None:
         # The heap's first is the best of the worst; of equals the later one goes.
         entry = (-priority, -self.sentences, assessment)
-        if len(self._worst) < self._most:
+        if len(self._worst) < self._max_worst:
             heapq.heappush(self._worst, entry)
         elif entry[:2] > self._worst[0][:2]:
             heapq.heapreplace(self._worst, entry)
@@ -135,7 +135,7 @@ class Summary:
         return self.scored_words - int(np.trace(self.noise))
 
     @property
-    def counts(self) -> dict[str, int]:
+    def words_by_class(self) -> dict[str, int]:
         """Scored words by given class."""
         return dict(zip(self.classes, self.noise.sum(axis=1).tolist(), strict=True))
 
@@ -144,17 +144,17 @@ class Summary:
         return dict(zip(self.classes, (self.noise.sum(axis=1) - np.diag(self.noise)).tolist(), strict=True))
 
     @property
-    def shares(self) -> NDArray[np.float64]:
+    def noise_shares(self) -> NDArray[np.float64]:
         """The noise matrix estimate: of the words given a class (row) the share that should be another (column)."""
         totals = self.noise.sum(axis=1, keepdims=True)
         return np.asarray(self.noise / np.maximum(totals, 1), np.float64)
 
-    def confusions(self, most: int | None = None) -> list[Confusion]:
+    def list_confusions(self, limit: int | None = None) -> list[ClassConfusion]:
         """Pairs given → suggested, the most frequent first."""
-        shares = self.shares
+        shares = self.noise_shares
         found = [
-            Confusion(self.classes[i], self.classes[j], int(self.noise[i, j]), float(shares[i, j]))
+            ClassConfusion(self.classes[i], self.classes[j], int(self.noise[i, j]), float(shares[i, j]))
             for i, j in zip(*np.nonzero(self.noise), strict=True)
             if i != j
         ]
-        return sorted(found, key=lambda pair: (-pair.words, pair.given, pair.suggested))[:most]
+        return sorted(found, key=lambda pair: (-pair.words, pair.given, pair.suggested))[:limit]

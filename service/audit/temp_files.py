@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-_HEAD: Final = struct.Struct("<QQIII")
+_RECORD_HEADER: Final = struct.Struct("<QQIII")
 
 
 class _Spool:
@@ -43,7 +43,7 @@ class _Spool:
             ) from error
 
 
-class Observations(_Spool):
+class ObservationSpool(_Spool):
     """Written once in order, read once in order, and to the bit the same."""
 
     def __init__(self) -> None:
@@ -53,19 +53,21 @@ class Observations(_Spool):
     def __len__(self) -> int:
         return self._count
 
-    def append(self, seen: Observation) -> None:
-        sentence = seen.sentence.model_dump_json().encode()
-        unscored = json.dumps(dict(seen.unscored)).encode() if seen.unscored else b""
-        numbers = [values.astype("<i8") for values in (seen.given, seen.index, seen.classes)]
-        head = _HEAD.pack(len(sentence), len(unscored), *seen.probs.shape, len(seen.classes))
-        probs = seen.probs.astype("<f8")
+    def append(self, observation: Observation) -> None:
+        sentence = observation.sentence.model_dump_json().encode()
+        unscored = json.dumps(dict(observation.unscored)).encode() if observation.unscored else b""
+        numbers = [
+            values.astype("<i8") for values in (observation.given, observation.word_index, observation.all_given)
+        ]
+        head = _RECORD_HEADER.pack(len(sentence), len(unscored), *observation.probs.shape, len(observation.all_given))
+        probs = observation.probs.astype("<f8")
         self._write(head, sentence, unscored, *(values.tobytes() for values in (probs, *numbers)))
         self._count += 1
 
     def __iter__(self) -> Iterator[Observation]:
         self._file.seek(0)
         for _ in range(self._count):
-            sentence, unscored, rows, columns, words = _HEAD.unpack(self._file.read(_HEAD.size))
+            sentence, unscored, rows, columns, words = _RECORD_HEADER.unpack(self._file.read(_RECORD_HEADER.size))
             told = LabelledSentence.model_validate_json(self._file.read(sentence))
             why = {int(place): reason for place, reason in json.loads(self._file.read(unscored) or b"{}").items()}
             probs = np.frombuffer(self._file.read(8 * rows * columns), "<f8").astype(np.float64)
@@ -75,7 +77,7 @@ class Observations(_Spool):
             yield Observation(told, probs.reshape(rows, columns), given, index, why, classes)
 
 
-class Ranking(_Spool):
+class RankedLineSpool(_Spool):
     """Lines in a file, and in memory only where each starts, its priority and whether it was flagged."""
 
     def __init__(self) -> None:
@@ -95,12 +97,12 @@ class Ranking(_Spool):
         self._priorities.append(np.inf if priority is None else priority)
         self._flagged.append(flagged)
 
-    def worst_first(self, *, most: int | None = None, flagged_only: bool = False) -> Iterator[str]:
+    def iterate_worst_first(self, *, limit: int | None = None, flagged_only: bool = False) -> Iterator[str]:
         """The lines by priority; of equals the earlier one first."""
         order = np.argsort(np.frombuffer(self._priorities), kind="stable") if len(self) else np.zeros(0, np.intp)
         if flagged_only and len(self):
             order = order[np.frombuffer(self._flagged, np.int8)[order] > 0]
-        for place in order[:most]:
+        for place in order[:limit]:
             start, end = self._starts[place], self._starts[place + 1]
             self._file.seek(start)
             yield self._file.read(end - start).decode()

@@ -18,15 +18,15 @@ from service.cli.files.score import score
 from service.cli.serve.api import api
 from service.cli.serve.key import key_app
 from service.cli.serve.up import up
-from service.cli.shared.terminal import say
-from service.cli.stream_commands import register
+from service.cli.shared.terminal import print_stderr
+from service.cli.stream_commands import register_stream_commands
 from service.errors import LabelwatchError
 
 if TYPE_CHECKING:
     from typer._click.core import Context
 
 
-class Commands(TyperGroup):
+class CommandGroup(TyperGroup):
     """All commands. What the library's validator puts before its messages says nothing to who has to correct a value."""
 
     def invoke(self, ctx: Context) -> object:
@@ -39,7 +39,7 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     name="labelwatch",
-    cls=Commands,
+    cls=CommandGroup,
     help="Finds label errors in token-classification data seconds after they are made.",
     no_args_is_help=True,
     add_completion=False,
@@ -47,16 +47,16 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"labelwatch {__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def common(
+def declare_global_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
     """Finds label errors in token-classification data seconds after they are made."""
@@ -68,7 +68,7 @@ app.command()(score)
 app.command()(evaluate)
 app.add_typer(key_app, name="key")
 app.add_typer(model_app, name="model")
-register(app)
+register_stream_commands(app)
 
 
 def main() -> None:
@@ -83,14 +83,16 @@ def main() -> None:
             if sys.stdout is not None:  # it is where the caller has closed it
                 sys.stdout.flush()
     except LabelwatchError as error:
-        _end(str(error))
+        _exit_with_failure(str(error))
     except BrokenPipeError:  # who reads has seen enough
-        _end(None)
+        _exit_with_failure(None)
     except OSError as error:
-        _end(f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror or str(error))
+        _exit_with_failure(
+            f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror or str(error)
+        )
 
 
-def _end(problem: str | None) -> NoReturn:
+def _exit_with_failure(problem: str | None) -> NoReturn:
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -99,5 +101,5 @@ def _end(problem: str | None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if problem is not None:
         with suppress(OSError):
-            say(f"labelwatch: {problem}")
+            print_stderr(f"labelwatch: {problem}")
     sys.exit(1)

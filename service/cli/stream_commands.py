@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import typer
 
 
-def register(app: typer.Typer) -> None:
+def register_stream_commands(app: typer.Typer) -> None:
     app.add_typer(worker_app, name="worker")
     app.command()(send)
     app.command()(tail)

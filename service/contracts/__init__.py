@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from service.contracts.assessment import Assessment, EntitySpan, Flag, ModelName, Position, SuspectSpan, WordScore
-from service.contracts.base import DATASET_RULE, DatasetName, Message, Reason, SuspectKind
+from service.contracts.base import DATASET_NAME_RULE, DatasetName, Message, Reason, SuspectKind
 from service.contracts.dataset import BelowPolicy, BudgetPolicy, ConfidentPolicy, DatasetSettings, FlagPolicy
 from service.contracts.decision import Claim, Decision, Shown
-from service.contracts.sentence import MAX_WORDS, NO_OBJECT, NOT_UNICODE, LabelledSentence, labels_for, read_sentence
+from service.contracts.sentence import (
+    MAX_WORDS,
+    NOT_AN_OBJECT,
+    NOT_UNICODE,
+    LabelledSentence,
+    describe_label_mismatch,
+    read_sentence,
+)
 
 __all__ = [
-    "DATASET_RULE",
+    "DATASET_NAME_RULE",
     "MAX_WORDS",
+    "NOT_AN_OBJECT",
     "NOT_UNICODE",
-    "NO_OBJECT",
     "Assessment",
     "BelowPolicy",
     "BudgetPolicy",
@@ -33,6 +40,6 @@ __all__ = [
     "SuspectKind",
     "SuspectSpan",
     "WordScore",
-    "labels_for",
+    "describe_label_mismatch",
     "read_sentence",
 ]

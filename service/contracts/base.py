@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
-DATASET_RULE = "a name has 1 to 64 lower-case letters, digits, dots, dashes or underscores"
+DATASET_NAME_RULE = "a name has 1 to 64 lower-case letters, digits, dots, dashes or underscores"
 
 DatasetName = Annotated[StrictStr, Field(pattern=r"^[a-z0-9._-]{1,64}$", description="Lower-case name of the dataset")]
 Reason = Literal["flagged", "update", "deleted", "control", "scored"]
 SuspectKind = Literal["missed", "spurious", "type", "boundary"]
 
 
-ISO_TIME = "give the time as ISO 8601 text, such as 2024-05-31T12:00:00Z"
+ISO_TIME_HINT = "give the time as ISO 8601 text, such as 2024-05-31T12:00:00Z"
 
 
 class Message(BaseModel):
@@ -23,10 +23,10 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-def only_iso_text(value: object) -> object:
+def validate_iso_time(value: object) -> object:
     """A bare number would be read as seconds since 1970, which is never what was meant."""
     if isinstance(value, str) and not value.strip().lstrip("+-").isdigit():
         return value
     if value is None or isinstance(value, datetime):
         return value
-    raise ValueError(ISO_TIME)
+    raise ValueError(ISO_TIME_HINT)

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 
 from service.contracts.assessment import Flag
-from service.contracts.base import DatasetName, Message, Reason, only_iso_text
+from service.contracts.base import DatasetName, Message, Reason, validate_iso_time
 
 
 class Shown(Message):
@@ -39,7 +39,7 @@ class Decision(Message):
     withdrawn: StrictBool = Field(default=False, description="Taken back: the item opens again")
     shown: Shown | None = Field(default=None, description="The service adds what the item held")
 
-    _iso = field_validator("decided_at", mode="before")(only_iso_text)
+    _iso = field_validator("decided_at", mode="before")(validate_iso_time)
 
 
 class Claim(Message):
@@ -50,4 +50,4 @@ class Claim(Message):
     reviewer: StrictStr = Field(min_length=1, max_length=128)
     until: datetime | None = Field(default=None, description="None: let go")
 
-    _iso = field_validator("until", mode="before")(only_iso_text)
+    _iso = field_validator("until", mode="before")(validate_iso_time)

@@ -22,12 +22,12 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError, from_json
 
-from service.contracts.base import DatasetName, Message, only_iso_text
-from service.contracts.validation import Told, in_words, invalid, not_json, path, told_of
+from service.contracts.base import DatasetName, Message, validate_iso_time
+from service.contracts.validation import FieldError, describe, field_error, join_path, to_decode_error, to_invalid_input
 from service.errors import InvalidInput, TooLongError
 
 MAX_WORDS = 5_000
-NO_OBJECT = (
+NOT_AN_OBJECT = (
     'not a JSON object: send one such as {"tokens": […], "labels": […]}; over REST several go as {"sentences": […]}, '
     "or as NDJSON, one a line"
 )
@@ -51,39 +51,39 @@ class LabelledSentence(Message):
     annotated_at: datetime | None = None
     meta: dict[str, JsonValue] | None = None
 
-    _iso = field_validator("annotated_at", mode="before")(only_iso_text)
+    _iso = field_validator("annotated_at", mode="before")(validate_iso_time)
 
     @model_validator(mode="after")
-    def _fits_together(self) -> LabelledSentence:
+    def _check_consistency(self) -> LabelledSentence:
         if self.deleted and self.id is None:
-            raise _wrong("id", "a deletion needs the id of the sentence that is gone")
+            raise _build_field_error("id", "a deletion needs the id of the sentence that is gone")
         if not self.deleted and not self.tokens:
-            raise _wrong("tokens", "it is empty: send at least one word, or `deleted: true`")
+            raise _build_field_error("tokens", "it is empty: send at least one word, or `deleted: true`")
         if not self.deleted and len(self.tokens) != len(self.labels):
-            raise _wrong("labels", labels_for(len(self.labels), len(self.tokens)))
+            raise _build_field_error("labels", describe_label_mismatch(len(self.labels), len(self.tokens)))
         for field, texts in (("tokens", self.tokens), ("labels", self.labels)):
             if "".join(texts).isascii():
                 continue
             for word, text in enumerate(texts):
-                if not _encodable(text):
-                    raise _wrong(field, NOT_UNICODE, word=word)
+                if not _is_encodable(text):
+                    raise _build_field_error(field, NOT_UNICODE, word=word)
         if self.meta is not None:
             _check_meta(self.meta)
         return self
 
 
-def labels_for(labels: int, words: int) -> str:
+def describe_label_mismatch(labels: int, words: int) -> str:
     """That there is not one label for each word."""
     given = f"{labels} label{'' if labels == 1 else 's'}"
     return f"{given} for {words} word{'' if words == 1 else 's'}: give each word one label"
 
 
-def _wrong(field: str, problem: str, *, word: int | None = None) -> PydanticCustomError:
+def _build_field_error(field: str, problem: str, *, word: int | None = None) -> PydanticCustomError:
     """An error that `read_sentence` can tell with its field and word."""
     return PydanticCustomError("labelwatch", "{problem}", {"problem": problem, "field": field, "word": word})
 
 
-def _encodable(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     if text.isascii():
         return True
     try:
@@ -98,9 +98,11 @@ def _check_meta(meta: dict[str, JsonValue]) -> None:
     try:
         json.dumps(meta, allow_nan=False, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise _wrong("meta", NOT_UNICODE) from None
+        raise _build_field_error("meta", NOT_UNICODE) from None
     except ValueError:
-        raise _wrong("meta", "it holds NaN or an infinity, which JSON can't: leave it out or send null") from None
+        raise _build_field_error(
+            "meta", "it holds NaN or an infinity, which JSON can't: leave it out or send null"
+        ) from None
 
 
 def read_sentence(
@@ -108,7 +110,7 @@ def read_sentence(
     *,
     max_words: int = MAX_WORDS,
     unknown_fields: Literal["ignore", "forbid"] = "ignore",
-    at: str | None = None,
+    location: str | None = None,
 ) -> LabelledSentence:
     """Reads a sentence from JSON or from an object; the error names the field and says what to change.
 
@@ -123,37 +125,38 @@ def read_sentence(
         first = error.errors(include_url=False)[0]
         if first["type"] == "json_invalid":
             said = first["msg"].removeprefix("Invalid JSON: ")
-            raise not_json(b"" if isinstance(raw, dict) else raw, said, what="it") from None
+            raise to_decode_error(b"" if isinstance(raw, dict) else raw, said, what="it") from None
         if first["type"] in ("model_type", "model_attributes_type") and not first["loc"]:
-            raise InvalidInput(NO_OBJECT) from None
-        found = invalid(error, at=at, tell=_told)
-        _token(found, raw)
+            raise InvalidInput(NOT_AN_OBJECT) from None
+        found = to_invalid_input(error, location=location, format_error=_to_field_error)
+        _attach_token(found, raw)
         raise found from None
     if len(sentence.tokens) > max_words:
         raise TooLongError(
-            f"{len(sentence.tokens)} words, at most {max_words} are allowed: split it", field=path((at, "tokens"))
+            f"{len(sentence.tokens)} words, at most {max_words} are allowed: split it",
+            field=join_path((location, "tokens")),
         )
     return sentence
 
 
-def _told(error: ErrorDetails) -> Told:
+def _to_field_error(error: ErrorDetails) -> FieldError:
     """Words are told by their number, and rules that several fields make together by the one to change."""
     place, context = error["loc"], error.get("ctx", {})
     if error["type"] == "labelwatch":
-        return Told(in_words(error), context["field"], context["word"])
+        return FieldError(describe(error), context["field"], context["word"])
     if error["type"] == "extra_forbidden":
         known = f"there is no such field: the fields are {', '.join(LabelledSentence.model_fields)}"
-        return Told(known, path(place))
+        return FieldError(known, join_path(place))
     if len(place) == 2 and place[0] in ("tokens", "labels") and isinstance(place[1], int):
-        return Told(in_words(error), str(place[0]), place[1])
-    return told_of(error)
+        return FieldError(describe(error), str(place[0]), place[1])
+    return field_error(error)
 
 
-def _token(found: InvalidInput, raw: bytes | str | dict[str, Any]) -> None:
+def _attach_token(error: InvalidInput, raw: bytes | str | dict[str, Any]) -> None:
     """The word beside its number, where its text is there to be told."""
-    if found.word is None or str(found.field).rpartition(".")[2] != "labels":
+    if error.word is None or str(error.field).rpartition(".")[2] != "labels":
         return
     fields = raw if isinstance(raw, dict) else from_json(raw)
     tokens = fields.get("tokens")
-    if isinstance(tokens, list | tuple) and found.word < len(tokens) and isinstance(tokens[found.word], str):
-        found.name_word(tokens)
+    if isinstance(tokens, list | tuple) and error.word < len(tokens) and isinstance(tokens[error.word], str):
+        error.attach_token(tokens)

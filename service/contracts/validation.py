@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from service.contracts.base import DATASET_RULE, ISO_TIME, DatasetName
+from service.contracts.base import DATASET_NAME_RULE, ISO_TIME_HINT, DatasetName
 from service.errors import DecodeError, InvalidInput
 
 if TYPE_CHECKING:
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-MOST_TOLD: Final = 5
-_SHOWN: Final = 60
-_NAME: Final = TypeAdapter(DatasetName).json_schema()["pattern"]
-_NOT_SHOWN: Final = frozenset({"missing", "extra_forbidden"})
-_WHOLE: Final = "give a whole number"
-_ARRAY: Final = 'give an array, as ["…", "…"]'
-_OBJECT: Final = 'give an object, as {{"…": …}}'
-_TIMES: Final = ("datetime_", "date_", "timezone_")
+MAX_REPORTED_ERRORS: Final = 5
+_MAX_INPUT_CHARS: Final = 60
+_DATASET_NAME_PATTERN: Final = TypeAdapter(DatasetName).json_schema()["pattern"]
+_KINDS_WITHOUT_INPUT: Final = frozenset({"missing", "extra_forbidden"})
+_INTEGER_HINT: Final = "give a whole number"
+_ARRAY_HINT: Final = 'give an array, as ["…", "…"]'
+_OBJECT_HINT: Final = 'give an object, as {{"…": …}}'
+_TIME_ERROR_PREFIXES: Final = ("datetime_", "date_", "timezone_")
 # By the validator's own name for the rule; what is in braces is its limit.
-_WORDS: Final[Mapping[str, str]] = {
+_HINTS_BY_KIND: Final[Mapping[str, str]] = {
     "missing": "it is missing: give it",
     "extra_forbidden": "there is no such field: correct its name or leave it out",
     "string_type": "give text in quotes",
@@ -36,9 +36,9 @@ _WORDS: Final[Mapping[str, str]] = {
     "string_too_short": "give at least {min_length}",
     "string_too_long": "give at most {max_length}",
     "string_unicode": "give valid Unicode text",
-    "int_type": _WHOLE,
-    "int_parsing": _WHOLE,
-    "int_from_float": _WHOLE,
+    "int_type": _INTEGER_HINT,
+    "int_parsing": _INTEGER_HINT,
+    "int_from_float": _INTEGER_HINT,
     "int_parsing_size": "give a smaller number",
     "float_type": "give a number",
     "float_parsing": "give a number",
@@ -51,16 +51,16 @@ _WORDS: Final[Mapping[str, str]] = {
     "less_than_equal": "give at most {le}",
     "literal_error": "choose one of {expected}",
     "enum": "choose one of {expected}",
-    "list_type": _ARRAY,
-    "tuple_type": _ARRAY,
-    "dict_type": _OBJECT,
-    "model_type": _OBJECT,
-    "model_attributes_type": _OBJECT,
+    "list_type": _ARRAY_HINT,
+    "tuple_type": _ARRAY_HINT,
+    "dict_type": _OBJECT_HINT,
+    "model_type": _OBJECT_HINT,
+    "model_attributes_type": _OBJECT_HINT,
     "string_pattern_mismatch": "it does not have the form {pattern}",
 }
 
 
-class Told(NamedTuple):
+class FieldError(NamedTuple):
     """One broken rule: where, and what to change."""
 
     problem: str
@@ -68,15 +68,15 @@ class Told(NamedTuple):
     word: int | None = None
 
 
-def in_words(error: ErrorDetails | Mapping[str, Any], *, shown: bool = True) -> str:
+def describe(error: ErrorDetails | Mapping[str, Any], *, show_input: bool = True) -> str:
     """One error of the validator. What was given is shown where it is short, unless it may be a secret."""
     kind, context = str(error["type"]), dict(error.get("ctx") or {})
-    given = f"{_shown(error.get('input'))}: " if shown and kind not in _NOT_SHOWN else ""
-    if shown and kind == "string_pattern_mismatch" and context.get("pattern") == _NAME:
-        return f"{_shown(error.get('input'))} can't be the name of a dataset: {DATASET_RULE}"
-    if kind.startswith(_TIMES):
-        return f"{given}{ISO_TIME}"
-    told = _WORDS.get(kind)
+    given = f"{_quote_input(error.get('input'))}: " if show_input and kind not in _KINDS_WITHOUT_INPUT else ""
+    if show_input and kind == "string_pattern_mismatch" and context.get("pattern") == _DATASET_NAME_PATTERN:
+        return f"{_quote_input(error.get('input'))} can't be the name of a dataset: {DATASET_NAME_RULE}"
+    if kind.startswith(_TIME_ERROR_PREFIXES):
+        return f"{given}{ISO_TIME_HINT}"
+    told = _HINTS_BY_KIND.get(kind)
     if told is None:
         return str(error["msg"]).removeprefix("Value error, ")
     if kind in ("literal_error", "enum"):
@@ -90,33 +90,39 @@ def in_words(error: ErrorDetails | Mapping[str, Any], *, shown: bool = True) -> 
     return given + told.format_map(context)
 
 
-def told_of(error: ErrorDetails) -> Told:
-    return Told(in_words(error), path(error["loc"]))
+def field_error(error: ErrorDetails) -> FieldError:
+    return FieldError(describe(error), join_path(error["loc"]))
 
 
-def invalid(
-    error: ValidationError, *, at: str | None = None, tell: Callable[[ErrorDetails], Told] = told_of
+def to_invalid_input(
+    error: ValidationError,
+    *,
+    location: str | None = None,
+    format_error: Callable[[ErrorDetails], FieldError] = field_error,
 ) -> InvalidInput:
     """The error with all fields that must be corrected, or the first of many. `at`: where they stand in the body."""
-    first, *others = (one._replace(field=path((at, one.field))) for one in map(tell, error.errors(include_url=False)))
-    return InvalidInput(together(first.problem, others), field=first.field, word=first.word)
+    first, *others = (
+        one._replace(field=join_path((location, one.field)))
+        for one in map(format_error, error.errors(include_url=False))
+    )
+    return InvalidInput(summarize(first.problem, others), field=first.field, word=first.word)
 
 
-def together(first: str, others: Sequence[Told]) -> str:
+def summarize(first: str, others: Sequence[FieldError]) -> str:
     """What is wrong first, then the rest with their places."""
     parts = [
         first,
-        *(str(InvalidInput(one.problem, field=one.field, word=one.word)) for one in others[: MOST_TOLD - 1]),
+        *(str(InvalidInput(one.problem, field=one.field, word=one.word)) for one in others[: MAX_REPORTED_ERRORS - 1]),
     ]
     more = len(others) + 1 - len(parts)
     return "; ".join(parts) + (f" (and {more} more)" if more else "")
 
 
-def path(parts: Iterable[object]) -> str | None:
+def join_path(parts: Iterable[object]) -> str | None:
     return ".".join(str(part) for part in parts if part is not None) or None
 
 
-def not_json(raw: bytes | str, error: Exception | str, *, what: str = "the body") -> DecodeError:
+def to_decode_error(raw: bytes | str, error: Exception | str, *, what: str = "the body") -> DecodeError:
     """Why bytes are not JSON. Those in another encoding are no broken JSON, but look so to who reads them."""
     if isinstance(raw, bytes):
         try:
@@ -126,9 +132,9 @@ def not_json(raw: bytes | str, error: Exception | str, *, what: str = "the body"
     return DecodeError(f"{what} is not JSON: {error}")
 
 
-def _shown(value: object) -> str:
+def _quote_input(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = value if isinstance(value, str) else str(value)
-    text = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    text = text if len(text) <= _MAX_INPUT_CHARS else text[: _MAX_INPUT_CHARS - 1] + "…"
     return repr(text) if isinstance(value, str) else text

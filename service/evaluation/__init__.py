@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from service.evaluation.data import EvaluationData, data_from_npz
-from service.evaluation.tables import Result, evaluate
+from service.evaluation.tables import EvaluationResult, evaluate
 
-__all__ = ["EvaluationData", "Result", "data_from_npz", "evaluate"]
+__all__ = ["EvaluationData", "EvaluationResult", "data_from_npz", "evaluate"]

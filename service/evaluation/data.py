@@ -16,9 +16,9 @@ import numpy as np
 
 from service.errors import DecodeError, InvalidInput
 from service.labels import entity_type
-from service.scoring.confident import class_sums
-from service.scoring.flat import Flat, flat, merge_classes, merge_labels
-from service.statistics.thresholds import HeldOut
+from service.scoring.confident import sum_by_class
+from service.scoring.flat import FlatSentences, from_flat_arrays, merge_classes, merge_labels
+from service.statistics.thresholds import HeldOutStats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-REQUIRED: Final = ("probs", "given", "corrected", "lengths", "keep", "labels", "merge")
+REQUIRED_ARRAYS: Final = ("probs", "given", "corrected", "lengths", "keep", "labels", "merge")
 UNMERGED: Final = "unmerged"
 MERGED: Final = "merged"
 
@@ -37,9 +37,9 @@ class Variant:
 
     name: str
     classes: tuple[str, ...]
-    flat: Flat
+    flat: FlatSentences
     corrected: NDArray[np.intp]
-    held_out: HeldOut | None = None
+    held_out: HeldOutStats | None = None
 
     @property
     def wrong_words(self) -> NDArray[np.bool_]:
@@ -62,12 +62,12 @@ class EvaluationData:
     """Validated input. Sentences that are not kept are left out of everything, learning included, as in the paper."""
 
     name: str
-    flat: Flat
+    flat: FlatSentences
     corrected: NDArray[np.intp]
     keep: NDArray[np.bool_]
     labels: tuple[str, ...]
     merge: tuple[int, ...]
-    held_out: Mapping[str, HeldOut] = field(default_factory=dict)
+    held_out: Mapping[str, HeldOutStats] = field(default_factory=dict)
     """By variant: the sums of merged classes can't be made from those of the unmerged ones."""
 
     @property
@@ -75,7 +75,7 @@ class EvaluationData:
         """The sets of classes worth judging: merging that merges nothing is left out."""
         return (UNMERGED, MERGED) if max(self.merge) + 1 < len(self.labels) else (UNMERGED,)
 
-    def variant(self, name: str) -> Variant:
+    def build_variant(self, name: str) -> Variant:
         """The kept sentences with classes as they are, or merged."""
         words = np.repeat(self.keep, self.flat.lengths)
         probs, given, corrected = self.flat.probs[words], self.flat.given[words], self.corrected[words]
@@ -83,30 +83,30 @@ class EvaluationData:
         if name == MERGED:
             probs = merge_classes(probs, self.merge)
             given, corrected = merge_labels(given, self.merge), merge_labels(corrected, self.merge)
-            classes = merged_names(self.labels, self.merge)
+            classes = name_merged_classes(self.labels, self.merge)
         lengths = self.flat.lengths[self.keep]
-        kept = Flat(probs, given, np.cumsum(lengths) - lengths)
+        kept = FlatSentences(probs, given, np.cumsum(lengths) - lengths)
         return Variant(name, classes, kept, corrected, self.held_out.get(name))
 
 
-def merged_names(labels: Sequence[str], merge: Sequence[int]) -> tuple[str, ...]:
+def name_merged_classes(labels: Sequence[str], merge: Sequence[int]) -> tuple[str, ...]:
     """Each merged class is called as the entity type of its first class."""
     return tuple(entity_type(labels[merge.index(number)]) for number in range(max(merge) + 1))
 
 
 def data_from_npz(path: Path) -> EvaluationData:
     """Read and validate an .npz; InvalidInput says which array is wrong, and where."""
-    arrays = _read(path)
-    for key in REQUIRED:
+    arrays = _load_arrays(path)
+    for key in REQUIRED_ARRAYS:
         if key not in arrays:
-            raise InvalidInput(f"{path.name} has no array {key!r}; it needs {', '.join(REQUIRED)}", field=key)
-    probs = _floats(arrays["probs"], "probs")
+            raise InvalidInput(f"{path.name} has no array {key!r}; it needs {', '.join(REQUIRED_ARRAYS)}", field=key)
+    probs = _check_floats(arrays["probs"], "probs")
     n_words, n_classes = probs.shape
-    lengths = _integers(arrays["lengths"], "lengths")
+    lengths = _check_integers(arrays["lengths"], "lengths")
     if not len(lengths):
         raise InvalidInput(f"{path.name} holds no sentences", field="lengths")
-    words = flat(probs, _integers(arrays["given"], "given"), lengths)
-    corrected = _classes(arrays["corrected"], "corrected", n_words, n_classes)
+    words = from_flat_arrays(probs, _check_integers(arrays["given"], "given"), lengths)
+    corrected = _check_class_ids(arrays["corrected"], "corrected", n_words, n_classes)
     keep = arrays["keep"]
     if keep.dtype != np.bool_ or keep.shape != lengths.shape:
         raise InvalidInput(f"needs a truth value for each of the {len(lengths)} sentences", field="keep")
@@ -115,11 +115,11 @@ def data_from_npz(path: Path) -> EvaluationData:
     labels = tuple(str(label) for label in arrays["labels"].ravel())
     if len(labels) != n_classes or len(set(labels)) != n_classes:
         raise InvalidInput(f"{len(labels)} names for {n_classes} classes; each class needs its own", field="labels")
-    merge = tuple(_classes(arrays["merge"], "merge", n_classes, n_classes).tolist())
+    merge = tuple(_check_class_ids(arrays["merge"], "merge", n_classes, n_classes).tolist())
     if set(merge) != set(range(max(merge) + 1)):
         raise InvalidInput("merged classes must be numbered 0, 1, 2 … without a gap", field="merge")
     return EvaluationData(
-        path.stem, words, corrected, keep.astype(np.bool_), labels, merge, _held_out(arrays, n_classes, merge)
+        path.stem, words, corrected, keep.astype(np.bool_), labels, merge, _parse_held_out(arrays, n_classes, merge)
     )
 
 
@@ -138,7 +138,7 @@ def check_same_sentences(data: EvaluationData, other: EvaluationData) -> None:
             raise InvalidInput(f"{data.name} and {other.name} differ here: not the same sentences", field=key)
 
 
-def _read(path: Path) -> dict[str, NDArray[np.generic]]:
+def _load_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     if not path.is_file():
         raise InvalidInput(f"there is no file {path}", field="probs")
     if not zipfile.is_zipfile(path):
@@ -150,20 +150,20 @@ def _read(path: Path) -> dict[str, NDArray[np.generic]]:
         raise DecodeError(f"{path.name} can't be read as an .npz of plain arrays: {error}") from error
 
 
-def _floats(values: NDArray[np.generic], key: str) -> NDArray[np.float64]:
+def _check_floats(values: NDArray[np.generic], key: str) -> NDArray[np.float64]:
     if values.ndim != 2 or not np.issubdtype(values.dtype, np.floating):
         raise InvalidInput(f"needs one row of probabilities a word, got {values.dtype} {values.shape}", field=key)
     return values.astype(np.float64)
 
 
-def _integers(values: NDArray[np.generic], key: str) -> NDArray[np.intp]:
+def _check_integers(values: NDArray[np.generic], key: str) -> NDArray[np.intp]:
     if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
         raise InvalidInput(f"needs a row of whole numbers, got {values.dtype} {values.shape}", field=key)
     return values.astype(np.intp)
 
 
-def _classes(values: NDArray[np.generic], key: str, n: int, n_classes: int) -> NDArray[np.intp]:
-    numbers = _integers(values, key)
+def _check_class_ids(values: NDArray[np.generic], key: str, n: int, n_classes: int) -> NDArray[np.intp]:
+    numbers = _check_integers(values, key)
     if len(numbers) != n:
         raise InvalidInput(f"{len(numbers)} classes where {n} are needed", field=key)
     bad = np.flatnonzero((numbers < 0) | (numbers >= n_classes))
@@ -174,28 +174,32 @@ def _classes(values: NDArray[np.generic], key: str, n: int, n_classes: int) -> N
     return numbers
 
 
-def _held_out(arrays: Mapping[str, NDArray[np.generic]], n_classes: int, merge: Sequence[int]) -> dict[str, HeldOut]:
+def _parse_held_out(
+    arrays: Mapping[str, NDArray[np.generic]], n_classes: int, merge: Sequence[int]
+) -> dict[str, HeldOutStats]:
     given_keys = [key for key in ("dev_probs", "dev_given") if key in arrays]
     if not given_keys:
         return {}
     if len(given_keys) == 1:
         raise InvalidInput("dev_probs and dev_given come together or not at all", field=given_keys[0])
-    probs = _floats(arrays["dev_probs"], "dev_probs")
+    probs = _check_floats(arrays["dev_probs"], "dev_probs")
     if probs.shape[1] != n_classes:
         raise InvalidInput(f"{probs.shape[1]} classes where probs has {n_classes}", field="dev_probs")
-    given = _classes(arrays["dev_given"], "dev_given", len(probs), n_classes)
+    given = _check_class_ids(arrays["dev_given"], "dev_given", len(probs), n_classes)
     if not len(probs):
         return {}
     try:
-        flat(probs, given, [len(probs)])  # the same rules for rows; where sentences end doesn't matter for sums
+        from_flat_arrays(
+            probs, given, [len(probs)]
+        )  # the same rules for rows; where sentences end doesn't matter for sums
     except InvalidInput as error:
         raise InvalidInput(error.problem, field="dev_probs", word=error.word) from error
     return {
-        UNMERGED: _sums(probs, given),
-        MERGED: _sums(merge_classes(probs, merge), merge_labels(given, merge)),
+        UNMERGED: _sum_held_out(probs, given),
+        MERGED: _sum_held_out(merge_classes(probs, merge), merge_labels(given, merge)),
     }
 
 
-def _sums(probs: NDArray[np.float64], given: NDArray[np.intp]) -> HeldOut:
-    sums, counts = class_sums(probs, given)
-    return HeldOut(tuple(sums.tolist()), tuple(counts.tolist()))
+def _sum_held_out(probs: NDArray[np.float64], given: NDArray[np.intp]) -> HeldOutStats:
+    sums, counts = sum_by_class(probs, given)
+    return HeldOutStats(tuple(sums.tolist()), tuple(counts.tolist()))

@@ -9,9 +9,9 @@ import numpy as np
 from service.errors import InferenceError, InvalidInput
 from service.evaluation.data import MERGED, UNMERGED, EvaluationData
 from service.inference.tokenization.word_joining import join_words
-from service.labels import UNSCORED, LabelMap, detect_scheme, merged_classes
-from service.scoring.flat import flat, merge_classes
-from service.statistics.thresholds import HeldOut
+from service.labels import UNSCORED, LabelMap, detect_scheme, merge_by_type
+from service.scoring.flat import from_flat_arrays, merge_classes
+from service.statistics.thresholds import HeldOutStats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from service.contracts import LabelledSentence
-    from service.inference.classifier import Answer
+    from service.inference.classifier import InferenceResult
     from service.inference.model.folder import ModelFolder
 
 
-class Row(NamedTuple):
+class ScoredSentence(NamedTuple):
     """The scored words of one sentence."""
 
     probs: NDArray[np.float64]
@@ -36,7 +36,7 @@ def data_from_model(
     folder: ModelFolder,
     given: Sequence[LabelledSentence],
     corrected: Sequence[LabelledSentence],
-    answers: Iterable[Answer],
+    answers: Iterable[InferenceResult],
     *,
     name: str,
 ) -> EvaluationData:
@@ -45,7 +45,7 @@ def data_from_model(
     Words that no subword or no class stands for are left out of the figures. Sentences of one character or with
     a "#" don't count, as in the paper.
     """
-    check_pairs(given, corrected)
+    check_same_words(given, corrected)
     scheme = detect_scheme([*(s.labels for s in given), *(s.labels for s in corrected)])
     labels = LabelMap.build(
         folder.labels, model_scheme=folder.scheme, dataset_labels=None, dataset_scheme=scheme, unmapped="reject"
@@ -53,7 +53,7 @@ def data_from_model(
     rows = [
         row
         for one, other, answer in zip(given, corrected, answers, strict=True)
-        if (row := _row(one, other, answer, labels)) is not None
+        if (row := _build_scored_sentence(one, other, answer, labels)) is not None
     ]
     if not any(row.keep for row in rows):
         raise InvalidInput("no sentence is left to evaluate", field="given")
@@ -64,19 +64,19 @@ def data_from_model(
     sums = {UNMERGED: folder.held_out, MERGED: folder.held_out_types}
     if labels.merge is not None:
         sums = {UNMERGED: folder.held_out_types}
-    held_out = {name: HeldOut(held.sums, held.counts) for name, held in sums.items() if held is not None}
+    held_out = {name: HeldOutStats(held.sums, held.counts) for name, held in sums.items() if held is not None}
     return EvaluationData(
         name,
-        flat(probs, np.concatenate([row.given for row in rows]), lengths),
+        from_flat_arrays(probs, np.concatenate([row.given for row in rows]), lengths),
         np.concatenate([row.corrected for row in rows]),
         np.array([row.keep for row in rows]),
         labels.classes,
-        merged_classes(labels.classes, labels.scheme)[1],
+        merge_by_type(labels.classes, labels.scheme)[1],
         held_out,
     )
 
 
-def check_pairs(given: Sequence[LabelledSentence], corrected: Sequence[LabelledSentence]) -> None:
+def check_same_words(given: Sequence[LabelledSentence], corrected: Sequence[LabelledSentence]) -> None:
     """Both files must hold the same words in the same sentences."""
     if len(given) != len(corrected):
         raise InvalidInput(
@@ -93,13 +93,15 @@ def check_pairs(given: Sequence[LabelledSentence], corrected: Sequence[LabelledS
             )
 
 
-def _row(one: LabelledSentence, other: LabelledSentence, answer: Answer, labels: LabelMap) -> Row | None:
+def _build_scored_sentence(
+    given_sentence: LabelledSentence, corrected_sentence: LabelledSentence, answer: InferenceResult, labels: LabelMap
+) -> ScoredSentence | None:
     if isinstance(answer, InferenceError):
-        raise InvalidInput(str(answer), sentence=one.id)
-    given = np.array(labels.map(one.labels, sentence=one.id).ids, np.intp)
-    corrected = np.array(labels.map(other.labels, sentence=other.id).ids, np.intp)
+        raise InvalidInput(str(answer), sentence=given_sentence.id)
+    given = np.array(labels.map(given_sentence.labels, sentence=given_sentence.id).ids, np.intp)
+    corrected = np.array(labels.map(corrected_sentence.labels, sentence=corrected_sentence.id).ids, np.intp)
     scored = answer.scored & (given != UNSCORED) & (corrected != UNSCORED)
     if not scored.any():
         return None
-    text = join_words(one.tokens).text
-    return Row(answer.probs[scored], given[scored], corrected[scored], len(text) > 1 and "#" not in text)
+    text = join_words(given_sentence.tokens).text
+    return ScoredSentence(answer.probs[scored], given[scored], corrected[scored], len(text) > 1 and "#" not in text)

@@ -39,7 +39,7 @@ class Ranking:
         return len(self.order)
 
 
-def ranking(scores: ArrayLike, positives: ArrayLike) -> Ranking:
+def build_ranking(scores: ArrayLike, positives: ArrayLike) -> Ranking:
     """Sort once; all figures and all resamples read from this."""
     values = np.asarray(scores, dtype=np.float64)
     wrong = np.asarray(positives, dtype=bool)
@@ -63,7 +63,7 @@ def ranking(scores: ArrayLike, positives: ArrayLike) -> Ranking:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RankingCounts:
     """What the figures need of each resample (first axis). Second axis: the groups, or only those with positives."""
 
     up_to: Ints
@@ -85,7 +85,7 @@ class Counts:
         return np.asarray(self.hits.sum(axis=1))
 
 
-def counts(ranked: Ranking, draws: NDArray[np.integer] | None = None) -> Counts:
+def count_by_group(ranked: Ranking, draws: NDArray[np.integer] | None = None) -> RankingCounts:
     """Count by groups; `draws[b, row]` says how often resample b holds the row (None: every row once)."""
     taken = np.ones((1, ranked.n_rows), dtype=np.int64) if draws is None else draws
     up_to = np.cumsum(taken[:, ranked.order], axis=1, dtype=np.int64)[:, ranked.group_ends - 1]
@@ -94,7 +94,7 @@ def counts(ranked: Ranking, draws: NDArray[np.integer] | None = None) -> Counts:
         hits = np.add.reduceat(taken[:, ranked.hit_rows], ranked.hit_starts, axis=1, dtype=np.int64)
     padded = np.concatenate([np.zeros((len(taken), 1), dtype=np.int64), up_to], axis=1)
     before = padded[:, ranked.hit_groups]
-    return Counts(
+    return RankingCounts(
         up_to=up_to,
         hit_groups=ranked.hit_groups,
         before=before,
@@ -104,25 +104,25 @@ def counts(ranked: Ranking, draws: NDArray[np.integer] | None = None) -> Counts:
     )
 
 
-def _ratio(above: NDArray[np.generic], below: NDArray[np.generic]) -> Floats:
+def _divide(above: NDArray[np.generic], below: NDArray[np.generic]) -> Floats:
     """Divide, NaN where there is nothing to divide by (no positives, no negatives)."""
     numerator = np.asarray(above, dtype=np.float64)
     return np.asarray(np.divide(numerator, below, out=np.full(numerator.shape, np.nan), where=below != 0))
 
 
-def _auroc(of: Counts) -> Floats:
-    negatives = of.total - of.positives
-    tied = of.size - of.hits
-    after = negatives[:, None] - (of.before - of.hits_before) - tied
-    return _ratio((of.hits * (after + tied / 2)).sum(axis=1), of.positives * negatives)
+def _auroc(counts: RankingCounts) -> Floats:
+    negatives = counts.total - counts.positives
+    tied = counts.size - counts.hits
+    after = negatives[:, None] - (counts.before - counts.hits_before) - tied
+    return _divide((counts.hits * (after + tied / 2)).sum(axis=1), counts.positives * negatives)
 
 
-def _average_precision(of: Counts) -> Floats:
-    ends = np.maximum(of.before + of.size, 1)
-    return _ratio((of.hits * (of.hits_before + of.hits) / ends).sum(axis=1), of.positives)
+def _average_precision(counts: RankingCounts) -> Floats:
+    ends = np.maximum(counts.before + counts.size, 1)
+    return _divide((counts.hits * (counts.hits_before + counts.hits) / ends).sum(axis=1), counts.positives)
 
 
-def _auprc(of: Counts) -> Floats:
+def _auprc(counts: RankingCounts) -> Floats:
     """Mean trapezoid over all orders of tied rows.
 
     In a group of n rows with m positives that starts after r rows with h positives, the row at place i is positive
@@ -130,10 +130,10 @@ def _auprc(of: Counts) -> Floats:
     recall at rank r+i has the mean height ½[(h + 1 + c(i-1))/(r+i) + (h + c(i-1))/(r+i-1)], c = (m-1)/(n-1), whose sum
     over i is a difference of harmonic numbers. There is no step before rank 1: the curve starts at the first row.
     """
-    if not of.hits.size:
-        return np.full(len(of.hits), np.nan)
-    r, n, m, h = of.before, of.size, of.hits, of.hits_before
-    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, int(of.total.max()) + 1))])
+    if not counts.hits.size:
+        return np.full(len(counts.hits), np.nan)
+    r, n, m, h = counts.before, counts.size, counts.hits, counts.hits_before
+    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, int(counts.total.max()) + 1))])
     share = np.divide(m - 1, n - 1, out=np.zeros(n.shape), where=(n > 1) & (m > 0))
     first = r == 0
     here = share * n + (h + 1 - share - share * r) * (harmonic[r + n] - harmonic[r])
@@ -141,33 +141,33 @@ def _auprc(of: Counts) -> Floats:
     span = harmonic[np.maximum(r + n - 1, 0)] - harmonic[np.maximum(r - 1, 0)]
     previous = share * previous_n + (h - share * r) * span
     height = (here - first + previous) / 2
-    return _ratio((m * height / np.maximum(n, 1)).sum(axis=1), of.positives)
+    return _divide((m * height / np.maximum(n, 1)).sum(axis=1), counts.positives)
 
 
-def hits_at(of: Counts, k: Ints) -> Floats:
+def count_hits_at(counts: RankingCounts, k: Ints) -> Floats:
     """Mean number of positives in the first k rows of each resample."""
-    rows = np.arange(len(of.up_to))
-    group = (of.up_to < k[:, None]).sum(axis=1)
+    rows = np.arange(len(counts.up_to))
+    group = (counts.up_to < k[:, None]).sum(axis=1)
     # Columns of `hits` that lie wholly in the first k rows, and the one (if any) that the cut goes through.
-    column = np.searchsorted(of.hit_groups, group)
-    cumulative = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(of.hits, axis=1)], axis=1)
+    column = np.searchsorted(counts.hit_groups, group)
+    cumulative = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(counts.hits, axis=1)], axis=1)
     found = cumulative[rows, column]
-    cut = np.flatnonzero(np.isin(group, of.hit_groups))
+    cut = np.flatnonzero(np.isin(group, counts.hit_groups))
     at = column[cut]
-    inside = k[cut] - of.before[cut, at]
-    found[cut] += of.hits[cut, at] * inside / of.size[cut, at]
+    inside = k[cut] - counts.before[cut, at]
+    found[cut] += counts.hits[cut, at] * inside / counts.size[cut, at]
     return np.asarray(found, dtype=np.float64)
 
 
-def lift(of: Counts, k: Ints) -> Floats:
-    k = np.clip(k, 1, of.total)
-    return _ratio(hits_at(of, k) * of.total, k * of.positives)
+def compute_lift(counts: RankingCounts, k: Ints) -> Floats:
+    k = np.clip(k, 1, counts.total)
+    return _divide(count_hits_at(counts, k) * counts.total, k * counts.positives)
 
 
-METRICS: Final[Mapping[str, Callable[[Counts], Floats]]] = {
+METRICS: Final[Mapping[str, Callable[[RankingCounts], Floats]]] = {
     "auprc": _auprc,
     "ap": _average_precision,
     "auroc": _auroc,
-    "lift_at_t": lambda of: lift(of, of.positives),
-    "lift_at_t1": lambda of: lift(of, of.positives + 1),
+    "lift_at_t": lambda of: compute_lift(of, of.positives),
+    "lift_at_t1": lambda of: compute_lift(of, of.positives + 1),
 }

@@ -10,14 +10,22 @@ import numpy as np
 
 from service.evaluation import paper
 from service.evaluation.data import UNMERGED, EvaluationData
-from service.evaluation.metrics import LEVEL, EntityF1, noise_matrix
-from service.evaluation.runs import BATCH, Judged
-from service.evaluation.tables import COMPARED, SENTENCE, TOKEN, Comparison, FlagFigures, Result, or_none
+from service.evaluation.metrics import CONFIDENCE_LEVEL, EntityF1, compute_noise_matrix
+from service.evaluation.runs import BATCH, EvaluationRun
+from service.evaluation.tables import (
+    COMPARED_METHODS,
+    SENTENCE,
+    TOKEN,
+    Comparison,
+    EvaluationResult,
+    FlagMetrics,
+    nan_to_none,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-VERSION: Final = 1
+FORMAT_VERSION: Final = 1
 NOTES: Final = {
     "keep": "Sentences that are not kept are left out of scoring and learning.",
     "batch": (
@@ -35,13 +43,13 @@ NOTES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class EvaluationReport:
     """Everything one run of the command found."""
 
     data: EvaluationData
-    judged: Sequence[Judged]
-    results: Sequence[Result]
-    flags: Sequence[FlagFigures]
+    runs: Sequence[EvaluationRun]
+    results: Sequence[EvaluationResult]
+    flags: Sequence[FlagMetrics]
     f1: dict[str, EntityF1] | None
     resamples: int
     seed: int
@@ -49,151 +57,155 @@ class Evaluation:
     comparisons: Sequence[Comparison] = ()
 
     @property
-    def batch(self) -> list[Judged]:
+    def batch_runs(self) -> list[EvaluationRun]:
         """One for each variant."""
-        return [run for run in self.judged if run.mode == BATCH]
+        return [run for run in self.runs if run.mode == BATCH]
 
 
-def document(of: Evaluation) -> dict[str, object]:
+def build_document(report: EvaluationReport) -> dict[str, object]:
     """What goes into evaluation.json."""
     found: dict[str, object] = {
-        "version": VERSION,
-        "data": _data(of),
-        "f1": None if of.f1 is None else {name: _finite(f1._asdict()) for name, f1 in of.f1.items()},
-        "bootstrap": {"resamples": of.resamples, "seed": of.seed, "level": LEVEL},
+        "version": FORMAT_VERSION,
+        "data": _describe_data(report),
+        "f1": None if report.f1 is None else {name: _replace_nan(f1._asdict()) for name, f1 in report.f1.items()},
+        "bootstrap": {"resamples": report.resamples, "seed": report.seed, "level": CONFIDENCE_LEVEL},
         "notes": NOTES,
-        "results": [result.as_json() for result in of.results],
-        "flags": [_finite(asdict(figures)) for figures in of.flags],
-        "noise_matrix": {run.variant.name: _noise(run) for run in of.batch},
+        "results": [result.to_json() for result in report.results],
+        "flags": [_replace_nan(asdict(figures)) for figures in report.flags],
+        "noise_matrix": {run.variant.name: _describe_noise(run) for run in report.batch_runs},
     }
-    if of.against is not None:
-        rows = [{**asdict(row), **row.difference._asdict()} for row in of.comparisons]
-        found["against"] = {"name": of.against, "results": [_finite(row) for row in rows]}
+    if report.against is not None:
+        rows = [{**asdict(row), **row.difference._asdict()} for row in report.comparisons]
+        found["against"] = {"name": report.against, "results": [_replace_nan(row) for row in rows]}
     return found
 
 
-def _finite(record: dict[str, object]) -> dict[str, object]:
-    return {key: or_none(value) if isinstance(value, float) else value for key, value in record.items()}
+def _replace_nan(record: dict[str, object]) -> dict[str, object]:
+    return {key: nan_to_none(value) if isinstance(value, float) else value for key, value in record.items()}
 
 
-def _data(of: Evaluation) -> dict[str, object]:
+def _describe_data(report: EvaluationReport) -> dict[str, object]:
     return {
-        "name": of.data.name,
-        "sentences": of.data.flat.n_sentences,
-        "kept_sentences": int(of.data.keep.sum()),
-        "words": len(of.data.flat.given),
-        "kept_words": len(of.batch[0].variant.flat.given),
-        "labels": list(of.data.labels),
-        "held_out_prior": bool(of.data.held_out),
+        "name": report.data.name,
+        "sentences": report.data.flat.n_sentences,
+        "kept_sentences": int(report.data.keep.sum()),
+        "words": len(report.data.flat.given),
+        "kept_words": len(report.batch_runs[0].variant.flat.given),
+        "labels": list(report.data.labels),
+        "held_out_prior": bool(report.data.held_out),
         "variants": {
             run.variant.name: {
                 "classes": list(run.variant.classes),
                 "wrong_sentences": int(run.variant.wrong_sentences.sum()),
                 "wrong_words": int(run.variant.wrong_words.sum()),
             }
-            for run in of.batch
+            for run in report.batch_runs
         },
     }
 
 
-def _noise(run: Judged) -> dict[str, object]:
-    counts = noise_matrix(run.variant.flat.given, run.variant.corrected, len(run.variant.classes))
+def _describe_noise(run: EvaluationRun) -> dict[str, object]:
+    counts = compute_noise_matrix(run.variant.flat.given, run.variant.corrected, len(run.variant.classes))
     return {"classes": list(run.variant.classes), "rows": "truth", "columns": "given", "counts": counts.tolist()}
 
 
-def render(of: Evaluation) -> str:
+def render_markdown(report: EvaluationReport) -> str:
     """The paper's three tables and what belongs to them, as Markdown."""
-    parts = [f"# Label errors found in {of.data.name}", _summary(of)]
+    parts = [f"# Label errors found in {report.data.name}", _render_summary(report)]
     parts += [
-        _sentences(of, "AUPRC", "auprc", lambda row: row.auprc),
-        _sentences(of, "AUROC", "auroc", lambda row: row.auroc),
-        _sentences(of, "Lift @ T + 1 (T: number of wrong sentences)", "lift_at_t1", lambda row: row.lift, digits=2),
-        _sentences(of, "Lift @ T", "lift_at_t", None, digits=2),
-        _sentences(of, "Average precision", "ap", None),
-        _words(of),
-        _precision(of),
-        _flags(of),
-        *(_noise_table(run) for run in of.batch),
+        _render_sentence_table(report, "AUPRC", "auprc", lambda row: row.auprc),
+        _render_sentence_table(report, "AUROC", "auroc", lambda row: row.auroc),
+        _render_sentence_table(
+            report, "Lift @ T + 1 (T: number of wrong sentences)", "lift_at_t1", lambda row: row.lift, digits=2
+        ),
+        _render_sentence_table(report, "Lift @ T", "lift_at_t", None, digits=2),
+        _render_sentence_table(report, "Average precision", "ap", None),
+        _render_word_table(report),
+        _render_precision_table(report),
+        _render_flag_table(report),
+        *(_render_noise_table(run) for run in report.batch_runs),
     ]
-    if of.against is not None:
-        parts.append(render_comparison(of))
+    if report.against is not None:
+        parts.append(render_comparison(report))
     return "\n\n".join(parts) + "\n"
 
 
-def headline(of: Evaluation) -> str:
+def render_headline(report: EvaluationReport) -> str:
     """The two scores that matter, in one small table."""
     rows = [
         [
             result.method,
             str(result.classes),
             result.mode,
-            *(_cell(result, name, 4) for name in ("auprc", "ap", "auroc")),
+            *(_format_cell(result, name, 4) for name in ("auprc", "ap", "auroc")),
         ]
-        for result in of.results
-        if result.level == SENTENCE and (result.method, result.token_score) in COMPARED
+        for result in report.results
+        if result.level == SENTENCE and (result.method, result.token_score) in COMPARED_METHODS
     ]
-    return _table(["sentence score", "classes", "mode", "AUPRC", "AP", "AUROC"], rows)
+    return _render_table(["sentence score", "classes", "mode", "AUPRC", "AP", "AUROC"], rows)
 
 
-def render_comparison(of: Evaluation) -> str:
+def render_comparison(report: EvaluationReport) -> str:
     """Paired differences against other probabilities of the same sentences."""
-    head = ["score", "classes", "mode", "figure", of.data.name, of.against or "", "difference", "ahead in"]
+    head = ["score", "classes", "mode", "figure", report.data.name, report.against or "", "difference", "ahead in"]
     rows = [
         [
             row.method,
             str(row.classes),
             row.mode,
             row.metric.upper(),
-            _number(row.ours),
-            _number(row.other),
-            _number(row.difference.difference, sign=True)
-            + _bracket(row.difference.low, row.difference.high, sign=True),
+            _format_number(row.ours),
+            _format_number(row.other),
+            _format_number(row.difference.difference, sign=True)
+            + _format_interval(row.difference.low, row.difference.high, sign=True),
             "" if math.isnan(row.difference.better) else f"{row.difference.better:.0%}",
         ]
-        for row in of.comparisons
+        for row in report.comparisons
     ]
-    note = f"Paired bootstrap: both rankings on the same {of.resamples} resamples; `ahead in` is the share won."
-    return f"## {of.data.name} against {of.against}\n\n{_table(head, rows)}\n\n{note}"
+    note = f"Paired bootstrap: both rankings on the same {report.resamples} resamples; `ahead in` is the share won."
+    return f"## {report.data.name} against {report.against}\n\n{_render_table(head, rows)}\n\n{note}"
 
 
-def _summary(of: Evaluation) -> str:
-    data = of.data
+def _render_summary(report: EvaluationReport) -> str:
+    data = report.data
     lines = [
-        f"{int(data.keep.sum())} of {data.flat.n_sentences} sentences kept, {len(of.batch[0].variant.flat.given)} words.",
+        f"{int(data.keep.sum())} of {data.flat.n_sentences} sentences kept, {len(report.batch_runs[0].variant.flat.given)} words.",
     ]
-    for run in of.batch:
+    for run in report.batch_runs:
         variant = run.variant
         lines.append(
             f"{len(variant.classes)} classes ({variant.name}): {int(variant.wrong_sentences.sum())} sentences with "
             f"{int(variant.wrong_words.sum())} wrong words."
         )
-    if of.f1 is not None:
-        figures = ", ".join(f"{f1.f1:.4f} against {name} labels" for name, f1 in of.f1.items())
+    if report.f1 is not None:
+        figures = ", ".join(f"{f1.f1:.4f} against {name} labels" for name, f1 in report.f1.items())
         lines.append(f"Entity F1 of the model: {figures}.")
-    if of.resamples:
-        lines.append(f"In brackets: {LEVEL:.0%} intervals from {of.resamples} bootstrap resamples (seed {of.seed}).")
-    modes = {run.mode for run in of.judged}
+    if report.resamples:
+        lines.append(
+            f"In brackets: {CONFIDENCE_LEVEL:.0%} intervals from {report.resamples} bootstrap resamples (seed {report.seed})."
+        )
+    modes = {run.mode for run in report.runs}
     lines += [text for key, text in NOTES.items() if key not in {"batch", "stream"} or key in modes]
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _columns(of: Evaluation) -> list[tuple[str, str, str]]:
-    return [(f"{len(run.variant.classes)} classes, {run.mode}", run.variant.name, run.mode) for run in of.judged]
+def _list_columns(report: EvaluationReport) -> list[tuple[str, str, str]]:
+    return [(f"{len(run.variant.classes)} classes, {run.mode}", run.variant.name, run.mode) for run in report.runs]
 
 
-def _sentences(
-    of: Evaluation,
+def _render_sentence_table(
+    report: EvaluationReport,
     title: str,
     metric: str,
-    published: Callable[[paper.Published], tuple[float, float, float]] | None,
+    published: Callable[[paper.PaperRow], tuple[float, float, float]] | None,
     *,
     digits: int = 4,
 ) -> str:
-    columns = _columns(of)
-    found = {(r.method, r.token_score, r.variant, r.mode): r for r in of.results if r.level == SENTENCE}
+    columns = _list_columns(report)
+    found = {(r.method, r.token_score, r.variant, r.mode): r for r in report.results if r.level == SENTENCE}
     best = {
         (variant, mode): max(
-            (r.figures[metric] for r in found.values() if (r.variant, r.mode) == (variant, mode)),
+            (r.metrics[metric] for r in found.values() if (r.variant, r.mode) == (variant, mode)),
             key=lambda value: -math.inf if math.isnan(value) else value,
         )
         for _, variant, mode in columns
@@ -203,18 +215,18 @@ def _sentences(
         row = [method, token_score or ""]
         for _, variant, mode in columns:
             result = found[method, token_score, variant, mode]
-            row.append(_cell(result, metric, digits, strong=result.figures[metric] == best[variant, mode]))
+            row.append(_format_cell(result, metric, digits, strong=result.metrics[metric] == best[variant, mode]))
         if published is not None:
-            printed = paper.SENTENCES.get((method, token_score))
+            printed = paper.SENTENCE_FIGURES.get((method, token_score))
             row += ["", "", ""] if printed is None else [f"{value:.{digits}f}" for value in published(printed)]
         rows.append(row)
     head = ["sentence score", "token score", *(name for name, _, _ in columns)]
     if published is not None:
         head += [f"paper: {name}" for name in paper.SETTINGS]
-    return f"## {title}\n\n{_table(head, rows)}"
+    return f"## {title}\n\n{_render_table(head, rows)}"
 
 
-def _words(of: Evaluation) -> str:
+def _render_word_table(report: EvaluationReport) -> str:
     head = [
         "word score",
         "classes",
@@ -228,75 +240,83 @@ def _words(of: Evaluation) -> str:
         "paper AUROC",
     ]
     rows = []
-    for result in of.results:
+    for result in report.results:
         if result.level != TOKEN:
             continue
-        figures = [_cell(result, "auprc", 4), _cell(result, "ap", 4), _cell(result, "auroc", 4)]
-        lifts = [_cell(result, "lift_at_t", 2), _cell(result, "lift_at_t1", 2)]
-        printed = paper.TOKENS.get(result.method) if result.variant == UNMERGED and result.mode == BATCH else None
+        figures = [_format_cell(result, "auprc", 4), _format_cell(result, "ap", 4), _format_cell(result, "auroc", 4)]
+        lifts = [_format_cell(result, "lift_at_t", 2), _format_cell(result, "lift_at_t1", 2)]
+        printed = (
+            paper.TOKEN_FIGURES.get(result.method) if result.variant == UNMERGED and result.mode == BATCH else None
+        )
         beside = ["", ""] if printed is None else [f"{value:.4f}" for value in printed]
         rows.append([result.method, str(result.classes), result.mode, *figures, *lifts, *beside])
-    return f"## Single words\n\nThe paper's figures are those of bert-unmerged.\n\n{_table(head, rows)}"
+    return f"## Single words\n\nThe paper's figures are those of bert-unmerged.\n\n{_render_table(head, rows)}"
 
 
-def _precision(of: Evaluation) -> str:
+def _render_precision_table(report: EvaluationReport) -> str:
     """Precision@K of the methods that read self-confidence or nothing; the rest is in evaluation.json."""
-    ks = sorted({k for result in of.results if result.level == SENTENCE for k in result.precision_at})
+    ks = sorted({k for result in report.results if result.level == SENTENCE for k in result.precision_at})
     rows = [
-        [result.method, str(result.classes), result.mode, *(_number(result.precision_at[k], digits=3) for k in ks)]
-        for result in of.results
+        [
+            result.method,
+            str(result.classes),
+            result.mode,
+            *(_format_number(result.precision_at[k], digits=3) for k in ks),
+        ]
+        for result in report.results
         if result.level == SENTENCE and result.token_score in {None, paper.SC}
     ]
     head = ["sentence score", "classes", "mode", *(f"@{k}" for k in ks)]
-    return f"## Precision @ K (token score: {paper.SC})\n\n{_table(head, rows)}"
+    return f"## Precision @ K (token score: {paper.SC})\n\n{_render_table(head, rows)}"
 
 
-def _flags(of: Evaluation) -> str:
+def _render_flag_table(report: EvaluationReport) -> str:
     rows = [
         [
             str(row.classes),
             row.mode,
             row.rule,
             str(row.words),
-            *(_number(value, digits=3) for value in (row.rate, row.precision, row.recall)),
+            *(_format_number(value, digits=3) for value in (row.rate, row.precision, row.recall)),
         ]
-        for row in of.flags
+        for row in report.flags
     ]
     head = ["classes", "mode", "rule", "flagged words", "sentences flagged", "precision", "recall"]
-    return f"## Flags, by sentences\n\n{_table(head, rows)}"
+    return f"## Flags, by sentences\n\n{_render_table(head, rows)}"
 
 
-def _noise_table(run: Judged) -> str:
+def _render_noise_table(run: EvaluationRun) -> str:
     classes = run.variant.classes
-    counts = noise_matrix(run.variant.flat.given, run.variant.corrected, len(classes))
+    counts = compute_noise_matrix(run.variant.flat.given, run.variant.corrected, len(classes))
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     rows = [
         [name, *("–" if i == j else f"{share[i, j]:.2%}" if counts[i, j] else "" for j in range(len(classes)))]
         for i, name in enumerate(classes)
     ]
     title = f"Noise matrix, {len(classes)} classes"
-    return f"## {title}\n\nRows: the truth. Columns: the label given instead, in percent of the row.\n\n" + _table(
-        ["truth", *classes], rows
+    return (
+        f"## {title}\n\nRows: the truth. Columns: the label given instead, in percent of the row.\n\n"
+        + _render_table(["truth", *classes], rows)
     )
 
 
-def _cell(result: Result, metric: str, digits: int, *, strong: bool = False) -> str:
-    value = _number(result.figures[metric], digits=digits)
+def _format_cell(result: EvaluationResult, metric: str, digits: int, *, strong: bool = False) -> str:
+    value = _format_number(result.metrics[metric], digits=digits)
     interval = result.intervals.get(metric)
-    end = "" if interval is None else _bracket(*interval, digits=max(digits - 1, 1))
+    end = "" if interval is None else _format_interval(*interval, digits=max(digits - 1, 1))
     return (f"**{value}**" if strong else value) + end
 
 
-def _number(value: float, *, digits: int = 4, sign: bool = False) -> str:
+def _format_number(value: float, *, digits: int = 4, sign: bool = False) -> str:
     return "–" if math.isnan(value) else f"{value:{'+' if sign else ''}.{digits}f}"
 
 
-def _bracket(low: float, high: float, *, digits: int = 3, sign: bool = False) -> str:
+def _format_interval(low: float, high: float, *, digits: int = 3, sign: bool = False) -> str:
     if math.isnan(low):
         return ""
-    return f" [{_number(low, digits=digits, sign=sign)}, {_number(high, digits=digits, sign=sign)}]"
+    return f" [{_format_number(low, digits=digits, sign=sign)}, {_format_number(high, digits=digits, sign=sign)}]"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _render_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from service.errors import InvalidInput
-from service.scoring.confident import flag_words, prune_by_noise_rate, weighted_word_scores
+from service.scoring.confident import compute_weighted_scores, flag_words, prune_by_noise_rate
 from service.scoring.flat import segment_min
 from service.scoring.sentence import METHODS, score_sentences
 from service.scoring.token import TOKEN_SCORES
 from service.statistics.class_stats import ClassStats
-from service.statistics.thresholds import flag_thresholds, priority_weights
+from service.statistics.thresholds import compute_flag_thresholds, compute_priority_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +32,7 @@ PRIORITY: Final = "priority"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class EvaluationRun:
     """One variant judged in one mode; scores are made from it on demand."""
 
     variant: Variant
@@ -48,7 +48,7 @@ class Judged:
         prior = "from the held-out words" if self.variant.held_out else "without a prior"
         return f"confident learning with running thresholds {prior}"
 
-    def sentence_scores(self, method: str, token_score: str | None = None) -> NDArray[np.float64]:
+    def compute_sentence_scores(self, method: str, token_score: str | None = None) -> NDArray[np.float64]:
         """Scores by the paper's method or by `priority`; low is bad."""
         if method == PRIORITY:
             return np.asarray(segment_min(self.word_priority, self.variant.flat))
@@ -56,7 +56,7 @@ class Judged:
         flags = self.flags if method in METHODS and METHODS[method].uses_flags else None
         return score_sentences(self.variant.flat, method=method, flags=flags, **named)
 
-    def word_scores(self, token_score: str) -> NDArray[np.float64]:
+    def compute_word_scores(self, token_score: str) -> NDArray[np.float64]:
         """Scores of the single words by a token score or by `priority`."""
         if token_score == PRIORITY:
             return self.word_priority
@@ -65,19 +65,19 @@ class Judged:
         return TOKEN_SCORES[token_score](self.variant.flat.probs, self.variant.flat.given)
 
 
-def judge_batch(variant: Variant) -> Judged:
+def judge_batch(variant: Variant) -> EvaluationRun:
     """Judge everything by everything."""
     flat = variant.flat
-    weights = priority_weights(ClassStats.empty(flat.n_classes).update(flat.probs, flat.given))
-    return Judged(
+    weights = compute_priority_weights(ClassStats.empty(flat.n_classes).update(flat.probs, flat.given))
+    return EvaluationRun(
         variant,
         BATCH,
         prune_by_noise_rate(flat.probs, flat.given),
-        weighted_word_scores(flat.probs, flat.given, weights),
+        compute_weighted_scores(flat.probs, flat.given, weights),
     )
 
 
-def judge_stream(variant: Variant) -> Judged:
+def judge_stream(variant: Variant) -> EvaluationRun:
     """Judge each sentence by those before it, in file order, then learn from it."""
     flat = variant.flat
     stats = ClassStats.empty(flat.n_classes)
@@ -85,7 +85,7 @@ def judge_stream(variant: Variant) -> Judged:
     words = np.empty(len(flat.given))
     for start, end in zip(flat.starts.tolist(), flat.ends.tolist(), strict=True):
         probs, given = flat.probs[start:end], flat.given[start:end]
-        flags[start:end] = flag_words(probs, given, flag_thresholds(stats, variant.held_out))
-        words[start:end] = weighted_word_scores(probs, given, priority_weights(stats))
+        flags[start:end] = flag_words(probs, given, compute_flag_thresholds(stats, variant.held_out))
+        words[start:end] = compute_weighted_scores(probs, given, compute_priority_weights(stats))
         stats = stats.update(probs, given)
-    return Judged(variant, STREAM, flags, words)
+    return EvaluationRun(variant, STREAM, flags, words)

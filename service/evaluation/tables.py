@@ -16,15 +16,15 @@ from service.evaluation.metrics import (
     Difference,
     EntityF1,
     Interval,
-    all_metrics,
     bootstrap,
+    compute_all_metrics,
+    draw_resamples,
     entity_f1,
     paired_bootstrap,
     precision_at,
-    resamples,
 )
 from service.evaluation.ranking import METRICS
-from service.evaluation.runs import PRIORITY, STREAM, Judged, judge_batch, judge_stream
+from service.evaluation.runs import PRIORITY, STREAM, EvaluationRun, judge_batch, judge_stream
 from service.labels import detect_scheme
 from service.scoring.sentence import METHODS
 from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES
@@ -38,12 +38,12 @@ BOTH: Final = "both"
 SENTENCE: Final = "sentence"
 TOKEN: Final = "token"
 PRECISION_AT: Final = (10, 20, 50, 100, 200, 500, 1000)
-COMPARED: Final = (("worst-token", DEFAULT_TOKEN_SCORE), (PRIORITY, None))
+COMPARED_METHODS: Final = (("worst-token", DEFAULT_TOKEN_SCORE), (PRIORITY, None))
 """What two sets of probabilities are compared by."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class EvaluationResult:
     """The figures of one ranking. NaN where there is nothing to find."""
 
     level: str
@@ -52,11 +52,11 @@ class Result:
     classes: int
     variant: str
     mode: str
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     precision_at: Mapping[int, float] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """A flat record; what can't be computed is null."""
         record: dict[str, object] = {
             "level": self.level,
@@ -66,15 +66,15 @@ class Result:
             "variant": self.variant,
             "mode": self.mode,
         }
-        record |= {name: or_none(self.figures[name]) for name in METRICS}
+        record |= {name: nan_to_none(self.metrics[name]) for name in METRICS}
         for name, interval in self.intervals.items():
-            record[f"{name}_interval"] = [or_none(end) for end in interval]
-        record["precision_at"] = {str(k): or_none(value) for k, value in self.precision_at.items()}
+            record[f"{name}_interval"] = [nan_to_none(end) for end in interval]
+        record["precision_at"] = {str(k): nan_to_none(value) for k, value in self.precision_at.items()}
         return record
 
 
 @dataclass(frozen=True, slots=True)
-class FlagFigures:
+class FlagMetrics:
     """What the flags alone find: a sentence counts as found where any of its words is flagged."""
 
     variant: str
@@ -101,16 +101,16 @@ class Comparison:
     difference: Difference
 
 
-def or_none(value: float) -> float | None:
+def nan_to_none(value: float) -> float | None:
     """JSON has no NaN."""
     return float(value) if math.isfinite(value) else None
 
 
-def judge_all(data: EvaluationData, *, stream: bool, classes: str = BOTH) -> list[Judged]:
+def judge_all(data: EvaluationData, *, stream: bool, classes: str = BOTH) -> list[EvaluationRun]:
     """Judge the wanted variants in batch, and in file order too where `stream`."""
     names = data.variants if classes == BOTH else (classes,)
     judged = []
-    for variant in [data.variant(name) for name in names]:
+    for variant in [data.build_variant(name) for name in names]:
         judged.append(judge_batch(variant))
         if stream:
             judged.append(judge_stream(variant))
@@ -124,32 +124,34 @@ def evaluate(
     bootstrap: int = DEFAULT_RESAMPLES,
     classes: str = BOTH,
     seed: int = DEFAULT_SEED,
-) -> list[Result]:
+) -> list[EvaluationResult]:
     """Every figure of the paper's tables for these probabilities; `bootstrap` 0 leaves the intervals out."""
-    return measure(judge_all(data, stream=stream, classes=classes), n=bootstrap, seed=seed)
+    return measure_runs(judge_all(data, stream=stream, classes=classes), n=bootstrap, seed=seed)
 
 
-def measure(judged: Sequence[Judged], *, n: int = DEFAULT_RESAMPLES, seed: int = DEFAULT_SEED) -> list[Result]:
+def measure_runs(
+    runs: Sequence[EvaluationRun], *, n: int = DEFAULT_RESAMPLES, seed: int = DEFAULT_SEED
+) -> list[EvaluationResult]:
     """Measure every method on what was judged. All rankings of a variant share their resamples."""
     if n < 0:
         raise InvalidInput(f"{n} resamples: give 0 for none", field="bootstrap")
     draws: dict[int, NDArray[np.int32]] = {}
-    known: dict[tuple[str, str, str, str | None], Result] = {}
+    known: dict[tuple[str, str, str, str | None], EvaluationResult] = {}
     results = []
-    for run in judged:
+    for run in runs:
         sentences = run.variant.flat.n_sentences
         if n and sentences not in draws:
-            draws[sentences] = resamples(sentences, n, seed)
-        for level, method, token_score, needs_mode in _rows():
+            draws[sentences] = draw_resamples(sentences, n, seed)
+        for level, method, token_score, needs_mode in _list_measurements():
             key = (run.variant.name, level, method, token_score)
             if needs_mode or key not in known:
-                known[key] = _measured(run, level, method, token_score, draws.get(sentences))
+                known[key] = _measure(run, level, method, token_score, draws.get(sentences))
             # Scores that read neither flags nor weights are the same in both modes.
             results.append(replace(known[key], mode=run.mode))
     return results
 
 
-def _rows() -> Iterator[tuple[str, str, str | None, bool]]:
+def _list_measurements() -> Iterator[tuple[str, str, str | None, bool]]:
     """Level, method, token score, and whether the mode makes a difference."""
     for name, method in METHODS.items():
         for token_score in TOKEN_SCORES if method.uses_token_score else (None,):
@@ -160,31 +162,33 @@ def _rows() -> Iterator[tuple[str, str, str | None, bool]]:
     yield TOKEN, PRIORITY, None, True
 
 
-def _measured(run: Judged, level: str, method: str, token_score: str | None, draws: NDArray[np.int32] | None) -> Result:
+def _measure(
+    run: EvaluationRun, level: str, method: str, token_score: str | None, draws: NDArray[np.int32] | None
+) -> EvaluationResult:
     variant = run.variant
     if level == SENTENCE:
-        scores, positives, units = run.sentence_scores(method, token_score), variant.wrong_sentences, None
+        scores, positives, units = run.compute_sentence_scores(method, token_score), variant.wrong_sentences, None
     else:
-        scores, positives, units = run.word_scores(method), variant.wrong_words, variant.sentence_of_word
-    return Result(
+        scores, positives, units = run.compute_word_scores(method), variant.wrong_words, variant.sentence_of_word
+    return EvaluationResult(
         level=level,
         method=method,
         token_score=token_score,
         classes=len(variant.classes),
         variant=variant.name,
         mode=run.mode,
-        figures=all_metrics(scores, positives),
+        metrics=compute_all_metrics(scores, positives),
         intervals={} if draws is None else bootstrap(scores, positives, draws=draws, units=units),
         precision_at={k: precision_at(scores, positives, k) for k in PRECISION_AT if k <= len(scores)},
     )
 
 
-def flag_figures(run: Judged) -> FlagFigures:
+def measure_flags(run: EvaluationRun) -> FlagMetrics:
     """Rate, precision and recall of the flags, by sentences."""
     flagged = np.logical_or.reduceat(run.flags, run.variant.flat.starts)
     wrong = run.variant.wrong_sentences
     both = int((flagged & wrong).sum())
-    return FlagFigures(
+    return FlagMetrics(
         variant=run.variant.name,
         classes=len(run.variant.classes),
         mode=run.mode,
@@ -204,23 +208,26 @@ def compare(
     classes: str = BOTH,
     n: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
-    judged: Sequence[Judged] | None = None,
+    runs: Sequence[EvaluationRun] | None = None,
 ) -> list[Comparison]:
     """Paired differences of worst-token and `priority`, ours less the other; `judged` saves judging ours again."""
     check_same_sentences(ours, other)
     pairs = zip(
-        judged or judge_all(ours, stream=stream, classes=classes),
+        runs or judge_all(ours, stream=stream, classes=classes),
         judge_all(other, stream=stream, classes=classes),
         strict=True,
     )
     found: list[Comparison] = []
     for a, b in pairs:
         positives = a.variant.wrong_sentences
-        for method, token_score in COMPARED:
+        for method, token_score in COMPARED_METHODS:
             if a.mode == STREAM and method != PRIORITY:  # worst-token is the same in both modes
                 continue
-            scores_a, scores_b = a.sentence_scores(method, token_score), b.sentence_scores(method, token_score)
-            figures_a, figures_b = all_metrics(scores_a, positives), all_metrics(scores_b, positives)
+            scores_a, scores_b = (
+                a.compute_sentence_scores(method, token_score),
+                b.compute_sentence_scores(method, token_score),
+            )
+            figures_a, figures_b = compute_all_metrics(scores_a, positives), compute_all_metrics(scores_b, positives)
             found.extend(
                 Comparison(
                     method=method,
@@ -237,7 +244,7 @@ def compare(
     return found
 
 
-def model_f1(data: EvaluationData) -> dict[str, EntityF1] | None:
+def compute_model_f1(data: EvaluationData) -> dict[str, EntityF1] | None:
     """Entity F1 of the most probable labels against given and corrected ones, over all sentences.
 
     None where the class names follow no known scheme.

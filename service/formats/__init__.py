@@ -12,24 +12,33 @@ from typing import TYPE_CHECKING, Final
 
 from service.errors import InvalidInput
 from service.formats.detection import detect_format
-from service.formats.io.source import Source, SourceLike, open_source, printable
+from service.formats.io.source import SourceLike, TextSource, open_source, to_printable
 from service.formats.plain import conll as columns
 from service.formats.plain import jsonl, tabular
 from service.formats.plain import spans as text_spans
 from service.formats.platforms import doccano, huggingface, prodigy
 from service.formats.platforms.argilla import read as argilla
 from service.formats.platforms.label_studio import read as label_studio
-from service.formats.records import Options, Record, placed
+from service.formats.records import FileRecord, ReadOptions, with_file_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from service.contracts import LabelledSentence
-    from service.formats.platforms.common import Converter
+    from service.formats.platforms.common import ObjectConverter
 
-__all__ = ["FORMATS", "Format", "Options", "Record", "SourceLike", "placed", "read_records", "read_sentences"]
+__all__ = [
+    "FORMATS",
+    "FileRecord",
+    "Format",
+    "ReadOptions",
+    "SourceLike",
+    "read_records",
+    "read_sentences",
+    "with_file_location",
+]
 
-DEFAULT_OPTIONS: Final = Options()
+DEFAULT_READ_OPTIONS: Final = ReadOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +47,8 @@ class Format:
 
     name: str
     title: str
-    read: Callable[[Source, Options], Iterator[Record]]
-    convert: Converter | None = None
+    read: Callable[[TextSource, ReadOptions], Iterator[FileRecord]]
+    convert: ObjectConverter | None = None
 
 
 FORMATS: Final[Mapping[str, Format]] = {
@@ -75,15 +84,15 @@ def read_records(
     source: SourceLike,
     *,
     format: str | None = None,  # noqa: A002 - the name users know it by
-    options: Options = DEFAULT_OPTIONS,
-) -> Iterator[Record]:
+    options: ReadOptions = DEFAULT_READ_OPTIONS,
+) -> Iterator[FileRecord]:
     """Reads a file, `-` (standard input) or binary stream piece by piece; a bad sentence is a record with an error.
 
     What makes the whole file unreadable (no such file, no label column, damaged gzip) is raised.
     """
     if format is not None and format not in FORMATS:
         raise InvalidInput(f"format {format!r} is not known: choose one of {', '.join(FORMATS)}", field="format")
-    options = replace(options, id_prefix=printable(options.id_prefix))  # mostly the file's name
+    options = replace(options, id_prefix=to_printable(options.id_prefix))  # mostly the file's name
     with open_source(source, encoding=options.encoding) as opened:
         chosen = FORMATS[format if format is not None else detect_format(opened.name, opened.head)]
         yield from chosen.read(opened, options)
@@ -93,7 +102,7 @@ def read_sentences(
     source: SourceLike,
     *,
     format: str | None = None,  # noqa: A002 - the name users know it by
-    options: Options = DEFAULT_OPTIONS,
+    options: ReadOptions = DEFAULT_READ_OPTIONS,
 ) -> Iterator[LabelledSentence]:
     """Like `read_records`, for those who want to stop at the first bad sentence: its error is raised."""
     for record in read_records(source, format=format, options=options):

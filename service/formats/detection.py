@@ -7,7 +7,7 @@ import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from service.formats.plain.tabular import find_header
+from service.formats.plain.tabular import detect_delimiter
 from service.formats.records import LABEL_FIELDS, WORD_FIELDS
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _JSON_START: Final = re.compile(r'^\{\s*("|\}|$)|^\[\s*(\{\s*("|$)|$)')
 _KEY: Final = re.compile(r'"(\w+)"\s*:')
 # A .tsv may be columns or a table with a header, a .txt anything: those are decided by content.
-BY_EXTENSION: Final = {
+FORMAT_BY_EXTENSION: Final = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
@@ -30,7 +30,7 @@ BY_EXTENSION: Final = {
 }
 
 # Keys that, where all of a set are there, only one platform writes; the more telling ones first.
-_SIGNS: Final = (
+_KEY_SIGNATURES: Final = (
     (
         "label-studio",
         (
@@ -54,48 +54,48 @@ def detect_format(name: str, head: str) -> str:
     suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
-    told = BY_EXTENSION.get(suffixes[-1]) if suffixes else None
+    told = FORMAT_BY_EXTENSION.get(suffixes[-1]) if suffixes else None
     if told is not None:
-        return json_format(head) if told == "jsonl" else told
+        return detect_json_format(head) if told == "jsonl" else told
     if is_json(head):
-        return json_format(head)
-    delimiter = find_header(_first_line(head))
+        return detect_json_format(head)
+    delimiter = detect_delimiter(_get_first_line(head))
     if delimiter is None:
         return "conll"
     return "tsv" if delimiter == "\t" else "csv"
 
 
 def is_json(head: str) -> bool:
-    return _JSON_START.match(_first_line(head).strip()) is not None
+    return _JSON_START.match(_get_first_line(head).strip()) is not None
 
 
-def _first_line(head: str) -> str:
+def _get_first_line(head: str) -> str:
     return next((line for line in head.splitlines() if line.strip()), "")
 
 
-def json_format(head: str) -> str:
+def detect_json_format(head: str) -> str:
     """Whose the first object is."""
     text = head.lstrip("\ufeff[ \t\r\n")
     try:
         found, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
-        return _by_keys(set(_KEY.findall(text)))  # it is longer than the head: any key of it that was seen
-    return object_format(found) if isinstance(found, dict) else "jsonl"
+        return _detect_by_keys(set(_KEY.findall(text)))  # it is longer than the head: any key of it that was seen
+    return detect_object_format(found) if isinstance(found, dict) else "jsonl"
 
 
-def object_format(found: Mapping[str, Any]) -> str:
-    words = next((found[name] for name in WORD_FIELDS if isinstance(found.get(name), list)), None)
+def detect_object_format(record: Mapping[str, Any]) -> str:
+    words = next((record[name] for name in WORD_FIELDS if isinstance(record.get(name), list)), None)
     first = words[0] if words else None
-    if isinstance(first, list) or (isinstance(found.get("rows"), list) and "features" in found):
+    if isinstance(first, list) or (isinstance(record.get("rows"), list) and "features" in record):
         return "huggingface"
     if isinstance(first, dict):
         return "prodigy"
-    if words is not None and any(name in found for name in LABEL_FIELDS):
+    if words is not None and any(name in record for name in LABEL_FIELDS):
         return "jsonl"
-    return _by_keys(found)
+    return _detect_by_keys(record)
 
 
-def _by_keys(keys: Collection[str]) -> str:
+def _detect_by_keys(keys: Collection[str]) -> str:
     """The first format one of whose signs is there; plain sentences where none is."""
     there = set(keys)
-    return next((name for name, signs in _SIGNS if any(there >= sign for sign in signs)), "jsonl")
+    return next((name for name, signs in _KEY_SIGNATURES if any(there >= sign for sign in signs)), "jsonl")

@@ -18,13 +18,13 @@ WORD_FIELDS = ("tokens", "words")
 LABEL_FIELDS = ("labels", "ner_tags", "tags")
 ID_FIELDS = ("id", "sentence_id", "sent_id")
 # Fields of a sentence that are handed through when a file has them.
-CARRIED = ("dataset", "revision", "update", "deleted", "annotator", "source", "annotated_at", "meta")
-_SOURCE_LENGTH = 2048
+PASSTHROUGH_FIELDS = ("dataset", "revision", "update", "deleted", "annotator", "source", "annotated_at", "meta")
+_MAX_SOURCE_LENGTH = 2048
 _ESCAPED_BYTES = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReadOptions:
     """How to read a file where its own names don't say it.
 
     `word` and `label` name the column or field (column files: its number, 1 is the first and -1 the last), `sentence`
@@ -48,55 +48,55 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class FileRecord:
     """One sentence of a file, or the error that stands where it should be. `place` is `file:line`."""
 
-    place: str
+    location: str
     sentence: LabelledSentence | None = None
     error: InvalidInput | None = None
 
 
-def placed(error: InvalidInput, place: str) -> InvalidInput:
+def with_file_location(error: InvalidInput, location: str) -> InvalidInput:
     """The same error, with the place in its message."""
-    told = type(error)(f"{place}: {error}")
+    told = type(error)(f"{location}: {error}")
     told.field, told.sentence, told.word, told.token = error.field, error.sentence, error.word, error.token
     return told
 
 
-def rejected(error: InvalidInput, place: str) -> Record:
-    return Record(place, error=placed(error, place))
+def reject(error: InvalidInput, location: str) -> FileRecord:
+    return FileRecord(location, error=with_file_location(error, location))
 
 
-def make_record(fields: dict[str, Any], *, place: str, number: int, options: Options) -> Record:
+def make_record(fields: dict[str, Any], *, location: str, number: int, options: ReadOptions) -> FileRecord:
     """Builds the sentence; without an id of its own it is called by its number, without a link by its place."""
     if fields.get("id") in (None, ""):
         fields["id"] = f"{options.id_prefix}{number}"
-    if fields.get("source") in (None, "") and len(place) <= _SOURCE_LENGTH:
-        fields["source"] = place
+    if fields.get("source") in (None, "") and len(location) <= _MAX_SOURCE_LENGTH:
+        fields["source"] = location
     try:
-        return Record(place, sentence_of(fields, options))
+        return FileRecord(location, build_sentence(fields, options))
     except InvalidInput as error:
-        return rejected(error, place)
+        return reject(error, location)
 
 
-def sentence_of(fields: dict[str, Any], options: Options) -> LabelledSentence:
+def build_sentence(fields: dict[str, Any], options: ReadOptions) -> LabelledSentence:
     """The sentence of a record's fields, with names for numbered labels."""
     if isinstance(fields.get("labels"), list):
         try:
-            fields = {**fields, "labels": named_labels(fields["labels"], options.label_names)}
+            fields = {**fields, "labels": resolve_label_names(fields["labels"], options.label_names)}
         except InvalidInput as error:
             tokens = fields.get("tokens")
             if isinstance(tokens, list) and all(isinstance(token, str) for token in tokens):
-                error.name_word(tokens)
+                error.attach_token(tokens)
             raise
     return read_sentence(fields, max_words=options.max_words)
 
 
-def named_labels(values: Iterable[Any], names: Sequence[str]) -> list[Any]:
+def resolve_label_names(values: Iterable[Any], names: Sequence[str]) -> list[Any]:
     """Gives numbered labels their names. Whatever is neither a number nor a text is left for validation to name."""
     labels: list[Any] = []
     for word, value in enumerate(values):
-        number = _label_number(value, names)
+        number = _parse_label_number(value, names)
         if number is None:
             labels.append(value)
         elif not names:
@@ -116,7 +116,7 @@ def named_labels(values: Iterable[Any], names: Sequence[str]) -> list[Any]:
     return labels
 
 
-def _label_number(value: Any, names: Sequence[str]) -> int | None:  # noqa: ANN401 - whatever the file holds
+def _parse_label_number(value: Any, names: Sequence[str]) -> int | None:  # noqa: ANN401 - whatever the file holds
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     # Text files write numbers as text; without names "1" may well be a label's name.

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BUDGET = 512
-MAX_BATCH = 16
-RUN_COST = 16
+DEFAULT_BATCH_TOKENS = 512
+DEFAULT_MAX_BATCH = 16
+DEFAULT_RUN_COST = 16
 
 
-def plan(
-    lengths: Sequence[int], *, budget: int = BUDGET, max_batch: int = MAX_BATCH, run_cost: int = RUN_COST
+def plan_batches(
+    lengths: Sequence[int],
+    *,
+    batch_tokens: int = DEFAULT_BATCH_TOKENS,
+    max_batch: int = DEFAULT_MAX_BATCH,
+    run_cost: int = DEFAULT_RUN_COST,
 ) -> list[list[int]]:
     """Batches of indices, shortest sequences first; every index exactly once.
 
@@ -29,7 +33,7 @@ def plan(
         least, start = best[end - 1] + width, end - 1
         for size in range(2, min(max_batch, end) + 1):
             padded = size * width
-            if padded > budget:
+            if padded > batch_tokens:
                 break
             cost = best[end - size] + padded
             if cost <= least:

@@ -31,21 +31,21 @@ class Overlaps:
     subword: Indices
     word: Indices
     characters: Floats
-    first: Indices
+    first_pairs: Indices
 
     @classmethod
-    def of(cls, subword: Indices, word: Indices, characters: Floats) -> Overlaps:
+    def from_pairs(cls, subword: Indices, word: Indices, characters: Floats) -> Overlaps:
         """Of pairs in any order."""
         order = np.lexsort((subword, word))
-        return cls.in_order(subword[order], word[order], characters[order])
+        return cls.from_sorted_pairs(subword[order], word[order], characters[order])
 
     @classmethod
-    def in_order(cls, subword: Indices, word: Indices, characters: Floats) -> Overlaps:
+    def from_sorted_pairs(cls, subword: Indices, word: Indices, characters: Floats) -> Overlaps:
         """Of pairs that are sorted already."""
-        return cls(subword, word, characters, run_starts(word))
+        return cls(subword, word, characters, find_run_starts(word))
 
     @classmethod
-    def joined(cls, parts: Sequence[Overlaps], n_subwords: Sequence[int], n_words: Sequence[int]) -> Overlaps:
+    def concatenate(cls, parts: Sequence[Overlaps], n_subwords: Sequence[int], n_words: Sequence[int]) -> Overlaps:
         """The overlaps of several sentences as those of one, their subwords and words counted on."""
         if len(parts) == 1:
             return parts[0]
@@ -58,38 +58,39 @@ class Overlaps:
             np.concatenate([p.subword for p in parts]) + np.repeat(before(n_subwords), pairs),
             np.concatenate([p.word for p in parts]) + np.repeat(before(n_words), pairs),
             np.concatenate([p.characters for p in parts]),
-            np.concatenate([p.first for p in parts]) + np.repeat(before(pairs), [len(p.first) for p in parts]),
+            np.concatenate([p.first_pairs for p in parts])
+            + np.repeat(before(pairs), [len(p.first_pairs) for p in parts]),
         )
 
 
-def run_starts(values: Indices) -> Indices:
+def find_run_starts(values: Indices) -> Indices:
     """Where another value begins than the one before."""
     new = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=new[1:])
     return new.nonzero()[0]
 
 
-def pool(
-    subword_probs: Floats, overlaps: Overlaps, n_words: int, how: Pooling = "mean"
+def pool_words(
+    subword_probs: Floats, overlaps: Overlaps, n_words: int, pooling: Pooling = "mean"
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Word probabilities [n_words, K], each row summing to 1, and which words are scored.
 
     `mean` takes every subword of a word alike, `characters` weighs each by the characters it shares with the word,
     `first` takes the first one. A word without any subword is not scored: its row is uniform and says nothing.
     """
-    if how not in POOLINGS:
-        raise InvalidInput(f"unknown pooling {how!r}: use one of {', '.join(POOLINGS)}", field="pooling")
+    if pooling not in POOLINGS:
+        raise InvalidInput(f"unknown pooling {pooling!r}: use one of {', '.join(POOLINGS)}", field="pooling")
     n_classes = subword_probs.shape[1]
     scored = np.zeros(n_words, np.bool_)
-    words = overlaps.word[overlaps.first]
+    words = overlaps.word[overlaps.first_pairs]
     scored[words] = True
-    if how == "first" or not len(words):
-        pooled = subword_probs[overlaps.subword[overlaps.first]]
+    if pooling == "first" or not len(words):
+        pooled = subword_probs[overlaps.subword[overlaps.first_pairs]]
     else:
         rows = subword_probs[overlaps.subword]
-        if how == "characters":
+        if pooling == "characters":
             rows *= overlaps.characters[:, None]
-        pooled = np.add.reduceat(rows, overlaps.first, axis=0)
+        pooled = np.add.reduceat(rows, overlaps.first_pairs, axis=0)
     pooled /= pooled.sum(axis=1, keepdims=True)
     if len(words) == n_words:
         return pooled, scored

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+INPUT_NAMES = ("input_ids", "attention_mask", "token_type_ids")
 
 _DTYPES: dict[str, type[np.int64 | np.int32]] = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
@@ -45,7 +45,7 @@ OPEN_ERRORS: tuple[type[Exception], ...] = (
 )
 
 
-class Graph:
+class OnnxSession:
     """Token ids in, logits out."""
 
     def __init__(self, path: Path, *, n_classes: int, threads: int, level: OrtLevel, pad_id: int) -> None:
@@ -65,42 +65,42 @@ class Graph:
             self._session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except OPEN_ERRORS as error:
             raise ModelError(
-                f"{path} is not a graph that onnxruntime can open ({reason(error)}): export it again"
+                f"{path} is not a graph that onnxruntime can open ({describe_error(error)}): export it again"
             ) from error
         self._path = path
         self._pad_id = pad_id
         self._n_classes = n_classes
-        self._dtypes = self._check_inputs()
-        self._output = self._check_output()
+        self._input_dtypes = self._check_inputs()
+        self._output_name = self._check_output()
 
     @property
-    def has_types(self) -> bool:
-        return "token_type_ids" in self._dtypes
+    def has_token_types(self) -> bool:
+        return "token_type_ids" in self._input_dtypes
 
-    def run(self, ids: Sequence[Ints], types: Sequence[Ints] | None) -> npt.NDArray[Any]:
+    def run(self, ids: Sequence[Ints], token_types: Sequence[Ints] | None) -> npt.NDArray[Any]:
         """The logits [batch, longest, classes] of sequences that are padded to the longest of them."""
         lengths = np.fromiter((len(row) for row in ids), np.intp, len(ids))
         real = np.arange(lengths.max()) < lengths[:, None]
         feeds: dict[str, npt.NDArray[Any]] = {}
-        for name, dtype in self._dtypes.items():
+        for name, dtype in self._input_dtypes.items():
             if name == "attention_mask":
                 feeds[name] = real.astype(dtype)
                 continue
-            rows, fill = (ids, self._pad_id) if name == "input_ids" else (types, 0)
+            rows, fill = (ids, self._pad_id) if name == "input_ids" else (token_types, 0)
             padded = np.full(real.shape, fill, dtype)
             if rows is not None:
                 padded[real] = np.concatenate(rows)
             feeds[name] = padded
-        logits: npt.NDArray[Any] = self._session.run([self._output], feeds)[0]
+        logits: npt.NDArray[Any] = self._session.run([self._output_name], feeds)[0]
         return logits
 
-    def try_out(self, ids: Ints) -> None:
+    def warm_up(self, ids: Ints) -> None:
         """One run, so that memory is there and a graph that answers in another shape is refused at start."""
         try:
             answer = self.run([ids], None)
         except RUN_ERRORS as error:
             raise ModelError(
-                f"{self._path} fails on an ordinary sequence of {len(ids)} ids up to {ids.max()} ({reason(error)}): "
+                f"{self._path} fails on an ordinary sequence of {len(ids)} ids up to {ids.max()} ({describe_error(error)}): "
                 "graph and tokenizer.json may belong to different models; export both again"
             ) from error
         wanted = (1, len(ids), self._n_classes)
@@ -118,9 +118,9 @@ class Graph:
             )
         dtypes = {}
         for name, each in inputs.items():
-            if name not in INPUTS:
+            if name not in INPUT_NAMES:
                 raise ModelError(
-                    f"{self._path} wants an input `{name}`: export it with no other inputs than {', '.join(INPUTS)}"
+                    f"{self._path} wants an input `{name}`: export it with no other inputs than {', '.join(INPUT_NAMES)}"
                 )
             if each.type not in _DTYPES:
                 raise ModelError(f"{self._path} takes `{name}` as {each.type}: export it with int64 or int32 inputs")
@@ -148,7 +148,7 @@ class Graph:
         return str(chosen.name)
 
 
-def reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """The first line of an error, short enough to stand in a sentence."""
     lines = str(error).strip().splitlines()
     text = lines[0] if lines else type(error).__name__

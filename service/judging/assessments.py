@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from service.contracts import Assessment, EntitySpan, Flag, SuspectSpan, WordScore
-from service.judging.suspects import decode_valid, find_suspects
+from service.judging.suspects import decode_valid_path, find_suspects
 from service.labels import OUTSIDE, UNSCORED, entity_type
 
 if TYPE_CHECKING:
@@ -17,42 +17,46 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from service.contracts import DatasetSettings, LabelledSentence, ModelName
-    from service.judging.types import Observation, Verdict, Yardstick
-    from service.labels import LabelMap, OwnLabels, Span
+    from service.judging.types import Observation, SentenceScores, ThresholdSet
+    from service.labels import DatasetLabelWriter, LabelMap, Span
 
-WORD_SCORES = TypeAdapter(tuple[WordScore, ...])
+WORD_SCORES_ADAPTER = TypeAdapter(tuple[WordScore, ...])
 
 
-class Wording:
+class AssessmentBuilder:
     """Writes up the sentences of one dataset."""
 
-    def __init__(self, settings: DatasetSettings, labels: LabelMap, own: OwnLabels, model: ModelName) -> None:
+    def __init__(
+        self, settings: DatasetSettings, label_map: LabelMap, label_writer: DatasetLabelWriter, model: ModelName
+    ) -> None:
         self._settings = settings
-        self._labels = labels
+        self._label_map = label_map
         self._model = model
-        self._classes = labels.classes
-        self._own = own
+        self._classes = label_map.classes
+        self._label_writer = label_writer
 
-    def assessment(self, seen: Observation, verdict: Verdict, by: Yardstick) -> Assessment:
+    def build(self, observation: Observation, scores: SentenceScores, thresholds: ThresholdSet) -> Assessment:
         """The verdict in words. What goes in was validated on its way here, so it is not validated again."""
-        doubted = bool(verdict.flags.any())
-        path = None if self._own.simple(seen.sentence.labels) else self._path(seen)
-        rows = np.flatnonzero(verdict.flags).tolist() if doubted else ()
+        doubted = bool(scores.flags.any())
+        path = None if self._label_writer.is_direct(observation.sentence.labels) else self._decode_path(observation)
+        rows = np.flatnonzero(scores.flags).tolist() if doubted else ()
         return Assessment.model_construct(
-            **seen.sentence.__dict__,
-            reason=verdict.reason,
-            score=verdict.score,
+            **observation.sentence.__dict__,
+            reason=scores.reason,
+            score=scores.score,
             method=self._settings.method,
             token_score=self._settings.token_score,
-            priority=verdict.priority,
-            words=self._words(seen, verdict),
-            flags=tuple(self._flag(seen, row, by, path) for row in rows),
-            worst=self._flag(seen, int(verdict.weighted.argmin()), by, path) if len(seen.given) else None,
-            suspects=self._suspects(seen, verdict.flags, path) if doubted else (),
-            weights=self._weights(seen, by),
+            priority=scores.priority,
+            words=self._build_word_scores(observation, scores),
+            flags=tuple(self._build_flag(observation, row, thresholds, path) for row in rows),
+            worst=self._build_flag(observation, int(scores.weighted_scores.argmin()), thresholds, path)
+            if len(observation.given)
+            else None,
+            suspects=self._build_suspects(observation, scores.flags, path) if doubted else (),
+            weights=self._collect_weights(observation, thresholds),
             inclusion_probability=None,
-            thresholds=by.named,
-            warming_up=by.warming_up,
+            thresholds=thresholds.by_class,
+            warming_up=thresholds.warming_up,
             model=self._model,
             settings_version=self._settings.version,
             position=None,
@@ -60,7 +64,7 @@ class Wording:
             request_id=None,
         )
 
-    def deleted(self, sentence: LabelledSentence) -> Assessment:
+    def build_deleted(self, sentence: LabelledSentence) -> Assessment:
         """A sentence that is gone: nothing to judge or to learn, but its item must be closed."""
         return Assessment(
             **dict(sentence),
@@ -71,85 +75,95 @@ class Wording:
             settings_version=self._settings.version,
         )
 
-    def _words(self, seen: Observation, verdict: Verdict) -> tuple[WordScore, ...]:
-        pairs = zip(verdict.confidence.tolist(), verdict.qualities.tolist(), strict=True)
+    def _build_word_scores(self, observation: Observation, scores: SentenceScores) -> tuple[WordScore, ...]:
+        pairs = zip(scores.confidence.tolist(), scores.token_scores.tolist(), strict=True)
         numbers = [{"p_given": p, "score": q} for p, q in pairs]
-        scored = WORD_SCORES.validate_python(numbers)  # all at once: a sentence has many words
-        if not seen.unscored:
+        scored = WORD_SCORES_ADAPTER.validate_python(numbers)  # all at once: a sentence has many words
+        if not observation.unscored:
             return scored
-        words = {int(place): word for place, word in zip(seen.index, scored, strict=True)}
-        words |= {place: WordScore(unscored=why) for place, why in seen.unscored.items()}
+        words = {int(place): word for place, word in zip(observation.word_index, scored, strict=True)}
+        words |= {place: WordScore(unscored=why) for place, why in observation.unscored.items()}
         return tuple(words[place] for place in range(len(words)))
 
-    def _flag(self, seen: Observation, row: int, by: Yardstick, path: list[int] | None) -> Flag:
+    def _build_flag(self, observation: Observation, row: int, thresholds: ThresholdSet, path: list[int] | None) -> Flag:
         """The doubt about one word, in the dataset's own labels; the threshold is that of the model's class."""
-        probs, given, place = seen.probs[row], int(seen.given[row]), int(seen.index[row])
-        best = likeliest_other(probs, given)
+        probs, given, place = observation.probs[row], int(observation.given[row]), int(observation.word_index[row])
+        best = suggest_class(probs, given)
         return Flag(
             index=place,
-            token=seen.sentence.tokens[place],
-            given=seen.sentence.labels[place],
-            suggested=self._suggested(seen, place, best, path),
+            token=observation.sentence.tokens[place],
+            given=observation.sentence.labels[place],
+            suggested=self._suggest_label(observation, place, best, path),
             p_given=float(probs[given]),
             p_suggested=float(probs[best]),
-            threshold=by.named[self._classes[best]],
+            threshold=thresholds.by_class[self._classes[best]],
         )
 
-    def _suggested(self, seen: Observation, place: int, best: int, path: list[int] | None) -> str:
+    def _suggest_label(self, observation: Observation, word_index: int, best_class: int, path: list[int] | None) -> str:
         """How the dataset writes a class in this place; `path` is the valid reading of the sentence around it."""
-        labels = seen.sentence.labels
+        labels = observation.sentence.labels
         if path is None:
-            return self._own.label(best, labels)
+            return self._label_writer.render_class(best_class, labels)
         names = [self._classes[k] for k in path]
-        if entity_type(names[place], self._labels.scheme) != entity_type(self._classes[best], self._labels.scheme):
-            names[place] = self._classes[best]  # the path reads another type here, but this one is the likeliest
-        return self._own.rewritten(names, labels)[place]
+        if entity_type(names[word_index], self._label_map.scheme) != entity_type(
+            self._classes[best_class], self._label_map.scheme
+        ):
+            names[word_index] = self._classes[
+                best_class
+            ]  # the path reads another type here, but this one is the likeliest
+        return self._label_writer.render(names, labels)[word_index]
 
-    def _weights(self, seen: Observation, by: Yardstick) -> dict[str, float]:
+    def _collect_weights(self, observation: Observation, thresholds: ThresholdSet) -> dict[str, float]:
         """By given label, so that the word scores behind `priority` can be had again from those in `words`."""
-        classes = dict(zip(seen.sentence.labels, seen.classes.tolist(), strict=True))
-        return {label: float(by.weights[k]) for label, k in classes.items() if k != UNSCORED}
+        classes = dict(zip(observation.sentence.labels, observation.all_given.tolist(), strict=True))
+        return {label: float(thresholds.weights[k]) for label, k in classes.items() if k != UNSCORED}
 
-    def _whole(self, seen: Observation) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
+    def _expand_to_all_words(self, observation: Observation) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
         """Classes and probabilities of every word: one without counts as what it was given, and parts nothing."""
         outside = self._classes.index(OUTSIDE) if OUTSIDE in self._classes else 0
-        given = np.where(seen.classes == UNSCORED, outside, seen.classes)
+        given = np.where(observation.all_given == UNSCORED, outside, observation.all_given)
         probs = np.eye(len(self._classes))[given]
-        probs[seen.index] = seen.probs
+        probs[observation.word_index] = observation.probs
         return given, probs
 
-    def _path(self, seen: Observation) -> list[int]:
-        return decode_valid(self._whole(seen)[1], self._classes, self._labels.scheme)
+    def _decode_path(self, observation: Observation) -> list[int]:
+        return decode_valid_path(self._expand_to_all_words(observation)[1], self._classes, self._label_map.scheme)
 
-    def _suspects(
-        self, seen: Observation, flags: npt.NDArray[np.bool_], path: list[int] | None = None
+    def _build_suspects(
+        self, observation: Observation, flags: npt.NDArray[np.bool_], path: list[int] | None = None
     ) -> tuple[SuspectSpan, ...]:
         """Spans of the whole sentence, their types in the dataset's own names."""
-        given, probs = self._whole(seen)
+        given, probs = self._expand_to_all_words(observation)
         flagged = np.zeros(len(given), np.bool_)
-        flagged[seen.index] = flags
+        flagged[observation.word_index] = flags
         names = [self._classes[k] for k in given]
-        labels = seen.sentence.labels
+        labels = observation.sentence.labels
         return tuple(
             SuspectSpan(
                 kind=suspect.kind,
-                given_span=self._entity(suspect.given_span, labels, given=True),
-                suggested_span=self._entity(suspect.suggested_span, labels, given=False),
+                given_span=self._to_entity_span(suspect.given_span, labels, is_given=True),
+                suggested_span=self._to_entity_span(suspect.suggested_span, labels, is_given=False),
                 confidence=suspect.confidence,
             )
-            for suspect in find_suspects(names, probs, self._classes, self._labels.scheme, flagged.tolist(), path=path)
+            for suspect in find_suspects(
+                names, probs, self._classes, self._label_map.scheme, flagged.tolist(), path=path
+            )
         )
 
-    def _entity(self, span: Span | None, labels: Sequence[str], *, given: bool) -> EntitySpan | None:
+    def _to_entity_span(self, span: Span | None, labels: Sequence[str], *, is_given: bool) -> EntitySpan | None:
         if span is None:
             return None
         name = span.type
-        if not self._own.same:
-            name = self._own.source(labels[span.start]) if given else self._own.type_at(span, labels)
+        if not self._label_writer.is_identity:
+            name = (
+                self._label_writer.parse_type(labels[span.start])
+                if is_given
+                else self._label_writer.resolve_type(span, labels)
+            )
         return EntitySpan(start=span.start, end=span.end, type=name)
 
 
-def likeliest_other(probs: npt.NDArray[np.float64], given: int) -> int:
+def suggest_class(probs: npt.NDArray[np.float64], given: int) -> int:
     """The class that is suggested for a word: the likeliest, or the likeliest other one where that is the given."""
     best = int(probs.argmax())
     if best == given:

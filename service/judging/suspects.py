@@ -25,17 +25,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from service.errors import InvalidInput
-from service.labels import Scheme, Span, spans, valid_end, valid_start, valid_transition
+from service.labels import Scheme, Span, is_valid_end, is_valid_start, is_valid_transition, parse_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-Kind: TypeAlias = Literal["missed", "spurious", "type", "boundary"]
+SuspectKind: TypeAlias = Literal["missed", "spurious", "type", "boundary"]
 
 # What a probability of zero counts as: bad enough that the fewest zeros win, and still better than an invalid sequence.
-_ZERO = 1e-300
+_MIN_PROBABILITY = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,37 +46,37 @@ class Suspect:
     sure it is that all of them are as suggested ("outside" being the suggestion where there is no suggested span).
     """
 
-    kind: Kind
+    kind: SuspectKind
     given_span: Span | None
     suggested_span: Span | None
     confidence: float
 
 
-class _Grammar(NamedTuple):
+class _TransitionRules(NamedTuple):
     """Which class may start, end and follow which, as booleans and as penalties (0 or -inf) on log-probabilities."""
 
-    starts: NDArray[np.bool_]
-    ends: NDArray[np.bool_]
-    follows: NDArray[np.bool_]  # [previous, following]
+    can_start: NDArray[np.bool_]
+    can_end: NDArray[np.bool_]
+    can_follow: NDArray[np.bool_]  # [previous, following]
     start_penalty: NDArray[np.float64]
     end_penalty: NDArray[np.float64]
-    penalty: NDArray[np.float64]  # [following, previous], so that the maximum runs along rows
+    transition_penalty: NDArray[np.float64]  # [following, previous], so that the maximum runs along rows
 
 
 @lru_cache(maxsize=64)
-def _grammar(classes: tuple[str, ...], scheme: Scheme) -> _Grammar:
-    starts = np.array([valid_start(name, scheme) for name in classes], np.bool_)
-    ends = np.array([valid_end(name, scheme) for name in classes], np.bool_)
-    follows = np.array([[valid_transition(a, b, scheme) for b in classes] for a in classes], np.bool_)
+def _build_transition_rules(classes: tuple[str, ...], scheme: Scheme) -> _TransitionRules:
+    starts = np.array([is_valid_start(name, scheme) for name in classes], np.bool_)
+    ends = np.array([is_valid_end(name, scheme) for name in classes], np.bool_)
+    follows = np.array([[is_valid_transition(a, b, scheme) for b in classes] for a in classes], np.bool_)
     start_penalty, end_penalty = np.where(starts, 0.0, -np.inf), np.where(ends, 0.0, -np.inf)
     penalty = np.ascontiguousarray(np.where(follows, 0.0, -np.inf).T)
-    grammar = _Grammar(starts, ends, follows, start_penalty, end_penalty, penalty)
+    grammar = _TransitionRules(starts, ends, follows, start_penalty, end_penalty, penalty)
     for array in grammar:
         array.flags.writeable = False  # shared by all callers
     return grammar
 
 
-def decode_valid(probs: NDArray[np.floating], classes: Sequence[str], scheme: Scheme) -> list[int]:
+def decode_valid_path(probs: NDArray[np.floating], classes: Sequence[str], scheme: Scheme) -> list[int]:
     """The most probable label sequence that the scheme allows, as class indexes.
 
     Where every valid sequence holds a zero, one with the fewest zeros. A class list that allows no valid sequence of
@@ -87,18 +87,18 @@ def decode_valid(probs: NDArray[np.floating], classes: Sequence[str], scheme: Sc
         return []
     if probs.shape != (n, len(classes)):
         raise InvalidInput(f"probabilities of shape {probs.shape} for {len(classes)} classes", field="probs")
-    grammar = _grammar(tuple(classes), scheme)
+    grammar = _build_transition_rules(tuple(classes), scheme)
     best = probs.argmax(axis=1)
-    if grammar.starts[best[0]] and grammar.ends[best[-1]] and grammar.follows[best[:-1], best[1:]].all():
+    if grammar.can_start[best[0]] and grammar.can_end[best[-1]] and grammar.can_follow[best[:-1], best[1:]].all():
         result: list[int] = best.tolist()  # nothing is more probable than the best class of each word
         return result
 
-    log_probs = np.log(np.maximum(probs.astype(np.float64), _ZERO))
+    log_probs = np.log(np.maximum(probs.astype(np.float64), _MIN_PROBABILITY))
     rows = np.arange(len(classes))
     came_from = np.empty((n, len(classes)), np.intp)
     score = log_probs[0] + grammar.start_penalty
     for i in range(1, n):
-        candidates = grammar.penalty + score
+        candidates = grammar.transition_penalty + score
         came_from[i] = previous = candidates.argmax(axis=1)
         score = candidates[rows, previous] + log_probs[i]
     score = score + grammar.end_penalty
@@ -126,7 +126,7 @@ def find_suspects(
     """The suspects of a sentence that touch a flagged word, in the order of the words.
 
     `classes` and `scheme` are those that are judged (types in IO, where classes were merged). Words without
-    probabilities are left out by the caller. `path`: what `decode_valid` says, where it has been asked already.
+    probabilities are left out by the caller. `path`: what `decode_valid_path` says, where it has been asked already.
     """
     if not len(given) == len(probs) == len(flagged):
         raise InvalidInput(
@@ -135,18 +135,20 @@ def find_suspects(
     if not any(flagged):
         return []
     if path is None:
-        path = decode_valid(probs, classes, scheme)
+        path = decode_valid_path(probs, classes, scheme)
     sure = probs[np.arange(len(path)), path]
     suspects = []
-    for before, after in _disagreements(spans(given, scheme), spans([classes[k] for k in path], scheme)):
+    for before, after in _find_disagreements(
+        parse_spans(given, scheme), parse_spans([classes[k] for k in path], scheme)
+    ):
         both = [span for span in (before, after) if span is not None]
         words = slice(min(span.start for span in both), max(span.end for span in both))
         if any(flagged[words]):
-            suspects.append(Suspect(_kind(before, after), before, after, float(sure[words].min())))
+            suspects.append(Suspect(_classify_suspect(before, after), before, after, float(sure[words].min())))
     return suspects
 
 
-def _kind(given: Span | None, suggested: Span | None) -> Kind:
+def _classify_suspect(given: Span | None, suggested: Span | None) -> SuspectKind:
     if given is None:
         return "missed"
     if suggested is None:
@@ -154,7 +156,7 @@ def _kind(given: Span | None, suggested: Span | None) -> Kind:
     return "boundary" if given.type == suggested.type else "type"
 
 
-def _disagreements(
+def _find_disagreements(
     given: Sequence[Span], suggested: Sequence[Span]
 ) -> Iterator[tuple[Span, Span] | tuple[Span, None] | tuple[None, Span]]:
     """Overlapping pairs that differ, and spans that overlap none, in order. Both lists are sorted, without overlaps."""

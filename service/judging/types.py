@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from service.scoring.flat import Flat
+from service.scoring.flat import FlatSentences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,42 +25,42 @@ class Observation:
     sentence: LabelledSentence
     probs: npt.NDArray[np.float64]
     given: npt.NDArray[np.intp]
-    index: npt.NDArray[np.intp]
+    word_index: npt.NDArray[np.intp]
     unscored: Mapping[int, str]
-    classes: npt.NDArray[np.intp]  # of every word of the sentence; UNSCORED where the model has none for its label
+    all_given: npt.NDArray[np.intp]  # of every word of the sentence; UNSCORED where the model has none for its label
 
     @property
-    def flat(self) -> Flat:
-        return Flat(self.probs, self.given, np.zeros(1, np.intp))
+    def flat(self) -> FlatSentences:
+        return FlatSentences(self.probs, self.given, np.zeros(1, np.intp))
 
 
 @dataclass(frozen=True, slots=True)
-class Yardstick:
+class ThresholdSet:
     """What sentences are held against: read from the statistics once, used until they change."""
 
-    thresholds: npt.NDArray[np.float64]
+    by_index: npt.NDArray[np.float64]
     weights: npt.NDArray[np.float64]
-    named: dict[str, float | None]
+    by_class: dict[str, float | None]
     warming_up: tuple[str, ...]
-    cut: float | None  # of a policy that sends sentences to review by a number
+    flag_cutoff: float | None  # of a policy that sends sentences to review by a number
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SentenceScores:
     """What is found of a sentence, in numbers: enough to know whether anybody has to be told."""
 
     reason: Reason
     flags: npt.NDArray[np.bool_]
     confidence: npt.NDArray[np.float64]  # the probability of each word's given label
-    qualities: npt.NDArray[np.float64]
-    weighted: npt.NDArray[np.float64]  # the word scores behind `priority`
+    token_scores: npt.NDArray[np.float64]
+    weighted_scores: npt.NDArray[np.float64]  # the word scores behind `priority`
     score: float | None
     priority: float | None
 
 
-class Lesson(NamedTuple):
+class StatsUpdate(NamedTuple):
     """A judged sentence that is still to be learned."""
 
-    seen: Observation
+    observation: Observation
     priority: float | None
     arrived_at: datetime | None

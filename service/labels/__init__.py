@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from service.labels.detection import class_scheme, detect_scheme, merged_classes
-from service.labels.mapping import UNSCORED, LabelIds, LabelMap, Unmapped
-from service.labels.rendering import OwnLabels
+from service.labels.detection import detect_class_scheme, detect_scheme, merge_by_type
+from service.labels.mapping import UNSCORED, LabelIds, LabelMap, UnmappedPolicy
+from service.labels.rendering import DatasetLabelWriter
 from service.labels.schemes import (
     OUTSIDE,
     Scheme,
     Span,
-    convert,
+    convert_scheme,
     entity_type,
-    is_valid,
+    is_valid_end,
+    is_valid_sequence,
+    is_valid_start,
+    is_valid_transition,
     labels_from_spans,
-    spans,
-    valid_end,
-    valid_start,
-    valid_transition,
+    parse_spans,
 )
 
 __all__ = [
     "OUTSIDE",
     "UNSCORED",
+    "DatasetLabelWriter",
     "LabelIds",
     "LabelMap",
-    "OwnLabels",
     "Scheme",
     "Span",
-    "Unmapped",
-    "class_scheme",
-    "convert",
+    "UnmappedPolicy",
+    "convert_scheme",
+    "detect_class_scheme",
     "detect_scheme",
     "entity_type",
-    "is_valid",
+    "is_valid_end",
+    "is_valid_sequence",
+    "is_valid_start",
+    "is_valid_transition",
     "labels_from_spans",
-    "merged_classes",
-    "spans",
-    "valid_end",
-    "valid_start",
-    "valid_transition",
+    "merge_by_type",
+    "parse_spans",
 ]

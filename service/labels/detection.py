@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from service.errors import InvalidInput, UnknownLabelError
 from service.labels.schemes import (
     OUTSIDE,
-    SPELLINGS,
+    PREFIX_SPELLINGS,
     Scheme,
     Tag,
-    may_follow,
-    parse,
+    can_follow,
+    format_label,
+    parse_label,
     split_prefix,
     starts_entity,
-    write,
 )
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ def detect_scheme(sequences: Iterable[Sequence[str]], mapping: Mapping[str, str]
         renamed = [mapping.get(label, label) for label in labels]
         pairs.update(zip([None, *renamed], [*renamed, None], strict=True))
     vocabulary = list(dict.fromkeys(label for _, label in pairs if label is not None))
-    family = _family(vocabulary, field="labels")
+    family = _detect_family(vocabulary, field="labels")
     if family is Scheme.IO:
         return family
     needless_b = orphan_i = broken = entities = 0
     for (before, here), n in pairs.items():
-        previous = None if before is None else parse(before, family)
-        tag = None if here is None else parse(here, family)
-        broken += n * (not may_follow(previous, tag, family))
+        previous = None if before is None else parse_label(before, family)
+        tag = None if here is None else parse_label(here, family)
+        broken += n * (not can_follow(previous, tag, family))
         if tag is None or tag.prefix == OUTSIDE:
             continue
         same = previous is not None and previous.type == tag.type
@@ -63,7 +63,7 @@ def detect_scheme(sequences: Iterable[Sequence[str]], mapping: Mapping[str, str]
     if family is Scheme.BILUO:
         if broken > entities / 2:
             raise InvalidInput(
-                f"labels such as {_some(_beyond_bi(vocabulary))} look like BILUO, but {broken} places in {entities} "
+                f"labels such as {_format_examples(_select_non_iob(vocabulary))} look like BILUO, but {broken} places in {entities} "
                 "entities break that scheme; name the scheme, or map the labels whose type starts like a prefix",
                 field="labels",
             )
@@ -71,49 +71,49 @@ def detect_scheme(sequences: Iterable[Sequence[str]], mapping: Mapping[str, str]
     return Scheme.IOB1 if orphan_i > needless_b else Scheme.IOB2
 
 
-def class_scheme(class_names: Sequence[str]) -> Scheme:
+def detect_class_scheme(class_names: Sequence[str]) -> Scheme:
     """The scheme of a model's classes, from their names alone.
 
     A type that has I- but no B- can't occur in IOB2, so it tells IOB1; a model trained on IOB1 that has all classes
     looks like IOB2, and somebody has to say so.
     """
-    family = _family(class_names, field="classes")
+    family = _detect_family(class_names, field="classes")
     if family is not Scheme.IOB2:
         return family
-    tags = {parse(name, family) for name in class_names}
+    tags = {parse_label(name, family) for name in class_names}
     return Scheme.IOB1 if any(t.prefix == "I" and Tag("B", t.type) not in tags for t in tags) else Scheme.IOB2
 
 
-def merged_classes(class_names: Sequence[str], scheme: Scheme | None = None) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def merge_by_type(class_names: Sequence[str], scheme: Scheme | None = None) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The types behind the classes ("O" first where there is one, then by first appearance), and class -> type index.
 
     The types are IO labels (`entity_type` gives the same save for a type that itself starts with "I-").
     """
-    scheme = class_scheme(class_names) if scheme is None else scheme
+    scheme = detect_class_scheme(class_names) if scheme is None else scheme
     names: list[str] = []
     for name in class_names:
-        tag = parse(name, scheme)
-        names.append(OUTSIDE if tag.prefix == OUTSIDE else write("I", tag.type, Scheme.IO))
+        tag = parse_label(name, scheme)
+        names.append(OUTSIDE if tag.prefix == OUTSIDE else format_label("I", tag.type, Scheme.IO))
     types = sorted(dict.fromkeys(names), key=lambda name: name != OUTSIDE)  # stable: the others keep their order
     index = {name: i for i, name in enumerate(types)}
     return tuple(types), tuple(index[name] for name in names)
 
 
-def _family(vocabulary: Collection[str], *, field: str) -> Scheme:
+def _detect_family(vocabulary: Collection[str], *, field: str) -> Scheme:
     """IO, BILUO, or IOB2 for either of the IOBs."""
     entities = [label for label in vocabulary if label != OUTSIDE]
     bare = [label for label in entities if split_prefix(label, Scheme.BILUO)[0] is None]
     prefixed = [label for label in entities if split_prefix(label, Scheme.BILUO)[0] is not None]
-    iob = [label for label in prefixed if label[0] in SPELLINGS[Scheme.IOB2]]
+    iob = [label for label in prefixed if label[0] in PREFIX_SPELLINGS[Scheme.IOB2]]
     if bare and iob:
         if all(label.lower() in OUTSIDE_LOOKALIKES for label in bare):
             raise UnknownLabelError(
-                f"{_some(bare)} is not a label: outside is spelt {OUTSIDE!r} and nothing else. "
+                f"{_format_examples(bare)} is not a label: outside is spelt {OUTSIDE!r} and nothing else. "
                 f'If that is what it means, map it ({{"{bare[0]}": "O"}})',
                 field=field,
             )
         raise InvalidInput(
-            f"{_some(iob)} have a prefix and {_some(bare)} have none; map the odd ones "
+            f"{_format_examples(iob)} have a prefix and {_format_examples(bare)} have none; map the odd ones "
             f'(for instance {{"{bare[0]}": "O"}}) or name the scheme (io, if these are all bare types)',
             field=field,
         )
@@ -121,16 +121,16 @@ def _family(vocabulary: Collection[str], *, field: str) -> Scheme:
         if "" in bare:
             raise UnknownLabelError("a label is empty", field=field)
         return Scheme.IO
-    if _beyond_bi(prefixed):
+    if _select_non_iob(prefixed):
         return Scheme.BILUO
     only_i = bool(prefixed) and all(label[0] in "Ii" for label in prefixed)
     return Scheme.IO if only_i else Scheme.IOB2
 
 
-def _beyond_bi(labels: Iterable[str]) -> list[str]:
-    return [label for label in labels if label != OUTSIDE and label[0] not in SPELLINGS[Scheme.IOB2]]
+def _select_non_iob(labels: Iterable[str]) -> list[str]:
+    return [label for label in labels if label != OUTSIDE and label[0] not in PREFIX_SPELLINGS[Scheme.IOB2]]
 
 
-def _some(labels: Sequence[str], most: int = 5) -> str:
-    shown = ", ".join(repr(label) for label in labels[:most])
-    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
+def _format_examples(labels: Sequence[str], max_shown: int = 5) -> str:
+    shown = ", ".join(repr(label) for label in labels[:max_shown])
+    return shown if len(labels) <= max_shown else f"{shown} and {len(labels) - max_shown} more"

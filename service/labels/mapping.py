@@ -6,28 +6,28 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from service.errors import InvalidInput, UnknownLabelError
-from service.labels.detection import NO_MAPPING, merged_classes
-from service.labels.rendering import OwnLabels
+from service.labels.detection import NO_MAPPING, merge_by_type
+from service.labels.rendering import DatasetLabelWriter
 from service.labels.schemes import (
     OUTSIDE,
     PREFIXES,
     Scheme,
     Span,
     Tag,
+    format_label,
+    group_entities,
     labels_from_spans,
-    parse,
-    runs,
+    parse_label,
     split_prefix,
-    write,
 )
 from service.labels.vocabulary import (
-    BY_OPTIONS,
-    IN_GENERAL,
-    OUTSIDE_READING,
-    Reading,
-    all_readings,
+    CLI_ADVICE,
+    GENERIC_ADVICE,
+    OUTSIDE_MEANING,
+    LabelMeaning,
+    build_meanings,
+    build_settings_advice,
     explain_unknown,
-    in_settings,
     is_outside_lookalike,
 )
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 UNSCORED = -1
 
-Unmapped: TypeAlias = Literal["reject", "unscored"]
+UnmappedPolicy: TypeAlias = Literal["reject", "unscored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class LabelMap:
     scheme: Scheme
     merge: tuple[int, ...] | None
     dataset_scheme: Scheme
-    unmapped: Unmapped
+    unmapped: UnmappedPolicy
     _model_classes: tuple[str, ...] = field(repr=False)
     _types: tuple[str, ...] = field(repr=False)
-    _readings: dict[str, Reading] = field(repr=False, hash=False)
+    _meanings: dict[str, LabelMeaning] = field(repr=False, hash=False)
     _by_tag: dict[Tag, int] = field(repr=False, hash=False)
     _ids: dict[str, int] | None = field(repr=False, hash=False)  # label -> id; None: the whole sentence decides
     dataset: str | None = None  # one of the stream: an unknown label is explained by its settings then
@@ -86,7 +86,7 @@ class LabelMap:
         dataset_labels: Sequence[str] | None,
         dataset_scheme: Scheme,
         mapping: Mapping[str, str] = NO_MAPPING,
-        unmapped: Unmapped = "reject",
+        unmapped: UnmappedPolicy = "reject",
         dataset: str | None = None,
     ) -> LabelMap:
         """Map a dataset onto a model, or say what doesn't fit.
@@ -95,9 +95,9 @@ class LabelMap:
         type with a prefix of the dataset's scheme) or to "O". Several types may go to one. `dataset_labels` (all of them, where they are known)
         are checked here already.
         """
-        tags = _model_tags(model_classes, model_scheme)
+        tags = _parse_classes(model_classes, model_scheme)
         types = tuple(dict.fromkeys(OUTSIDE if tag.prefix == OUTSIDE else tag.type for tag in tags))
-        readings = all_readings(types, dataset_scheme, mapping)
+        readings = build_meanings(types, dataset_scheme, mapping)
         for label in dataset_labels or ():
             if label not in readings and (unmapped == "reject" or is_outside_lookalike(label)):
                 raise UnknownLabelError(
@@ -108,35 +108,35 @@ class LabelMap:
             if dataset_labels is None
             else [readings[x] for x in dataset_labels if x in readings]
         )
-        label_by_label = dataset_scheme is model_scheme and not (model_scheme is Scheme.IOB1 and _joins_types(used))
+        label_by_label = dataset_scheme is model_scheme and not (model_scheme is Scheme.IOB1 and _merges_types(used))
         classes, scheme, merge = tuple(model_classes), model_scheme, None
         by_tag = {tag: k for k, tag in enumerate(tags)}
-        if not _distinguishes_the_same(used, by_tag, model_scheme, dataset_scheme, label_by_label=label_by_label):
+        if not _has_class_for_every_label(used, by_tag, model_scheme, dataset_scheme, label_by_label=label_by_label):
             label_by_label = True
             scheme = Scheme.IO
             if model_scheme is not Scheme.IO:
-                classes, merge = merged_classes(model_classes, model_scheme)
-            by_tag = {parse(name, scheme): k for k, name in enumerate(classes)}
+                classes, merge = merge_by_type(model_classes, model_scheme)
+            by_tag = {parse_label(name, scheme): k for k, name in enumerate(classes)}
         ids = None
         if label_by_label:
-            known = ((label, by_tag.get(_tag(reading, scheme))) for label, reading in readings.items())
+            known = ((label, by_tag.get(_to_tag(reading, scheme))) for label, reading in readings.items())
             ids = {label: k for label, k in known if k is not None}
         names = tuple(model_classes)
         return cls(classes, scheme, merge, dataset_scheme, unmapped, names, types, readings, by_tag, ids, dataset)
 
-    def own(self) -> OwnLabels:
+    def writer(self) -> DatasetLabelWriter:
         """The way back: what is judged, as the dataset writes it."""
-        return OwnLabels.build(
+        return DatasetLabelWriter.build(
             self.classes,
-            self._readings,
-            judged=self.scheme,
+            self._meanings,
+            judged_scheme=self.scheme,
             scheme=self.dataset_scheme,
             label_by_label=self._ids is not None,
         )
 
     def accepts(self, label: str) -> bool:
         """Whether a sentence of the dataset may have the label."""
-        if label in self._readings:
+        if label in self._meanings:
             return True
         return self.unmapped == "unscored" and not is_outside_lookalike(label)
 
@@ -149,64 +149,64 @@ class LabelMap:
                 pass  # a label without a class: found below, with its word
             else:
                 return LabelIds(ids, [self.classes[k] for k in ids])
-        readings = [self._read(label, word, sentence) for word, label in enumerate(labels)]
+        readings = [self._resolve_label(label, word, sentence) for word, label in enumerate(labels)]
         if self._ids is not None:
-            tags = [_tag(reading, self.scheme) for reading in readings]
+            tags = [_to_tag(reading, self.scheme) for reading in readings]
         else:
-            tags = self._converted(readings)
+            tags = self._convert_scheme(readings)
         ids = []
         for word, (label, reading, tag) in enumerate(zip(labels, readings, tags, strict=True)):
             k = None if reading.target is None else self._by_tag.get(tag)
             if k is None and reading.target is not None:
-                self._turn_away(label, word, sentence)
+                self._reject_unmapped(label, word, sentence)
             ids.append(UNSCORED if k is None else k)
-        names = [self._name(k, tag) for k, tag in zip(ids, tags, strict=True)]
+        names = [self._render_label(k, tag) for k, tag in zip(ids, tags, strict=True)]
         return LabelIds(ids, names)
 
-    def _read(self, label: str, word: int, sentence: int | str | None) -> Reading:
-        reading = self._readings.get(label)
+    def _resolve_label(self, label: str, word: int, sentence: int | str | None) -> LabelMeaning:
+        reading = self._meanings.get(label)
         if reading is not None:
             return reading
-        self._turn_away(label, word, sentence)
+        self._reject_unmapped(label, word, sentence)
         prefix, entity = split_prefix(label, self.dataset_scheme)
         if prefix is None and self.dataset_scheme is Scheme.IO:
             prefix = "I"
         if prefix is None or entity == OUTSIDE:
-            return OUTSIDE_READING._replace(target=None)
-        return Reading(prefix, entity, None)
+            return OUTSIDE_MEANING._replace(target=None)
+        return LabelMeaning(prefix, entity, None)
 
-    def _turn_away(self, label: str, word: int, sentence: int | str | None) -> None:
+    def _reject_unmapped(self, label: str, word: int, sentence: int | str | None) -> None:
         """Refuse a label without a class, unless its word may stay unscored.
 
         A misspelt "O" is refused all the same: it would leave nearly every word unscored.
         """
         if self.unmapped == "reject" or is_outside_lookalike(label):
-            advice = IN_GENERAL if self.dataset is None else in_settings(self.dataset)
+            advice = GENERIC_ADVICE if self.dataset is None else build_settings_advice(self.dataset)
             problem, options = (
                 explain_unknown(label, self._types, self._model_classes, self.dataset_scheme, one)
-                for one in (advice, BY_OPTIONS)
+                for one in (advice, CLI_ADVICE)
             )
-            raise UnknownLabelError(problem, field="labels", sentence=sentence, word=word, options=options)
+            raise UnknownLabelError(problem, field="labels", sentence=sentence, word=word, cli_problem=options)
 
-    def _converted(self, readings: Sequence[Reading]) -> list[Tag]:
+    def _convert_scheme(self, meanings: Sequence[LabelMeaning]) -> list[Tag]:
         """The same entities in the judged scheme. Read by the dataset's types, so that touching ones stay apart."""
         entities = [
             Span(start, end, source if target is None else target)
-            for start, end, (source, target) in runs((r.prefix, (r.source, r.target)) for r in readings)
+            for start, end, (source, target) in group_entities((r.prefix, (r.source, r.target)) for r in meanings)
         ]
-        return [parse(label, self.scheme) for label in labels_from_spans(entities, len(readings), self.scheme)]
+        return [parse_label(label, self.scheme) for label in labels_from_spans(entities, len(meanings), self.scheme)]
 
-    def _name(self, k: int, tag: Tag) -> str:
+    def _render_label(self, k: int, tag: Tag) -> str:
         if k != UNSCORED:
             return self.classes[k]
-        return OUTSIDE if tag.prefix == OUTSIDE else write(tag.prefix, tag.type, self.scheme)
+        return OUTSIDE if tag.prefix == OUTSIDE else format_label(tag.prefix, tag.type, self.scheme)
 
 
-def _model_tags(model_classes: Sequence[str], scheme: Scheme) -> list[Tag]:
+def _parse_classes(model_classes: Sequence[str], scheme: Scheme) -> list[Tag]:
     tags: list[Tag] = []
     for name in model_classes:
         try:
-            tag = parse(name, scheme)
+            tag = parse_label(name, scheme)
         except UnknownLabelError as error:
             raise InvalidInput(f"the model's {error.problem}", field="model_classes") from None
         if tag in tags:
@@ -219,19 +219,19 @@ def _model_tags(model_classes: Sequence[str], scheme: Scheme) -> list[Tag]:
     return tags
 
 
-def _tag(reading: Reading, judged: Scheme) -> Tag:
+def _to_tag(meaning: LabelMeaning, judged_scheme: Scheme) -> Tag:
     """A reading's own label in the judged scheme, word by word."""
-    entity = reading.source if reading.target is None else reading.target
-    return Tag("I" if judged is Scheme.IO and reading.prefix != OUTSIDE else reading.prefix, entity)
+    entity = meaning.source if meaning.target is None else meaning.target
+    return Tag("I" if judged_scheme is Scheme.IO and meaning.prefix != OUTSIDE else meaning.prefix, entity)
 
 
-def _joins_types(used: Sequence[Reading]) -> bool:
+def _merges_types(used: Sequence[LabelMeaning]) -> bool:
     pairs = {(reading.source, reading.target) for reading in used}
     return len(pairs) > len({target for _, target in pairs})
 
 
-def _distinguishes_the_same(
-    used: Sequence[Reading],
+def _has_class_for_every_label(
+    used: Sequence[LabelMeaning],
     by_tag: Mapping[Tag, int],
     model_scheme: Scheme,
     dataset_scheme: Scheme,

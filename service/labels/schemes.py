@@ -59,7 +59,7 @@ _ANY_CASE_BI = {"B": "B", "I": "I", "b": "B", "i": "I"}
 _ALIASES = {"L": "L", "U": "U", "E": "L", "S": "U", "W": "U", "M": "I"}
 
 # What may stand before the first hyphen in each scheme, and the prefix that it means.
-SPELLINGS: dict[Scheme, dict[str, str]] = {
+PREFIX_SPELLINGS: dict[Scheme, dict[str, str]] = {
     Scheme.IOB1: _ANY_CASE_BI,
     Scheme.IOB2: _ANY_CASE_BI,
     Scheme.BILUO: _ANY_CASE_BI | _ALIASES | {spelt.lower(): prefix for spelt, prefix in _ALIASES.items()},
@@ -72,13 +72,13 @@ PREFIXES: dict[Scheme, str] = {Scheme.IOB1: "BI", Scheme.IOB2: "BI", Scheme.BILU
 
 def split_prefix(label: str, scheme: Scheme) -> tuple[str | None, str]:
     """The canonical prefix, or None where the label has none that the scheme knows, and the rest."""
-    if label[1:2] == "-" and len(label) > 2 and (prefix := SPELLINGS[scheme].get(label[0])):
+    if label[1:2] == "-" and len(label) > 2 and (prefix := PREFIX_SPELLINGS[scheme].get(label[0])):
         return prefix, label[2:]
     return None, label
 
 
 @lru_cache(maxsize=4096)
-def parse(label: str, scheme: Scheme) -> Tag:
+def parse_label(label: str, scheme: Scheme) -> Tag:
     """Read one label, or raise an UnknownLabelError that says why it can't be one of the scheme."""
     if label == OUTSIDE:
         return Tag(OUTSIDE, "")
@@ -96,12 +96,12 @@ def parse(label: str, scheme: Scheme) -> Tag:
     return Tag(prefix, entity)
 
 
-def parse_all(labels: Sequence[str], scheme: Scheme) -> list[Tag]:
+def parse_labels(labels: Sequence[str], scheme: Scheme) -> list[Tag]:
     """Read a sentence's labels; the error names the word."""
     tags: list[Tag] = []
     for label in labels:
         try:
-            tags.append(parse(label, scheme))
+            tags.append(parse_label(label, scheme))
         except UnknownLabelError as error:
             raise UnknownLabelError(error.problem, field="labels", word=len(tags)) from None
     return tags
@@ -121,7 +121,7 @@ def starts_entity(previous: tuple[str, T] | None, here: tuple[str, T]) -> bool:
     return previous is None or here[0] in "BU" or previous[0] in "OLU" or previous[1] != here[1]
 
 
-def runs(tags: Iterable[tuple[str, T]]) -> list[tuple[int, int, T]]:
+def group_entities(tags: Iterable[tuple[str, T]]) -> list[tuple[int, int, T]]:
     """The entities (start, end, type) in a sentence of (canonical prefix, type)."""
     found: list[tuple[int, int, T]] = []
     previous: tuple[str, T] | None = None
@@ -133,12 +133,12 @@ def runs(tags: Iterable[tuple[str, T]]) -> list[tuple[int, int, T]]:
     return found
 
 
-def spans(labels: Sequence[str], scheme: Scheme) -> list[Span]:
+def parse_spans(labels: Sequence[str], scheme: Scheme) -> list[Span]:
     """The entities of a sentence, first to last. In IO, touching entities of one type are one."""
-    return [Span(*run) for run in runs(parse_all(labels, scheme))]
+    return [Span(*run) for run in group_entities(parse_labels(labels, scheme))]
 
 
-def write(prefix: str, entity: str, scheme: Scheme) -> str:
+def format_label(prefix: str, entity: str, scheme: Scheme) -> str:
     """One label as the scheme spells it. A bare type that would be misread gets its "I-" in IO."""
     if scheme is not Scheme.IO:
         return f"{prefix}-{entity}"
@@ -166,21 +166,21 @@ def labels_from_spans(entities: Iterable[Span], n: int, scheme: Scheme) -> list[
             prefixes = "I" * length
         else:
             prefixes = "B" + "I" * (length - 1)
-        labels[span.start : span.end] = [write(prefix, span.type, scheme) for prefix in prefixes]
+        labels[span.start : span.end] = [format_label(prefix, span.type, scheme) for prefix in prefixes]
         before = span
     return labels
 
 
-def convert(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
+def convert_scheme(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
     """The same entities in another scheme, always a valid sequence of it, also where `labels` was not one of `source`.
 
     IO can't tell touching entities of one type apart: on the way into it they become one entity, for good.
     """
-    return labels_from_spans(spans(labels, source), len(labels), target)
+    return labels_from_spans(parse_spans(labels, source), len(labels), target)
 
 
-def may_follow(previous: Tag | None, following: Tag | None, scheme: Scheme) -> bool:
-    """`valid_transition` on labels already read."""
+def can_follow(previous: Tag | None, following: Tag | None, scheme: Scheme) -> bool:
+    """`is_valid_transition` on labels already read."""
     match scheme:
         case Scheme.IO:
             return True
@@ -197,29 +197,29 @@ def may_follow(previous: Tag | None, following: Tag | None, scheme: Scheme) -> b
             return wants_more == continues
 
 
-def valid_transition(previous: str | None, following: str | None, scheme: Scheme) -> bool:
+def is_valid_transition(previous: str | None, following: str | None, scheme: Scheme) -> bool:
     """Whether the strict scheme allows one label after the other; None stands for the sentence's start and end."""
-    return may_follow(
-        None if previous is None else parse(previous, scheme),
-        None if following is None else parse(following, scheme),
+    return can_follow(
+        None if previous is None else parse_label(previous, scheme),
+        None if following is None else parse_label(following, scheme),
         scheme,
     )
 
 
-def valid_start(label: str, scheme: Scheme) -> bool:
+def is_valid_start(label: str, scheme: Scheme) -> bool:
     """Whether a sentence may begin with the label."""
-    return valid_transition(None, label, scheme)
+    return is_valid_transition(None, label, scheme)
 
 
-def valid_end(label: str, scheme: Scheme) -> bool:
+def is_valid_end(label: str, scheme: Scheme) -> bool:
     """Whether a sentence may end with the label."""
-    return valid_transition(label, None, scheme)
+    return is_valid_transition(label, None, scheme)
 
 
-def is_valid(labels: Sequence[str], scheme: Scheme) -> bool:
+def is_valid_sequence(labels: Sequence[str], scheme: Scheme) -> bool:
     """Whether the labels are a sequence that the strict scheme allows."""
-    tags: list[Tag | None] = [None, *parse_all(labels, scheme), None]
-    return all(may_follow(a, b, scheme) for a, b in pairwise(tags))
+    tags: list[Tag | None] = [None, *parse_labels(labels, scheme), None]
+    return all(can_follow(a, b, scheme) for a, b in pairwise(tags))
 
 
 def _quote(label: str) -> str:

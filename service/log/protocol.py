@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Headers = tuple[tuple[str, bytes], ...]
-Spot = tuple[int, int]  # partition and offset
+RecordPosition = tuple[int, int]  # partition and offset
 
 # A thousand sentences, or about twenty as long as any may be: what a worker does in seconds, and can hold.
-BATCH_BYTES = 1024 * 1024
+MAX_BATCH_BYTES = 1024 * 1024
 
 
 class CommitRefused(StreamError):  # noqa: N818 - it reads as what it says
@@ -33,7 +33,7 @@ class NothingAppended(StreamError):  # noqa: N818 - it reads as what it says
     """The log was not reached: none of the messages can be in it."""
 
 
-class Overtaken(StreamError):  # noqa: N818 - it reads as what it says
+class VersionConflict(StreamError):  # noqa: N818 - it reads as what it says
     """Somebody has written the key meanwhile: nothing was written."""
 
     def __init__(self, output: Output) -> None:
@@ -57,7 +57,7 @@ class Record:
     timestamp_ms: int = 0
 
     @property
-    def spot(self) -> Spot:
+    def position(self) -> RecordPosition:
         return self.partition, self.offset
 
 
@@ -73,7 +73,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Gained:
+class PartitionAssignment:
     """A partition that is ours now: where to go on, and the state its last owner committed."""
 
     partition: int
@@ -83,13 +83,13 @@ class Gained:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    gained: Sequence[Gained] = ()
-    lost: Sequence[int] = ()
+class Rebalance:
+    assigned: Sequence[PartitionAssignment] = ()
+    revoked: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Polled:
+class RecordBatch:
     """Records by source partition. `lease` is the log's own note of the assignment they were read under."""
 
     records: Mapping[int, Sequence[Record]]
@@ -100,7 +100,7 @@ class Polled:
         return {partition: records[-1].offset + 1 for partition, records in self.records.items() if records}
 
     @property
-    def size(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes of the values."""
         return sum(len(record.value or b"") for records in self.records.values() for record in records)
 
@@ -109,13 +109,13 @@ class Polled:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BatchResult:
     """What came of a polled batch: everything that must become visible together.
 
     `state` holds, per source partition, the full aggregates that were touched (never deltas) by their key.
     """
 
-    polled: Polled
+    batch: RecordBatch
     outputs: Sequence[Output] = ()
     state: Mapping[int, Mapping[bytes, bytes]] = field(default_factory=dict)
 
@@ -134,31 +134,31 @@ class Follower(Protocol):
 
 
 @runtime_checkable
-class Checked(Protocol):
+class PingableFollower(Protocol):
     """A follower whose `poll` does not notice that the log is away, and can look."""
 
-    def check(self) -> None:
+    def ping(self) -> None:
         """Asks the log for a sign of life; raises StreamError where none comes. Takes some seconds then."""
 
 
 class Stream(Protocol):
-    """A worker's view of the log. One thread uses it; only `append`, `append_after` and `lag` may be called from others."""
+    """A worker's view of the log. One thread uses it; only `append`, `append_if_unchanged` and `lag` may be called from others."""
 
     @property
-    def troubles(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """What the log has to wait for or do without at this moment, in sentences; it goes on by itself."""
 
     @property
-    def settled(self) -> bool:
+    def assignment_complete(self) -> bool:
         """Whether we have our share of the partitions, which may be none where there are more workers than those."""
 
-    def changes(self) -> Changes:
+    def poll_rebalance(self) -> Rebalance:
         """Partitions gained and lost since the last call. Gained ones deliver records only after this told of them."""
 
-    def poll(self, *, max_records: int, timeout: float, max_bytes: int = BATCH_BYTES) -> Polled:
+    def poll(self, *, max_records: int, timeout: float, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
         """What comes next, up to so many records and bytes; at least one record, however large, if there is any."""
 
-    def commit(self, work: Work) -> None:
+    def commit(self, result: BatchResult) -> None:
         """Outputs, state and offsets, atomically.
 
         Raises `CommitRefused` where nothing was written and the batch must be forgotten, `FencedError` to stop.
@@ -169,10 +169,10 @@ class Stream(Protocol):
     def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
         """Writes messages outside any batch, durable when it returns (used by producers: send, settings, replay)."""
 
-    def append_after(self, output: Output, seen: Spot | None, *, timeout: float = 30.0) -> None:
+    def append_if_unchanged(self, output: Output, expected: RecordPosition | None, *, timeout: float = 30.0) -> None:
         """Writes one message of a compacted topic, if the last of its key is still the one that was seen at this spot.
 
-        Raises `Overtaken` where it is not, so that of two who change the same thing at once one hears of it. Where the
+        Raises `VersionConflict` where it is not, so that of two who change the same thing at once one hears of it. Where the
         log holds none of the key any more, nobody has written it: compaction removes what was deleted.
         """
 

@@ -14,8 +14,8 @@ MAX_OUTPUT_BYTES = 8 * MIB
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
     name: str
-    cleanup: Literal["delete", "compact"]
-    max_bytes: int
+    cleanup_policy: Literal["delete", "compact"]
+    max_message_bytes: int
     per_source_partition: bool = False
     partitions: int | None = None  # none: as many as the source has
 
@@ -58,7 +58,7 @@ class Topics:
     def decisions(self) -> str:
         return f"{self.prefix}decisions"
 
-    def specs(self) -> tuple[TopicSpec, ...]:
+    def list_specs(self) -> tuple[TopicSpec, ...]:
         return (
             TopicSpec(self.sentences, "delete", MAX_INPUT_BYTES),
             TopicSpec(self.review, "compact", MAX_OUTPUT_BYTES),

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from service.contracts import Claim, Decision, labels_for
+from service.contracts import Claim, Decision, describe_label_mismatch
 from service.errors import InvalidInput
-from service.log.codec import event_headers
+from service.log.codec import build_event_headers
 from service.log.protocol import Output
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from service.log.topics import Topics
     from service.review.items import ReviewItem
 
-DECISION = "labelwatch.decision.v1"
-CLAIM = "labelwatch.claim.v1"
-CLAIM_PART = "claim"
+DECISION_EVENT_TYPE = "labelwatch.decision.v1"
+CLAIM_EVENT_TYPE = "labelwatch.claim.v1"
+CLAIM_KEY_SUFFIX = "claim"
 CLAIM_PARTITION = 0
 
 
@@ -50,7 +50,7 @@ def check_decision(
     _check_words(item, decision)
     _check_labels(item, decision, labels)
     moment = decision.decided_at or now or datetime.now(UTC)
-    return decision.model_copy(update={"decided_at": _aware(moment), "shown": item.shown})
+    return decision.model_copy(update={"decided_at": _ensure_timezone(moment), "shown": item.shown})
 
 
 def _check_words(item: ReviewItem, decision: Decision) -> None:
@@ -67,12 +67,12 @@ def _check_words(item: ReviewItem, decision: Decision) -> None:
             )
 
 
-def _check_labels(item: ReviewItem, decision: Decision, known: LabelMap | None) -> None:
+def _check_labels(item: ReviewItem, decision: Decision, label_map: LabelMap | None) -> None:
     labels = decision.labels
     if labels is None:
         return
     if len(labels) != len(item.tokens):
-        raise InvalidInput(labels_for(len(labels), len(item.tokens)), field="labels")
+        raise InvalidInput(describe_label_mismatch(len(labels), len(item.tokens)), field="labels")
     changed = {place for place, (a, b) in enumerate(zip(labels, item.labels, strict=True)) if a != b}
     if decision.verdict == "error" and not changed:
         raise InvalidInput("they are the given ones: correct one, or leave them out", field="labels")
@@ -82,9 +82,9 @@ def _check_labels(item: ReviewItem, decision: Decision, known: LabelMap | None) 
         if not label.strip():
             raise InvalidInput("it is empty", field="labels", word=place, token=item.tokens[place])
         # What was given may stay: the sentence was judged with it, though perhaps by other settings.
-        if known is not None and place in changed and label not in item.labels and not known.accepts(label):
+        if label_map is not None and place in changed and label not in item.labels and not label_map.accepts(label):
             raise InvalidInput(
-                f"{label!r} is no label of {item.dataset}: use its own, of the types {', '.join(known.own().types)}",
+                f"{label!r} is no label of {item.dataset}: use its own, of the types {', '.join(label_map.writer().types)}",
                 field="labels",
                 word=place,
                 token=item.tokens[place],
@@ -93,48 +93,50 @@ def _check_labels(item: ReviewItem, decision: Decision, known: LabelMap | None) 
         raise InvalidInput("the words named are not those whose label was corrected: leave one out", field="words")
 
 
-def _aware(moment: datetime) -> datetime:
+def _ensure_timezone(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
-def decision_output(topics: Topics, decision: Decision, request_id: str | None = None) -> Output:
+def build_decision_output(topics: Topics, decision: Decision, request_id: str | None = None) -> Output:
     """The message that puts a decision into the topic; the reviewer's last one replaces the one before."""
     if decision.decided_at is None:
         decision = decision.model_copy(update={"decided_at": datetime.now(UTC)})
-    return _output(topics, decision_key(decision.dataset, decision.id, decision.reviewer), decision, request_id)
+    return _build_output(
+        topics, encode_decision_key(decision.dataset, decision.id, decision.reviewer), decision, request_id
+    )
 
 
-def claim_output(topics: Topics, claim: Claim, request_id: str | None = None) -> Output:
-    made = _output(topics, claim_key(claim.dataset, claim.id, claim.reviewer), claim, request_id)
+def build_claim_output(topics: Topics, claim: Claim, request_id: str | None = None) -> Output:
+    made = _build_output(topics, encode_claim_key(claim.dataset, claim.id, claim.reviewer), claim, request_id)
     return replace(made, partition=CLAIM_PARTITION)
 
 
-def _output(topics: Topics, key: bytes, message: Decision | Claim, request_id: str | None) -> Output:
-    kind = DECISION if isinstance(message, Decision) else CLAIM
+def _build_output(topics: Topics, key: bytes, message: Decision | Claim, request_id: str | None) -> Output:
+    kind = DECISION_EVENT_TYPE if isinstance(message, Decision) else CLAIM_EVENT_TYPE
     now = datetime.now(UTC)
-    headers = event_headers(kind, identity=str(uuid.uuid4()), at=now, request_id=request_id)
+    headers = build_event_headers(kind, event_id=str(uuid.uuid4()), at=now, request_id=request_id)
     return Output(topics.decisions, key, message.model_dump_json(exclude_none=True).encode(), headers)
 
 
-def decision_key(dataset: str, id: str, reviewer: str) -> bytes:  # noqa: A002 - as the messages call it
-    return f"{dataset}/{_part(id)}/{_part(reviewer)}".encode()
+def encode_decision_key(dataset: str, id: str, reviewer: str) -> bytes:  # noqa: A002 - as the messages call it
+    return f"{dataset}/{_escape_key_part(id)}/{_escape_key_part(reviewer)}".encode()
 
 
-def claim_key(dataset: str, id: str, reviewer: str) -> bytes:  # noqa: A002 - as the messages call it
-    return decision_key(dataset, id, reviewer) + f"/{CLAIM_PART}".encode()
+def encode_claim_key(dataset: str, id: str, reviewer: str) -> bytes:  # noqa: A002 - as the messages call it
+    return encode_decision_key(dataset, id, reviewer) + f"/{CLAIM_KEY_SUFFIX}".encode()
 
 
-def _part(text: str) -> str:
+def _escape_key_part(text: str) -> str:
     return text.replace("%", "%25").replace("/", "%2F")
 
 
-def read_key(key: bytes) -> tuple[str, str, str, bool] | None:
+def parse_decision_key(key: bytes) -> tuple[str, str, str, bool] | None:
     """(dataset, id, reviewer, whether of a claim), or none where it is no key of ours."""
     try:
         dataset, *parts = key.decode().split("/")
     except UnicodeDecodeError:
         return None
-    claim = len(parts) == 3 and parts[2] == CLAIM_PART
+    claim = len(parts) == 3 and parts[2] == CLAIM_KEY_SUFFIX
     if len(parts) != 2 and not claim:
         return None
     return dataset, unquote(parts[0]), unquote(parts[1]), claim

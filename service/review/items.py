@@ -26,41 +26,41 @@ from service.contracts import (
     WordScore,
 )
 from service.errors import UnknownLabelError
-from service.labels import OUTSIDE, Scheme, Span, entity_type, spans
+from service.labels import OUTSIDE, Scheme, Span, entity_type, parse_spans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-State = Literal["open", "decided", "closed"]
+ItemState = Literal["open", "decided", "closed"]
 Agreement = Literal["agree", "differ"]
-Verdict = Literal["error", "ok"]
-STATES: tuple[State, ...] = ("open", "decided", "closed")
+ItemVerdict = Literal["error", "ok"]
+ITEM_STATES: tuple[ItemState, ...] = ("open", "decided", "closed")
 # Of what only says that a task is gone, and never was an item: nobody is shown it, and it counts nowhere.
-NO_ITEM = "none"
-HELD_BACK = "None: held back until it is decided"
+TOMBSTONE_STATE = "none"
+HIDDEN_UNTIL_DECIDED = "None: held back until it is decided"
 
 
-class Doubt(Message):
+class ReviewFlag(Message):
     """A word to look at."""
 
     index: int
     token: str
     given: str
     suggested: str = Field(description="As the dataset would write it: in its own names and scheme")
-    p_given: float | None = Field(default=None, description=HELD_BACK)
-    p_suggested: float | None = Field(default=None, description=HELD_BACK)
+    p_given: float | None = Field(default=None, description=HIDDEN_UNTIL_DECIDED)
+    p_suggested: float | None = Field(default=None, description=HIDDEN_UNTIL_DECIDED)
     threshold: float | None = Field(
         default=None, description="Threshold of the class that is suggested; none where it has no evidence yet"
     )
 
 
-class DoubtfulSpan(Message):
+class ReviewSuspect(Message):
     """The doubt said of an entity: given and suggested span side by side."""
 
     kind: SuspectKind
     given_span: EntitySpan | None = None
     suggested_span: EntitySpan | None = None
-    confidence: float | None = Field(default=None, description=HELD_BACK)
+    confidence: float | None = Field(default=None, description=HIDDEN_UNTIL_DECIDED)
 
 
 class ReviewItem(Message):
@@ -72,7 +72,7 @@ class ReviewItem(Message):
     dataset: DatasetName
     id: str
     revision: int
-    state: State
+    state: ItemState
     closed_by: Literal["update", "deleted"] | None = None
     blind: bool = Field(
         default=False,
@@ -87,8 +87,8 @@ class ReviewItem(Message):
     source: str | None = None
     annotated_at: datetime | None = None
     scored_at: datetime | None = None
-    doubtful: tuple[Doubt, ...] = Field(default=(), description="Words to look at, by their place in the sentence")
-    suspects: tuple[DoubtfulSpan, ...] = ()
+    doubtful: tuple[ReviewFlag, ...] = Field(default=(), description="Words to look at, by their place in the sentence")
+    suspects: tuple[ReviewSuspect, ...] = ()
     words: tuple[WordScore, ...] = ()
     thresholds: dict[str, float | None] = Field(default_factory=dict)
     warming_up: tuple[str, ...] = ()
@@ -109,44 +109,44 @@ class ReviewItem(Message):
         """What a decision about this item keeps of it. Not part of the body: it knows which items are controls."""
         return self._shown or Shown(labels=self.labels, method=self.method, annotator=self.annotator)
 
-    def knowing(self, shown: Shown) -> ReviewItem:
+    def with_shown(self, shown: Shown) -> ReviewItem:
         self._shown = shown
         return self
 
 
-def doubtful_of(assessment: Assessment) -> tuple[Flag, ...]:
+def select_flags(assessment: Assessment) -> tuple[Flag, ...]:
     if assessment.flags:
         return assessment.flags
     return () if assessment.worst is None else (assessment.worst,)
 
 
-def suspects_of(assessment: Assessment) -> tuple[SuspectSpan, ...]:
+def select_suspects(assessment: Assessment) -> tuple[SuspectSpan, ...]:
     if assessment.flags or assessment.worst is None:
         return assessment.suspects
-    return _suspects_at(assessment.worst, assessment.labels)
+    return _derive_suspects(assessment.worst, assessment.labels)
 
 
-def doubts_told(assessment: Assessment, *, blind: bool) -> tuple[Doubt, ...]:
+def to_review_flags(assessment: Assessment, *, blind: bool) -> tuple[ReviewFlag, ...]:
     held_back = {"p_given", "p_suggested"} if blind else set()
-    return tuple(Doubt(**flag.model_dump(exclude=held_back)) for flag in doubtful_of(assessment))
+    return tuple(ReviewFlag(**flag.model_dump(exclude=held_back)) for flag in select_flags(assessment))
 
 
-def suspects_told(assessment: Assessment, *, blind: bool) -> tuple[DoubtfulSpan, ...]:
+def to_review_suspects(assessment: Assessment, *, blind: bool) -> tuple[ReviewSuspect, ...]:
     held_back = {"confidence"} if blind else set()
-    return tuple(DoubtfulSpan(**suspect.model_dump(exclude=held_back)) for suspect in suspects_of(assessment))
+    return tuple(ReviewSuspect(**suspect.model_dump(exclude=held_back)) for suspect in select_suspects(assessment))
 
 
-def words_told(assessment: Assessment, *, blind: bool) -> tuple[WordScore, ...]:
+def to_review_words(assessment: Assessment, *, blind: bool) -> tuple[WordScore, ...]:
     if not blind:
         return assessment.words
     return tuple(WordScore(unscored=word.unscored) for word in assessment.words)
 
 
-def _suspects_at(doubt: Flag, labels: Sequence[str]) -> tuple[SuspectSpan, ...]:
+def _derive_suspects(flag: Flag, labels: Sequence[str]) -> tuple[SuspectSpan, ...]:
     """The doubt about one word said of its entity; none where only the spelling of one label differs."""
-    given = next((span for span in _spans(labels) if span.start <= doubt.index < span.end), None)
-    kind = entity_type(doubt.suggested)
-    suggested = None if kind == OUTSIDE else Span(doubt.index, doubt.index + 1, kind)
+    given = next((span for span in _parse_given_spans(labels) if span.start <= flag.index < span.end), None)
+    kind = entity_type(flag.suggested)
+    suggested = None if kind == OUTSIDE else Span(flag.index, flag.index + 1, kind)
     if given == suggested:
         return ()
     before, after = (
@@ -154,25 +154,25 @@ def _suspects_at(doubt: Flag, labels: Sequence[str]) -> tuple[SuspectSpan, ...]:
         for span in (given, suggested)
     )
     if before is None:
-        return (SuspectSpan(kind="missed", suggested_span=after, confidence=doubt.p_suggested),)
+        return (SuspectSpan(kind="missed", suggested_span=after, confidence=flag.p_suggested),)
     if after is None:
-        return (SuspectSpan(kind="spurious", given_span=before, confidence=doubt.p_suggested),)
+        return (SuspectSpan(kind="spurious", given_span=before, confidence=flag.p_suggested),)
     what: Literal["boundary", "type"] = "boundary" if before.type == after.type else "type"
-    return (SuspectSpan(kind=what, given_span=before, suggested_span=after, confidence=doubt.p_suggested),)
+    return (SuspectSpan(kind=what, given_span=before, suggested_span=after, confidence=flag.p_suggested),)
 
 
-def _spans(labels: Sequence[str]) -> list[Span]:
+def _parse_given_spans(labels: Sequence[str]) -> list[Span]:
     try:
-        return spans(labels, Scheme.BILUO)
+        return parse_spans(labels, Scheme.BILUO)
     except UnknownLabelError:
         pass
     try:
-        return spans(labels, Scheme.IO)
+        return parse_spans(labels, Scheme.IO)
     except UnknownLabelError:
         return []
 
 
-def weighted_scores(assessment: Assessment) -> tuple[float | None, ...]:
+def compute_weighted_scores(assessment: Assessment) -> tuple[float | None, ...]:
     """Each word's share in `priority`, which is the least of them.
 
     Without the weights it was judged with, the word's own probability stands in. A weight only ever lifts it, so it
@@ -191,11 +191,11 @@ def weighted_scores(assessment: Assessment) -> tuple[float | None, ...]:
     return tuple(found)
 
 
-def shown_of(assessment: Assessment, *, ranker_epoch: int) -> Shown:
+def build_shown(assessment: Assessment, *, ranker_epoch: int) -> Shown:
     return Shown(
         labels=assessment.labels,
-        scores=weighted_scores(assessment),
-        doubtful=doubtful_of(assessment),
+        scores=compute_weighted_scores(assessment),
+        doubtful=select_flags(assessment),
         reason=assessment.reason,
         inclusion_probability=assessment.inclusion_probability or None,
         method=assessment.method,
@@ -204,14 +204,14 @@ def shown_of(assessment: Assessment, *, ranker_epoch: int) -> Shown:
     )
 
 
-def counted(decisions: Sequence[Decision]) -> list[Decision]:
+def select_sure_decisions(decisions: Sequence[Decision]) -> list[Decision]:
     """Those that say something: not taken back, and sure."""
     return [decision for decision in decisions if not decision.withdrawn and decision.verdict != "unsure"]
 
 
-def agreement_of(decisions: Sequence[Decision]) -> Agreement | None:
+def compute_agreement(decisions: Sequence[Decision]) -> Agreement | None:
     """Among those who are sure. Two who correct an error differently differ."""
-    sure = counted(decisions)
+    sure = select_sure_decisions(decisions)
     if len(sure) < 2:
         return None
     corrections = {decision.labels for decision in sure if decision.labels is not None}
@@ -219,16 +219,16 @@ def agreement_of(decisions: Sequence[Decision]) -> Agreement | None:
     return "agree" if same else "differ"
 
 
-def verdict_of(decisions: Sequence[Decision]) -> Verdict | None:
+def compute_majority_verdict(decisions: Sequence[Decision]) -> ItemVerdict | None:
     """What most of those who are sure say; none where they are even."""
-    sure = counted(decisions)
+    sure = select_sure_decisions(decisions)
     errors = sum(decision.verdict == "error" for decision in sure)
     if 2 * errors == len(sure):
         return None
     return "error" if 2 * errors > len(sure) else "ok"
 
 
-def wrong_words(decision: Decision, shown: Shown) -> frozenset[int] | None:
+def find_wrong_words(decision: Decision, shown: Shown) -> frozenset[int] | None:
     """The words a decision calls wrong; none where it says error without saying where."""
     if decision.verdict == "ok":
         return frozenset()

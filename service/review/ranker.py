@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from service.labels import entity_type
-from service.review.items import wrong_words
+from service.review.items import find_wrong_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
 
     from service.contracts import Decision, Shown
 
-LOWEST: Final = 1e-6
-HIGHEST: Final = 1 - 1e-3
+MIN_SCORE: Final = 1e-6
+MAX_SCORE: Final = 1 - 1e-3
 MIN_DECISIONS: Final = 25
-BATCH: Final = 5
-BATCH_SHARE: Final = 20
+MIN_BATCH_SIZE: Final = 5
+BATCH_DIVISOR: Final = 20
 PRIOR_PRECISION: Final = 10.0
 # Next to none, and still enough that the bias is finite where nobody has found an error yet.
 BIAS_PRECISION: Final = 1e-2
 MAX_STEPS: Final = 100
-SMALL: Final = 1e-9
-HALVINGS: Final = 40
+STEP_TOLERANCE: Final = 1e-9
+MAX_HALVINGS: Final = 40
 
 
-def logit(score: float) -> float:
+def to_logit(score: float) -> float:
     """x0 of a weighted word score."""
-    s = min(max(score, LOWEST), HIGHEST)
+    s = min(max(score, MIN_SCORE), MAX_SCORE)
     return 0.5 * math.log((1 - s) / s)
 
 
-def rank_of_logit(z: float) -> float:
+def to_rank(z: float) -> float:
     """The score that has this logit, in (0, 1): low is bad, and with no offsets it is the clipped priority."""
     return 1 / (1 + math.exp(2 * z))
 
 
 @dataclass(frozen=True, slots=True)
-class Reviewed:
+class ReviewedWords:
     """The words of one decision that say something: type of the given label, x0, and whether it was wrong."""
 
     types: tuple[str, ...]
@@ -60,32 +60,32 @@ class Reviewed:
     wrong: tuple[bool, ...]
 
 
-def reviewed(decision: Decision, shown: Shown) -> Reviewed | None:
+def extract_reviewed_words(decision: Decision, shown: Shown) -> ReviewedWords | None:
     """Ok: all words are right. Error without a word: the worst is wrong, nothing is known of the others."""
     if decision.withdrawn or decision.verdict == "unsure":
         return None
     scored = [(place, score) for place, score in enumerate(shown.scores) if score is not None and math.isfinite(score)]
-    wrong = wrong_words(decision, shown)
+    wrong = find_wrong_words(decision, shown)
     if wrong is None:
         scored = sorted(scored, key=lambda pair: pair[1])[:1]
         wrong = frozenset(place for place, _ in scored)
     kept = [(place, score) for place, score in scored if place < len(shown.labels)]
     if not kept:
         return None
-    return Reviewed(
+    return ReviewedWords(
         tuple(entity_type(shown.labels[place]) for place, _ in kept),
-        tuple(logit(score) for _, score in kept),
+        tuple(to_logit(score) for _, score in kept),
         tuple(place in wrong for place, _ in kept),
     )
 
 
-def batched(decisions: int) -> int:
+def round_down_to_batch(decisions: int) -> int:
     """How many of so many decisions are used: 25, 30, 35, … and from 100 on steps of a twentieth."""
     used = 0
     following = MIN_DECISIONS
     while following <= decisions:
         used = following
-        following += max(BATCH, used // BATCH_SHARE)
+        following += max(MIN_BATCH_SIZE, used // BATCH_DIVISOR)
     return used
 
 
@@ -93,15 +93,15 @@ def batched(decisions: int) -> int:
 class Ranker:
     """The offset of each type. Off: the queue is sorted by priority."""
 
-    on: bool = False
+    enabled: bool = False
     offsets: Mapping[str, float] = field(default_factory=dict)
     bias: float = 0.0
     decisions: int = 0
 
     @classmethod
-    def refit(cls, decisions: Sequence[Reviewed]) -> Ranker:
+    def refit(cls, decisions: Sequence[ReviewedWords]) -> Ranker:
         """From all decisions, in an order that all replicas agree on: the first ones are used, and sums round by it."""
-        found = decisions[: batched(len(decisions))]
+        found = decisions[: round_down_to_batch(len(decisions))]
         if not found:
             return cls()
         names = sorted({name for one in found for name in one.types})
@@ -109,17 +109,17 @@ class Ranker:
         types = np.array([number[name] for one in found for name in one.types], np.intp)
         logits = np.array([x for one in found for x in one.logits], np.float64)
         wrong = np.array([y for one in found for y in one.wrong], np.float64)
-        offsets, bias = fit(types, logits, wrong, len(names))
-        return cls(on=True, offsets=dict(zip(names, offsets.tolist(), strict=True)), bias=bias, decisions=len(found))
+        offsets, bias = fit_offsets(types, logits, wrong, len(names))
+        return cls(enabled=True, offsets=dict(zip(names, offsets.tolist(), strict=True)), bias=bias, decisions=len(found))
 
-    def rank(self, priority: float | None, lows: Sequence[tuple[str, float]]) -> float:
+    def rank(self, priority: float | None, lowest_scores: Sequence[tuple[str, float]]) -> float:
         """Of a sentence with this priority, whose lowest weighted score is given for each type it holds."""
-        if not self.on or not lows:
+        if not self.enabled or not lowest_scores:
             return 1.0 if priority is None else priority
-        return rank_of_logit(max(logit(low) + self.offsets.get(name, 0.0) for name, low in lows))
+        return to_rank(max(to_logit(low) + self.offsets.get(name, 0.0) for name, low in lowest_scores))
 
 
-def fit(
+def fit_offsets(
     types: npt.NDArray[np.intp], logits: npt.NDArray[np.float64], wrong: npt.NDArray[np.float64], n_types: int
 ) -> tuple[npt.NDArray[np.float64], float]:
     """The MAP offsets and bias, by damped Newton.
@@ -129,7 +129,7 @@ def fit(
     halved until the objective falls.
     """
     offsets, bias = np.zeros(n_types), 0.0
-    value = objective(types, logits, wrong, offsets, bias)
+    value = compute_objective(types, logits, wrong, offsets, bias)
     for _ in range(MAX_STEPS):
         p = _sigmoid(logits + offsets[types] + bias)
         slope = np.bincount(types, p - wrong, n_types)
@@ -141,21 +141,21 @@ def fit(
         bias_step = (bias_gradient - float((curve * gradient / diagonal).sum())) / corner
         step = (gradient - curve * bias_step) / diagonal
         scale = 1.0
-        for _ in range(HALVINGS):
+        for _ in range(MAX_HALVINGS):
             tried, tried_bias = offsets - scale * step, bias - scale * bias_step
-            tried_value = objective(types, logits, wrong, tried, tried_bias)
+            tried_value = compute_objective(types, logits, wrong, tried, tried_bias)
             if tried_value <= value:
                 break
             scale /= 2
         else:
             break  # no smaller value along the step: as good as the numbers allow
         offsets, bias, value = tried, tried_bias, tried_value
-        if scale * max(float(np.abs(step).max(initial=0.0)), abs(bias_step)) < SMALL:
+        if scale * max(float(np.abs(step).max(initial=0.0)), abs(bias_step)) < STEP_TOLERANCE:
             break
     return offsets, bias
 
 
-def objective(
+def compute_objective(
     types: npt.NDArray[np.intp],
     logits: npt.NDArray[np.float64],
     wrong: npt.NDArray[np.float64],

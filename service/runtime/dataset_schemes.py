@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings
 from service.errors import ModelError, UnknownLabelError
-from service.formats.text.alignment import given_scheme
-from service.inference.model.default import default_model
+from service.formats.text.alignment import get_given_scheme
+from service.inference.model.default import find_default_model
 from service.inference.model.manifest import read_manifest
-from service.labels import Scheme, convert
+from service.labels import Scheme, convert_scheme
 from service.runtime.open_log import read_datasets
 
 if TYPE_CHECKING:
@@ -19,43 +19,43 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 
-class Schemes:
+class DatasetSchemes:
     """A dataset's own, else the model's: as who judges the labels reads them. Looked up when they are first needed."""
 
     def __init__(self, settings: Settings, stream: Stream, topics: Topics) -> None:
         self._settings = settings
         self._stream = stream
         self._topics = topics
-        self._set: dict[str, Scheme] | None = None
-        self._usual: Scheme | None = None
+        self._scheme_by_dataset: dict[str, Scheme] | None = None
+        self._model_scheme: Scheme | None = None
 
-    def of(self, dataset: str) -> Scheme:
-        if self._set is None:
+    def get(self, dataset: str) -> Scheme:
+        if self._scheme_by_dataset is None:
             found = map(DatasetSettings.model_validate_json, read_datasets(self._stream, self._topics).values())
-            self._set = {one.name: Scheme(one.scheme) for one in found if one.scheme}
-        return self._set.get(dataset) or self._models()
+            self._scheme_by_dataset = {one.name: Scheme(one.scheme) for one in found if one.scheme}
+        return self._scheme_by_dataset.get(dataset) or self._read_model_scheme()
 
-    def _models(self) -> Scheme:
+    def _read_model_scheme(self) -> Scheme:
         """Who only sends may have no model at hand: most have IOB2."""
-        if self._usual is None:
+        if self._model_scheme is None:
             try:
-                manifest, _ = read_manifest(self._settings.model.folder or default_model())
+                manifest, _ = read_manifest(self._settings.model.folder or find_default_model())
             except ModelError:
-                self._usual = Scheme.IOB2
+                self._model_scheme = Scheme.IOB2
             else:
-                self._usual = manifest.scheme
-        return self._usual
+                self._model_scheme = manifest.scheme
+        return self._model_scheme
 
-    def written(self, sentence: LabelledSentence, dataset: str) -> LabelledSentence:
+    def to_dataset_scheme(self, sentence: LabelledSentence, dataset: str) -> LabelledSentence:
         """With the labels that spans became in the dataset's scheme. What came as labels stays as it is."""
         meta = sentence.meta or {}
         if sentence.deleted or "splitter" not in meta or "scheme" not in meta:
             return sentence
-        source, target = given_scheme(sentence), self.of(dataset)
+        source, target = get_given_scheme(sentence), self.get(dataset)
         if source is target:
             return sentence
         try:
-            labels = tuple(convert(sentence.labels, source, target))
+            labels = tuple(convert_scheme(sentence.labels, source, target))
         except UnknownLabelError:  # they were corrected in another scheme since
             return sentence
         return sentence.model_copy(update={"labels": labels, "meta": {**meta, "scheme": target.value}})

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, SecretStr
 
-from service.datasets.registry import Datasets, Latest, settings_record
+from service.datasets.registry import DatasetRegistry, LatestSettings, build_settings_message
 from service.errors import InvalidInput, ModelError, SettingsError, StateError, StreamError
-from service.inference.model.default import default_model
+from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
-from service.log.codec import read_position, read_state_key
-from service.log.protocol import Overtaken
+from service.log.codec import parse_position, parse_state_key
+from service.log.protocol import VersionConflict
 from service.log.sqlite.log import Retention, SqliteStream
 from service.log.topics import Topics
 from service.statistics.running import RunningStats
-from service.stream.state.snapshot import Account, Ledger
-from service.telemetry import set_up_logs
+from service.stream.state.snapshot import StateSnapshot, StatsKey
+from service.telemetry import configure_logging
 
 if TYPE_CHECKING:
     import threading
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 DAY_MS = 24 * 60 * 60 * 1000
-PAUSE = 0.05
-NO_MODEL = "this installation has no default model: set LABELWATCH_MODEL_FOLDER to a model folder"
+POLL_INTERVAL_S = 0.05
+NO_MODEL_MESSAGE = "this installation has no default model: set LABELWATCH_MODEL_FOLDER to a model folder"
 
 
-def topics_of(settings: Settings) -> Topics:
+def build_topics(settings: Settings) -> Topics:
     return Topics(settings.topics.prefix, settings.topics.sentences)
 
 
@@ -50,7 +50,7 @@ def topics_of(settings: Settings) -> Topics:
 
 def open_stream(settings: Settings, *, worker: bool = False, topics: Topics | None = None) -> Stream:
     """The log that the settings name, Kafka or the embedded one. `worker`: with the right to work on it."""
-    names = topics or topics_of(settings)
+    names = topics or build_topics(settings)
     if settings.kafka is not None:
         from service.log.kafka.session import KafkaStream
 
@@ -58,19 +58,19 @@ def open_stream(settings: Settings, *, worker: bool = False, topics: Topics | No
         return KafkaStream(settings.kafka, names, group=settings.worker.group, worker_id=identity)
     kept = settings.log
     retention = Retention(max_bytes=kept.max_bytes, max_age_ms=int(kept.max_age_days * DAY_MS))
-    return _open_file(kept.path, names, worker=worker, retention=retention)
+    return _open_embedded_log(kept.path, names, worker=worker, retention=retention)
 
 
-def open_replay(settings: Settings, topics: Topics) -> Stream:
+def open_replay_stream(settings: Settings, topics: Topics) -> Stream:
     """The same log with outputs and state of a replay; its group is its own, and nothing of the live topics is pruned."""
     if settings.kafka is not None:
         from service.log.kafka.session import KafkaStream
 
         return KafkaStream(settings.kafka, topics, group=f"{settings.worker.group}.{topics.prefix}", worker_id=None)
-    return _open_file(settings.log.path, topics, worker=False, retention=Retention())
+    return _open_embedded_log(settings.log.path, topics, worker=False, retention=Retention())
 
 
-def _open_file(path: Path, topics: Topics, *, worker: bool, retention: Retention) -> SqliteStream:
+def _open_embedded_log(path: Path, topics: Topics, *, worker: bool, retention: Retention) -> SqliteStream:
     try:
         return SqliteStream(path, topics, worker=worker, retention=retention)
     except OSError as error:
@@ -80,7 +80,7 @@ def _open_file(path: Path, topics: Topics, *, worker: bool, retention: Retention
 
 
 @contextmanager
-def reading(settings: Settings, topics: Topics | None = None) -> Iterator[Stream]:
+def open_existing_log(settings: Settings, topics: Topics | None = None) -> Iterator[Stream]:
     """The log for commands that look at it, or write to it what only a log in use can take: it is not made anew."""
     if settings.kafka is None and not settings.log.path.exists():
         raise SettingsError(
@@ -91,7 +91,7 @@ def reading(settings: Settings, topics: Topics | None = None) -> Iterator[Stream
 
 
 @contextmanager
-def claimed(settings: Settings, topics: Topics) -> Iterator[None]:
+def hold_state_lock(settings: Settings, topics: Topics) -> Iterator[None]:
     """The right to write the statistics of a prefix in the embedded log, for a worker or a replay.
 
     On Kafka the group's generation sees to it.
@@ -127,10 +127,10 @@ def read_topic(stream: Stream, topic: str) -> Iterator[Record]:
             if follower.caught_up:
                 return
             if not records:
-                time.sleep(PAUSE)
+                time.sleep(POLL_INTERVAL_S)
 
 
-def newest(stream: Stream, topic: str) -> dict[bytes, Record]:
+def read_compacted_topic(stream: Stream, topic: str) -> dict[bytes, Record]:
     """A compacted topic: the newest record of each key that was not removed, in the topic's order."""
     found: dict[bytes, Record] = {}
     for record in read_topic(stream, topic):
@@ -147,25 +147,25 @@ def newest(stream: Stream, topic: str) -> dict[bytes, Record]:
 
 def read_datasets(stream: Stream, topics: Topics) -> dict[str, bytes]:
     """The dataset settings in force, by name, as they were written: the highest version of each that can be read."""
-    found = read_latest(stream, topics)
+    found = read_latest_settings(stream, topics)
     return {name: latest.value for name, latest in found.items() if latest.value is not None}
 
 
-def read_latest(stream: Stream, topics: Topics) -> dict[str, Latest]:
+def read_latest_settings(stream: Stream, topics: Topics) -> dict[str, LatestSettings]:
     """What the datasets topic holds, for who is about to change it."""
-    found: dict[str, Latest] = {}
+    found: dict[str, LatestSettings] = {}
     for record in read_topic(stream, topics.datasets):
         name = (record.key or b"").decode(errors="replace")
-        found[name] = found.get(name, Latest()).after(record)
+        found[name] = found.get(name, LatestSettings()).apply(record)
     return found
 
 
-def write_settings(stream: Stream, topics: Topics, fields: Mapping[str, Any], seen: Latest) -> None:
+def write_settings(stream: Stream, topics: Topics, fields: Mapping[str, Any], latest: LatestSettings) -> None:
     """The one way in which commands change settings: on top of what they have read, or not at all."""
-    record = settings_record(topics.datasets, fields, at=datetime.now(UTC))
+    record = build_settings_message(topics.datasets, fields, at=datetime.now(UTC))
     try:
-        stream.append_after(record, seen.spot)
-    except Overtaken as error:
+        stream.append_if_unchanged(record, latest.position)
+    except VersionConflict as error:
         raise InvalidInput(
             f"somebody else has changed the settings of {fields['name']} in the same moment: look at them with "
             f"`labelwatch datasets show {fields['name']}`, and repeat the command",
@@ -173,55 +173,55 @@ def write_settings(stream: Stream, topics: Topics, fields: Mapping[str, Any], se
         ) from error
 
 
-def known_datasets(settings: Settings, folder: ModelFolder, stream: Stream, topics: Topics) -> Datasets:
+def load_datasets(settings: Settings, folder: ModelFolder, stream: Stream, topics: Topics) -> DatasetRegistry:
     """The datasets as a worker with this model sees them."""
-    datasets = new_datasets(settings, folder)
-    datasets.read(read_topic(stream, topics.datasets))
+    datasets = build_datasets(settings, folder)
+    datasets.apply_records(read_topic(stream, topics.datasets))
     return datasets
 
 
-def new_datasets(settings: Settings, folder: ModelFolder) -> Datasets:
+def build_datasets(settings: Settings, folder: ModelFolder) -> DatasetRegistry:
     limits = settings.worker
-    return Datasets(
+    return DatasetRegistry(
         folder, max_datasets=limits.max_datasets, min_words=limits.min_words, prior_words=limits.prior_words
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RestoredState:
     """What the state topic holds: everybody's statistics, and where each partition goes on."""
 
-    ledger: Ledger
+    snapshot: StateSnapshot
     positions: dict[int, int]
 
 
-def read_state(stream: Stream, topics: Topics) -> Kept:
-    ledger, positions = Ledger(), {}
-    for key, record in newest(stream, topics.state).items():
-        place, value = read_state_key(key), record.value or b""
+def read_state(stream: Stream, topics: Topics) -> RestoredState:
+    ledger, positions = StateSnapshot(), {}
+    for key, record in read_compacted_topic(stream, topics.state).items():
+        place, value = parse_state_key(key), record.value or b""
         if place is None:
-            positions[int(json.loads(key)[1])] = read_position(value)
+            positions[int(json.loads(key)[1])] = parse_position(value)
             continue
         partition, dataset, stats_key = place
         try:
             stats = RunningStats.restore(json.loads(value))
         except ValueError as error:
             raise StateError(f"the statistics of {dataset} in {topics.state} are not JSON: {error}") from error
-        ledger = ledger.with_account(partition, Account(dataset, stats_key), stats)
-    return Kept(ledger, positions)
+        ledger = ledger.with_stats(partition, StatsKey(dataset, stats_key), stats)
+    return RestoredState(ledger, positions)
 
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 
 
-def model_folder(settings: Settings, folder: Path | None = None) -> ModelFolder:
+def load_model_folder(settings: Settings, folder: Path | None = None) -> ModelFolder:
     """The model folder that is named here, or by the settings, or the default one."""
     chosen = folder or settings.model.folder
     if chosen is None:
         try:
-            chosen = default_model()
+            chosen = find_default_model()
         except ModelError as error:
-            raise ModelError(NO_MODEL) from error
+            raise ModelError(NO_MODEL_MESSAGE) from error
     return ModelFolder.load(chosen, precision=settings.model.precision)
 
 
@@ -230,10 +230,10 @@ def model_folder(settings: Settings, folder: Path | None = None) -> ModelFolder:
 
 def set_up_logging(settings: Settings) -> None:
     """Messages on standard error as the settings want them, without the secrets that stand in them."""
-    set_up_logs(settings.logs.format, settings.logs.level, secrets=_secrets(settings))
+    configure_logging(settings.logs.format, settings.logs.level, secrets=_collect_secrets(settings))
 
 
-def _secrets(settings: BaseModel) -> Iterator[str]:
+def _collect_secrets(settings: BaseModel) -> Iterator[str]:
     for name in type(settings).model_fields:
         value = getattr(settings, name)
         if isinstance(value, SecretStr):
@@ -242,11 +242,11 @@ def _secrets(settings: BaseModel) -> Iterator[str]:
             # Of a list each one, and of a key with its name and scope the hash itself.
             yield from (part.strip().rpartition(":")[2] for part in text.split(","))
         elif isinstance(value, BaseModel):
-            yield from _secrets(value)
+            yield from _collect_secrets(value)
 
 
 @contextmanager
-def draining(stop: threading.Event) -> Iterator[None]:
+def stop_on_signals(stop: threading.Event) -> Iterator[None]:
     """The first SIGTERM or SIGINT asks to finish what is at hand; the second ends the process as if nobody listened."""
     asked = False
 

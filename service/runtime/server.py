@@ -24,44 +24,44 @@ import typer
 import uvicorn
 
 from service.api.app import create_app
-from service.api.backend import Backend, GuardedLog
-from service.api.batching.batcher import Batcher
-from service.api.http.connection import Connection
-from service.api.routes.health import conditions_of, degraded_of, readiness_of
-from service.cli.serve.worker import Running, know_model
-from service.cli.shared.terminal import say
+from service.api.backend import Backend, FailFastLog
+from service.api.batching.batcher import MicroBatcher
+from service.api.http.connection import LimitedHttpProtocol
+from service.api.routes.health import get_conditions, get_degraded, get_readiness
+from service.cli.serve.worker import WorkerRunner, register_model
+from service.cli.shared.terminal import print_stderr
 from service.errors import InvalidInput, SettingsError
 from service.inference.classifier import Classifier
-from service.review.projection.projector import Projector
-from service.review.queue.queue import Queue
+from service.review.projection.projector import ReviewProjector
+from service.review.queue.queue import ReviewQueue
 from service.runtime.open_log import (
-    claimed,
-    draining,
-    model_folder,
-    new_datasets,
+    build_datasets,
+    build_topics,
+    hold_state_lock,
+    load_model_folder,
     open_stream,
     set_up_logging,
-    topics_of,
+    stop_on_signals,
 )
-from service.runtime.sample_feed import Feed
+from service.runtime.sample_feed import FileFeed
 from service.runtime.supervisor import Supervisor
-from service.settings import read_settings, unknown_variables
-from service.stream.state.view import Mirror
+from service.settings import find_unknown_variables, read_settings
+from service.stream.state.view import StateView
 from service.telemetry import Telemetry
-from service.telemetry.conditions import joined
+from service.telemetry.conditions import merge_conditions
 
 if TYPE_CHECKING:
     from service.settings import ApiSettings, Settings
 
 log = logging.getLogger(__name__)
 
-DRAIN_SECONDS = 20
-KEEP_ALIVE_SECONDS = 75  # longer than load balancers keep an idle connection, so that they close it and not we
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
-QUEUE_NAME = "queue.sqlite"
+DRAIN_TIMEOUT_S = 20
+KEEP_ALIVE_TIMEOUT_S = 75  # longer than load balancers keep an idle connection, so that they close it and not we
+WILDCARD_HOSTS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+QUEUE_FILE_NAME = "queue.sqlite"
 
 
-class Server(uvicorn.Server):
+class SupervisedServer(uvicorn.Server):
     """Ends when it is asked to by the supervisor: signals are not its business."""
 
     def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
@@ -73,25 +73,31 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-class WorkerPart:
+class WorkerReadiness:
     """The worker inside `up`. Until it has been ready once the service is not; later troubles of the log are told."""
 
-    def __init__(self, running: Running) -> None:
-        self._running = running
+    def __init__(self, runner: WorkerRunner) -> None:
+        self._runner = runner
         self._was_ready = False
 
     def conditions(self) -> dict[str, str]:
-        found = {f"worker_{name}".replace("worker_worker", "worker"): why for name, why in self._found.items()}
+        found = {
+            f"worker_{name}".replace("worker_worker", "worker"): why for name, why in self._current_conditions.items()
+        }
         self._was_ready = self._was_ready or not any(found.values())
         return dict.fromkeys(found, "") if self._was_ready else found
 
     def degraded(self) -> dict[str, str]:
-        found = {"worker": "; ".join(sorted({why for why in self._found.values() if why}))} if self._was_ready else {}
-        return {**found, **self._running.degraded()}
+        found = (
+            {"worker": "; ".join(sorted({why for why in self._current_conditions.values() if why}))}
+            if self._was_ready
+            else {}
+        )
+        return {**found, **self._runner.degraded()}
 
     @property
-    def _found(self) -> dict[str, str]:
-        return self._running.conditions()
+    def _current_conditions(self) -> dict[str, str]:
+        return self._runner.conditions()
 
 
 def serve(*, with_worker: bool, feed: str | None = None, feed_rate: float = 1.0) -> None:
@@ -100,66 +106,72 @@ def serve(*, with_worker: bool, feed: str | None = None, feed_rate: float = 1.0)
     if feed is not None and not Path(feed).is_file():
         raise InvalidInput(f"--feed: there is no file {feed}")
     set_up_logging(settings)
-    for name in unknown_variables(os.environ):
+    for name in find_unknown_variables(os.environ):
         log.warning("%s is not a setting: correct its name or remove it", name)
     with ExitStack() as leaving:
         listening = leaving.enter_context(closing(_listen(settings.api)))
-        topics = topics_of(settings)
+        topics = build_topics(settings)
         if with_worker:
-            leaving.enter_context(claimed(settings, topics))
+            leaving.enter_context(hold_state_lock(settings, topics))
         telemetry = Telemetry(annotators=settings.metrics.annotators)
-        classifier = Classifier(model_folder(settings), threads=settings.model.threads)
-        know_model(telemetry, classifier)
+        classifier = Classifier(load_model_folder(settings), threads=settings.model.threads)
+        register_model(telemetry, classifier)
         supervisor = Supervisor()
         running = (
-            Running(settings, topics, once=False, telemetry=telemetry, classifier=classifier) if with_worker else None
+            WorkerRunner(settings, topics, once=False, telemetry=telemetry, classifier=classifier)
+            if with_worker
+            else None
         )
-        backend = _backend(settings, classifier, telemetry, supervisor, leaving=leaving, running=running)
-        leaving.enter_context(draining(supervisor.stop))
-        address = _start(settings, backend, supervisor, listening, running)
+        backend = _build_backend(settings, classifier, telemetry, supervisor, exit_stack=leaving, runner=running)
+        leaving.enter_context(stop_on_signals(supervisor.stop))
+        address = _start_threads(settings, backend, supervisor, listening, running)
         if feed is not None:
-            supervisor.start("feed", Feed(settings, feed, feed_rate).run)
-        teller = Teller(backend, supervisor, address, running)
+            supervisor.start("feed", FileFeed(settings, feed, feed_rate).run)
+        teller = ReadyNotice(backend, supervisor, address, running)
         supervisor.wait(teller.tick)
-    say(f"labelwatch has stopped{': ' + running.summary() if running else ''}")
+    print_stderr(f"labelwatch has stopped{': ' + running.summarize() if running else ''}")
 
 
-def _backend(
+def _build_backend(
     settings: Settings,
     classifier: Classifier,
     telemetry: Telemetry,
     supervisor: Supervisor,
     *,
-    leaving: ExitStack,
-    running: Running | None,
+    exit_stack: ExitStack,
+    runner: WorkerRunner | None,
 ) -> Backend:
-    topics, api = topics_of(settings), settings.api
-    queue = leaving.enter_context(closing(_queue(settings)))
+    topics, api = build_topics(settings), settings.api
+    queue = exit_stack.enter_context(closing(_open_queue(settings)))
     # One for each thread that reads or writes the log, so that none waits for another.
-    own, mirrored, projected = (leaving.enter_context(closing(open_stream(settings, topics=topics))) for _ in range(3))
-    batcher = Batcher(
+    own, mirrored, projected = (
+        exit_stack.enter_context(closing(open_stream(settings, topics=topics))) for _ in range(3)
+    )
+    batcher = MicroBatcher(
         classifier,
         queue_sentences=api.queue_sentences,
         batch_tokens=api.batch_tokens,
         max_delay=api.max_delay_ms / 1000,
     )
-    projector = Projector(projected, topics, queue)
-    part = None if running is None else WorkerPart(running)
+    projector = ReviewProjector(projected, topics, queue)
+    part = None if runner is None else WorkerReadiness(runner)
 
     def conditions() -> dict[str, str]:
-        return joined({"model": batcher.trouble}, supervisor.conditions, part.conditions() if part else {})
+        return merge_conditions(
+            {"model": batcher.unavailable_reason}, supervisor.conditions, part.conditions() if part else {}
+        )
 
     def degraded() -> dict[str, str]:
-        return joined({"review": projector.trouble}, part.degraded() if part else {})
+        return merge_conditions({"review": projector.error}, part.degraded() if part else {})
 
-    mirror = Mirror(mirrored, topics, new_datasets(settings, classifier.folder))
+    mirror = StateView(mirrored, topics, build_datasets(settings, classifier.folder))
     backend = Backend(
         settings=api,
-        mirror=mirror,
+        state_view=mirror,
         batcher=batcher,
         queue=queue,
         projector=projector,
-        stream=GuardedLog(own, mirror),
+        stream=FailFastLog(own, mirror),
         topics=topics,
         classifier=classifier,
         telemetry=telemetry,
@@ -169,84 +181,88 @@ def _backend(
         degraded=degraded,
         draining=supervisor.stop,
     )
-    leaving.callback(backend.writers.close)
-    telemetry.watch(lambda: conditions_of(backend), lambda: degraded_of(backend))
+    exit_stack.callback(backend.append_pool.close)
+    telemetry.watch_readiness(lambda: get_conditions(backend), lambda: get_degraded(backend))
     telemetry.watch_queue(lambda: batcher.waiting)
-    telemetry.on_scrape(lambda: _tell_of_review(telemetry, queue))
+    telemetry.on_scrape(lambda: _report_review_metrics(telemetry, queue))
     return backend
 
 
-def _tell_of_review(telemetry: Telemetry, queue: Queue) -> None:
-    states, verdicts = queue.counts_by_dataset(), queue.verdicts_by_dataset()
+def _report_review_metrics(telemetry: Telemetry, queue: ReviewQueue) -> None:
+    states, verdicts = queue.count_items_by_dataset(), queue.count_verdicts_by_dataset()
     for dataset in sorted({*states, *verdicts}):
-        telemetry.review(dataset, states=states.get(dataset, {}), verdicts=verdicts.get(dataset, {}))
-        found = queue.recall_estimate(dataset)
-        telemetry.recall(dataset, estimate=found.recall, low=found.low, high=found.high)
-    pairs = queue.precision()
-    telemetry.precision(
+        telemetry.set_review_counts(dataset, states=states.get(dataset, {}), verdicts=verdicts.get(dataset, {}))
+        found = queue.estimate_recall(dataset)
+        telemetry.set_recall(dataset, estimate=found.recall, low=found.low, high=found.high)
+    pairs = queue.compute_pair_precision()
+    telemetry.set_precision(
         {(one.dataset, one.given, one.suggested, one.method): (one.right, one.decided) for one in pairs}
     )
 
 
-def _start(
-    settings: Settings, backend: Backend, supervisor: Supervisor, listening: socket.socket, running: Running | None
+def _start_threads(
+    settings: Settings,
+    backend: Backend,
+    supervisor: Supervisor,
+    server_socket: socket.socket,
+    runner: WorkerRunner | None,
 ) -> str:
     """Starts the threads; gives the address that people can use."""
     app = create_app(backend)
     config = uvicorn.Config(
         app,
-        http=Connection,
+        http=LimitedHttpProtocol,
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_TIMEOUT_S,
+        timeout_graceful_shutdown=DRAIN_TIMEOUT_S,
     )
     ended = threading.Event()  # of the server: those who serve it go on until then
 
     def answer(stop: threading.Event) -> None:
         try:
-            Server(config, stop).run(sockets=[listening])
+            SupervisedServer(config, stop).run(sockets=[server_socket])
         finally:
             ended.set()
 
     supervisor.start("model", lambda _: backend.batcher.run(ended))
-    supervisor.start("mirror", lambda _: backend.mirror.run(ended))
+    supervisor.start("mirror", lambda _: backend.state_view.run(ended))
     supervisor.start("review", lambda _: backend.projector.run(ended))
-    if running is not None:
-        supervisor.start("worker", running.run)
+    if runner is not None:
+        supervisor.start("worker", runner.run)
     supervisor.start("api", answer)
-    return _address(settings.api, listening)
+    return _format_address(settings.api, server_socket)
 
 
-class Teller:
+class ReadyNotice:
     """Says once that the service is ready, with the addresses."""
 
-    def __init__(self, backend: Backend, supervisor: Supervisor, address: str, running: Running | None) -> None:
+    def __init__(self, backend: Backend, supervisor: Supervisor, address: str, runner: WorkerRunner | None) -> None:
         self._backend = backend
         self._supervisor = supervisor
         self._address = address
-        self._running = running
-        self._told = False
+        self._runner = runner
+        self._announced = False
 
     def tick(self) -> None:
-        if not self._told and readiness_of(self._backend).ready:
-            self._told = True
+        if not self._announced and get_readiness(self._backend).ready:
+            self._announced = True
             base = self._address
             typer.echo(
                 f"labelwatch is ready: {base}/ (API {base}/docs, metrics {base}/metrics, health {base}/readyz); "
                 "Ctrl-C stops it"
             )
-        if self._running is not None:
-            self._running.tell(self._supervisor.stop)
+        if self._runner is not None:
+            self._runner.log_progress(self._supervisor.stop)
 
 
-def _queue(settings: Settings) -> Queue:
-    path: Path = settings.api.queue_path or settings.log.path.with_name(QUEUE_NAME)
+def _open_queue(settings: Settings) -> ReviewQueue:
+    path: Path = settings.api.queue_path or settings.log.path.with_name(QUEUE_FILE_NAME)
     try:
-        return Queue(path)
+        return ReviewQueue(path)
     except SettingsError as error:
         raise SettingsError(f"LABELWATCH_API_QUEUE_PATH: {error}") from error
 
@@ -276,7 +292,7 @@ def _listen(api: ApiSettings) -> socket.socket:
     return made
 
 
-def _address(api: ApiSettings, listening: socket.socket) -> str:
-    host = "127.0.0.1" if api.host in EVERYWHERE else api.host
+def _format_address(api: ApiSettings, server_socket: socket.socket) -> str:
+    host = "127.0.0.1" if api.host in WILDCARD_HOSTS else api.host
     shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{listening.getsockname()[1]}"
+    return f"http://{shown}:{server_socket.getsockname()[1]}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TICK = 0.5
+TICK_INTERVAL_S = 0.5
 
 
 class Supervisor:
@@ -27,11 +27,11 @@ class Supervisor:
         self._failures: list[tuple[str, BaseException | None]] = []
 
     def start(self, name: str, target: Callable[[threading.Event], None]) -> None:
-        thread = threading.Thread(target=self._watched, args=(name, target), name=name, daemon=True)
+        thread = threading.Thread(target=self._run_guarded, args=(name, target), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _watched(self, name: str, target: Callable[[threading.Event], None]) -> None:
+    def _run_guarded(self, name: str, target: Callable[[threading.Event], None]) -> None:
         try:
             target(self.stop)
         except BaseException as error:  # noqa: BLE001 - whatever it died of, the process must not live on
@@ -45,9 +45,9 @@ class Supervisor:
     @property
     def conditions(self) -> dict[str, str]:
         """By thread, why it does not do its work; empty where it does."""
-        return {thread.name: self._condition(thread) for thread in self._threads}
+        return {thread.name: self._describe_condition(thread) for thread in self._threads}
 
-    def _condition(self, thread: threading.Thread) -> str:
+    def _describe_condition(self, thread: threading.Thread) -> str:
         if thread.name in {name for name, _ in self._failures}:
             return "the thread has died"
         return "the service is about to stop" if self.stop.is_set() else ""
@@ -60,7 +60,7 @@ class Supervisor:
     def wait(self, tick: Callable[[], None] = lambda: None) -> None:
         """Until every thread has ended; raises what the first died of."""
         while alive := [thread for thread in self._threads if thread.is_alive()]:
-            alive[0].join(TICK)
+            alive[0].join(TICK_INTERVAL_S)
             tick()
         if not self._failures:
             return

@@ -10,47 +10,47 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from service.errors import InvalidInput
-from service.scoring.flat import Bools, Flat, Floats, Ints, segment_min
-from service.scoring.token import likeliest, self_confidence
+from service.scoring.flat import Bools, FlatSentences, Floats, Ints, segment_min
+from service.scoring.token import predict_classes, self_confidence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-NEVER = 2.0
+UNREACHABLE_THRESHOLD = 2.0
 """The threshold of a class without evidence: no probability reaches it."""
 
-LOWEST_THRESHOLD = 2e-6
+MIN_THRESHOLD = 2e-6
 MARGIN = 1e-6
 """A probability this much under a threshold reaches it, and a given label this much behind the likeliest class is
 the likeliest: rounding decides nothing."""
 
-CERTAIN = 1e-3
+MIN_DOUBT = 1e-3
 """The least doubt 1 − t that a class's doubt among agreeing words is measured against."""
 
 
-def class_sums(probs: Floats, given: Ints) -> tuple[Floats, NDArray[np.int64]]:
+def sum_by_class(probs: Floats, given: Ints) -> tuple[Floats, NDArray[np.int64]]:
     """Per class: the sum of p(class) over the words given it, and their number."""
-    return _sums(self_confidence(probs, given), given, probs.shape[1])
+    return _sum_and_count(self_confidence(probs, given), given, probs.shape[1])
 
 
-def agreeing_sums(probs: Floats, given: Ints) -> tuple[Floats, NDArray[np.int64]]:
-    """`class_sums` over the words whose likeliest class is the given one; the first of equals is the likeliest."""
-    agree = likeliest(probs) == given
-    return _sums(self_confidence(probs, given)[agree], given[agree], probs.shape[1])
+def sum_agreeing_by_class(probs: Floats, given: Ints) -> tuple[Floats, NDArray[np.int64]]:
+    """`sum_by_class` over the words whose likeliest class is the given one; the first of equals is the likeliest."""
+    agree = predict_classes(probs) == given
+    return _sum_and_count(self_confidence(probs, given)[agree], given[agree], probs.shape[1])
 
 
-def _sums(own: Floats, given: Ints, n_classes: int) -> tuple[Floats, NDArray[np.int64]]:
+def _sum_and_count(own: Floats, given: Ints, n_classes: int) -> tuple[Floats, NDArray[np.int64]]:
     return (
         np.bincount(given, weights=own, minlength=n_classes).astype(np.float64, copy=False),
         np.bincount(given, minlength=n_classes).astype(np.int64, copy=False),
     )
 
 
-def thresholds(sums: Floats, counts: NDArray[np.int64]) -> Floats:
+def compute_thresholds(sums: Floats, counts: NDArray[np.int64]) -> Floats:
     """The mean probability of each class over the words given it; NEVER for a class without words."""
-    means = np.full(len(counts), NEVER)
+    means = np.full(len(counts), UNREACHABLE_THRESHOLD)
     np.divide(sums, counts, out=means, where=counts > 0)
-    np.maximum(means, LOWEST_THRESHOLD, out=means)
+    np.maximum(means, MIN_THRESHOLD, out=means)
     return means
 
 
@@ -66,7 +66,7 @@ def flag_words(probs: Floats, given: Ints, thresholds: Floats) -> Bools:
         )
     flags = np.zeros(len(given), dtype=np.bool_)
     # Few words get past the first clause without its margin, so the rest is done for those alone.
-    doubtful = (likeliest(probs) != given).nonzero()[0]
+    doubtful = (predict_classes(probs) != given).nonzero()[0]
     if doubtful.size:
         flags[doubtful] = _flag_doubtful(probs[doubtful], given[doubtful], thresholds)
     return flags
@@ -82,7 +82,7 @@ def _flag_doubtful(probs: Floats, given: Ints, thresholds: Floats) -> Bools:
     return flags
 
 
-class SentenceVerdict(NamedTuple):
+class SentenceFlags(NamedTuple):
     """One sentence judged: its flags, the self-confidence of its words, and the lowest of them."""
 
     flags: Bools
@@ -90,36 +90,36 @@ class SentenceVerdict(NamedTuple):
     score: float
 
 
-def judge_sentence(probs: Floats, given: Ints, thresholds: Floats) -> SentenceVerdict:
+def flag_sentence(probs: Floats, given: Ints, thresholds: Floats) -> SentenceFlags:
     """Flags and worst token of ONE sentence with little overhead: what `flag_words` and worst-token say of it."""
     own = self_confidence(probs, given)
-    return SentenceVerdict(flag_words(probs, given, thresholds), own, float(own.min()))
+    return SentenceFlags(flag_words(probs, given, thresholds), own, float(own.min()))
 
 
-def agreement_weights(given_means: Floats, agreeing_means: Floats) -> Floats:
+def compute_agreement_weights(given_means: Floats, agreeing_means: Floats) -> Floats:
     """How far a class's words can be trusted to show an error, from 0 to 1.
 
-    `given_means` t are over all words given a class, `agreeing_means` a over those where the model agrees: noise in
+    `compute_given_means` t are over all words given a class, `compute_agreeing_means` a over those where the model agrees: noise in
     the labels drags t down but not a. A class the model is unsure of even where it agrees weighs less.
     """
-    doubt = np.clip((1 - agreeing_means) / np.maximum(1 - given_means, CERTAIN), 0, 1)
+    doubt = np.clip((1 - agreeing_means) / np.maximum(1 - given_means, MIN_DOUBT), 0, 1)
     weights: Floats = (1 - agreeing_means.max() + agreeing_means) ** doubt
     return weights
 
 
-def weighted_word_scores(probs: Floats, given: Ints, weights: Floats) -> Floats:
+def compute_weighted_scores(probs: Floats, given: Ints, weights: Floats) -> Floats:
     """The agreement-weighted score of each word."""
-    return weighted(self_confidence(probs, given), weights[given])
+    return apply_weights(self_confidence(probs, given), weights[given])
 
 
-def weighted(confidence: Floats, weights: Floats) -> Floats:
+def apply_weights(confidence: Floats, weights: Floats) -> Floats:
     """1 − (1 − p)·w, written so that it keeps its digits: weights lie between .99 and 1, and the order is in the rest."""
     return confidence + (1 - confidence) * (1 - weights)
 
 
-def priority(flat: Flat, weights: Floats) -> Floats:
+def compute_priority(flat: FlatSentences, weights: Floats) -> Floats:
     """The lowest weighted word score of each sentence."""
-    return segment_min(weighted_word_scores(flat.probs, flat.given, weights), flat)
+    return segment_min(compute_weighted_scores(flat.probs, flat.given, weights), flat)
 
 
 def prune_by_noise_rate(probs: Floats, given: Ints) -> Bools:
@@ -133,7 +133,7 @@ def prune_by_noise_rate(probs: Floats, given: Ints) -> Bools:
     if not n_words:
         return flags
     counts = np.bincount(given, minlength=n_classes)
-    to_flag = _words_to_flag(probs, given, counts)
+    to_flag = _count_words_to_flag(probs, given, counts)
     for k in np.flatnonzero(counts > 1):  # the only word of a class is never flagged
         words = np.flatnonzero(given == k)
         for j in np.flatnonzero(to_flag[:, k]):
@@ -146,10 +146,10 @@ def prune_by_noise_rate(probs: Floats, given: Ints) -> Bools:
     return flags
 
 
-def _words_to_flag(probs: Floats, given: Ints, counts: Ints) -> Ints:
+def _count_words_to_flag(probs: Floats, given: Ints, counts: Ints) -> Ints:
     """[j, k]: how many words given k are estimated to be j. The diagonal, words that are right, is 0."""
     n_classes = len(counts)
-    confident = probs >= thresholds(*class_sums(probs, given)) - MARGIN
+    confident = probs >= compute_thresholds(*sum_by_class(probs, given)) - MARGIN
     n_confident = confident.sum(axis=1)
     guess = np.where(n_confident > 1, probs.argmax(axis=1), confident.argmax(axis=1))
     counted = n_confident > 0
@@ -160,7 +160,7 @@ def _words_to_flag(probs: Floats, given: Ints, counts: Ints) -> Ints:
     # As many words given k in the estimate as there are.
     scaled = joint / joint.sum(axis=0) * counts
     scaled = scaled / scaled.sum() * counts.sum()
-    whole = np.stack([_rounded(column) for column in scaled.T], axis=1)
+    whole = np.stack([_round_keeping_sum(column) for column in scaled.T], axis=1)
 
     # At least one word of each class is right; what the diagonal lacks is taken evenly from the rest of its column.
     right = np.maximum(whole.diagonal(), 1)
@@ -170,7 +170,7 @@ def _words_to_flag(probs: Floats, given: Ints, counts: Ints) -> Ints:
     return to_flag
 
 
-def _rounded(values: Floats) -> Ints:
+def _round_keeping_sum(values: Floats) -> Ints:
     """Whole numbers with the same sum: those nearest to the next whole number give way."""
     whole = values.round()
     lacking = int(values.sum().round() - whole.sum())

@@ -32,7 +32,7 @@ DROPPED = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Flat:
+class FlatSentences:
     """The words of all sentences; sentence s is `starts[s]:ends[s]`. No checks here, see `flat` and `flatten`."""
 
     probs: Floats
@@ -60,13 +60,13 @@ class Flat:
         return segment_lengths(self.starts, self.n_words)
 
 
-def flat(probs: ArrayLike, given: ArrayLike, lengths: ArrayLike) -> Flat:
+def from_flat_arrays(probs: ArrayLike, given: ArrayLike, lengths: ArrayLike) -> FlatSentences:
     """Check arrays that are flat already: probabilities [N, K], labels [N], words per sentence [S]."""
-    sizes = _integers(lengths, "lengths")
+    sizes = _to_integers(lengths, "lengths")
     if (empty := np.flatnonzero(sizes < 1)).size:
         raise InvalidInput("a sentence needs at least one word", field="lengths", sentence=int(empty[0]))
-    labels = _integers(given, "given")
-    table = _table(probs)
+    labels = _to_integers(given, "given")
+    table = _to_table(probs)
     if table is None:
         raise InvalidInput("should be a table of numbers, words by classes", field="probs")
     rows = np.ascontiguousarray(table)
@@ -74,15 +74,15 @@ def flat(probs: ArrayLike, given: ArrayLike, lengths: ArrayLike) -> Flat:
         raise InvalidInput(
             f"{len(rows)} rows of probabilities and {len(labels)} labels for sentences of {sizes.sum()} words in all"
         )
-    return _checked(rows, labels, sizes)
+    return _validate(rows, labels, sizes)
 
 
-def flatten(given_nested: Sequence[Sequence[int] | Ints], probs_nested: Sequence[ArrayLike]) -> Flat:
+def flatten(given_nested: Sequence[Sequence[int] | Ints], probs_nested: Sequence[ArrayLike]) -> FlatSentences:
     """Check and flatten one sequence of labels and one table of probabilities [words, K] per sentence."""
     if len(given_nested) != len(probs_nested):
         raise InvalidInput(f"labels of {len(given_nested)} sentences, probabilities of {len(probs_nested)}")
-    sizes = _lengths(given_nested, "given")
-    row_counts = _lengths(probs_nested, "probs")
+    sizes = _measure_lengths(given_nested, "given")
+    row_counts = _measure_lengths(probs_nested, "probs")
     if not np.array_equal(sizes, row_counts):
         sentence = int(np.flatnonzero(sizes != row_counts)[0])
         raise InvalidInput(
@@ -91,28 +91,30 @@ def flatten(given_nested: Sequence[Sequence[int] | Ints], probs_nested: Sequence
     if not sizes.all():
         raise InvalidInput("a sentence needs at least one word", sentence=int(np.flatnonzero(sizes == 0)[0]))
     if not len(sizes):
-        return Flat(np.empty((0, 0)), np.empty(0, np.intp), np.empty(0, np.intp))
-    return _checked(_rows(probs_nested), _labels(given_nested), sizes)
+        return FlatSentences(np.empty((0, 0)), np.empty(0, np.intp), np.empty(0, np.intp))
+    return _validate(_concatenate_rows(probs_nested), _concatenate_labels(given_nested), sizes)
 
 
-def _checked(probs: Floats, given: Ints, sizes: Ints) -> Flat:
+def _validate(probs: Floats, given: Ints, sizes: Ints) -> FlatSentences:
     starts = np.zeros_like(sizes)
     np.cumsum(sizes[:-1], out=starts[1:])
     if not len(given):
-        return Flat(probs, given, starts)
+        return FlatSentences(probs, given, starts)
     n_classes = probs.shape[1]
     if given.min() < 0 or given.max() >= n_classes:
         word = int(np.flatnonzero((given < 0) | (given >= n_classes))[0])
-        raise _at(starts, word, "given", f"label {given[word]} is not one of the classes 0 to {n_classes - 1}")
+        raise _build_word_error(
+            starts, word, "given", f"label {given[word]} is not one of the classes 0 to {n_classes - 1}"
+        )
     # Not a matrix product: on so small a task the threads of a BLAS cost more than they save on a busy machine.
     off: Floats = np.abs(np.einsum("ij->i", probs) - 1)
     # Written so that NaN fails both comparisons.
     if not (probs.min() >= 0 and off.max() <= SUM_TOLERANCE):
-        _refuse_row(probs, off, starts)
-    return Flat(probs, given, starts)
+        _raise_invalid_row(probs, off, starts)
+    return FlatSentences(probs, given, starts)
 
 
-def _refuse_row(probs: Floats, off: Floats, starts: Ints) -> NoReturn:
+def _raise_invalid_row(probs: Floats, off: Floats, starts: Ints) -> NoReturn:
     """Name the first row that isn't a probability distribution, and why."""
     word = int(np.flatnonzero(~((probs.min(axis=1) >= 0) & (off <= SUM_TOLERANCE)))[0])
     row = probs[word]
@@ -124,15 +126,15 @@ def _refuse_row(probs: Floats, off: Floats, starts: Ints) -> NoReturn:
         problem = f"the probability of class {column} is negative: {row[column]}"
     else:
         problem = f"the probabilities sum to {row.sum():.6g}, not to 1"
-    raise _at(starts, word, "probs", problem)
+    raise _build_word_error(starts, word, "probs", problem)
 
 
-def _at(starts: Ints, word: int, field: str, problem: str) -> InvalidInput:
+def _build_word_error(starts: Ints, word: int, field: str, problem: str) -> InvalidInput:
     sentence = int(np.searchsorted(starts, word, side="right")) - 1
     return InvalidInput(problem, field=field, sentence=sentence, word=word - int(starts[sentence]))
 
 
-def _integers(values: ArrayLike, field: str) -> Ints:
+def _to_integers(values: ArrayLike, field: str) -> Ints:
     """One dimension of integers; floats are refused even where they are whole, as they hide a mix-up."""
     try:
         found: NDArray[Any] = np.asarray(values)
@@ -143,7 +145,7 @@ def _integers(values: ArrayLike, field: str) -> Ints:
     return found.astype(np.intp, copy=False)
 
 
-def _lengths(nested: Sequence[Any], field: str) -> Ints:
+def _measure_lengths(nested: Sequence[Any], field: str) -> Ints:
     try:
         return np.fromiter(map(len, nested), np.intp, count=len(nested))
     except TypeError:
@@ -159,7 +161,7 @@ def _has_length(part: Sized) -> bool:
     return True
 
 
-def _labels(nested: Sequence[Sequence[int] | Ints]) -> Ints:
+def _concatenate_labels(nested: Sequence[Sequence[int] | Ints]) -> Ints:
     arrays = [part for part in nested if isinstance(part, np.ndarray)]
     if len(arrays) == len(nested) and all(part.ndim == 1 and part.dtype.kind in "iu" for part in arrays):
         return np.concatenate(arrays, dtype=np.intp, casting="same_kind")
@@ -167,11 +169,11 @@ def _labels(nested: Sequence[Sequence[int] | Ints]) -> Ints:
         # array("q") takes nothing but integers, where numpy would turn 1.5 into 1, and is as fast.
         packed = array("q", list(chain.from_iterable(nested)))
     except (TypeError, OverflowError):
-        _refuse_label(nested)
+        _raise_invalid_label(nested)
     return np.frombuffer(packed, dtype=np.int64).astype(np.intp, copy=False)
 
 
-def _refuse_label(nested: Sequence[Sequence[int] | Ints]) -> NoReturn:
+def _raise_invalid_label(nested: Sequence[Sequence[int] | Ints]) -> NoReturn:
     for sentence, part in enumerate(nested):
         for word, label in enumerate(part):
             try:
@@ -183,20 +185,20 @@ def _refuse_label(nested: Sequence[Sequence[int] | Ints]) -> NoReturn:
     raise AssertionError("unreachable: some label was refused before")
 
 
-def _rows(nested: Sequence[ArrayLike]) -> Floats:
+def _concatenate_rows(nested: Sequence[ArrayLike]) -> Floats:
     try:
         rows: Floats = np.concatenate(nested, dtype=np.float64)
     except (TypeError, ValueError):
-        _refuse_table(nested)
+        _raise_invalid_table(nested)
     if rows.ndim != 2:
-        _refuse_table(nested)
+        _raise_invalid_table(nested)
     return rows
 
 
-def _refuse_table(nested: Sequence[ArrayLike]) -> NoReturn:
+def _raise_invalid_table(nested: Sequence[ArrayLike]) -> NoReturn:
     n_classes = None
     for sentence, part in enumerate(nested):
-        table = _table(part)
+        table = _to_table(part)
         if table is None:
             raise InvalidInput("should be a table of numbers, words by classes", field="probs", sentence=sentence)
         n_classes = table.shape[1] if n_classes is None else n_classes
@@ -207,7 +209,7 @@ def _refuse_table(nested: Sequence[ArrayLike]) -> NoReturn:
     raise AssertionError("unreachable: some table was refused before")
 
 
-def _table(values: ArrayLike) -> Floats | None:
+def _to_table(values: ArrayLike) -> Floats | None:
     """Two dimensions of real numbers, or None."""
     try:
         table: NDArray[Any] = np.asarray(values)
@@ -223,24 +225,24 @@ def segment_lengths(starts: Ints, n_words: int) -> Ints:
 # `reduceat` answers wrongly for empty segments; the gates above let none in.
 
 
-def segment_min(values: Floats, by: Flat | Ints) -> Floats:
-    return np.minimum.reduceat(values, _starts(by))
+def segment_min(values: Floats, segments: FlatSentences | Ints) -> Floats:
+    return np.minimum.reduceat(values, _get_starts(segments))
 
 
-def segment_max(values: Floats, by: Flat | Ints) -> Floats:
-    return np.maximum.reduceat(values, _starts(by))
+def segment_max(values: Floats, segments: FlatSentences | Ints) -> Floats:
+    return np.maximum.reduceat(values, _get_starts(segments))
 
 
-def segment_sum(values: Floats | Ints | Bools, by: Flat | Ints) -> Floats:
-    return np.add.reduceat(values, _starts(by), dtype=np.float64)
+def segment_sum(values: Floats | Ints | Bools, segments: FlatSentences | Ints) -> Floats:
+    return np.add.reduceat(values, _get_starts(segments), dtype=np.float64)
 
 
-def segment_mean(values: Floats | Ints | Bools, by: Flat | Ints) -> Floats:
-    return segment_sum(values, by) / segment_lengths(_starts(by), len(values))
+def segment_mean(values: Floats | Ints | Bools, segments: FlatSentences | Ints) -> Floats:
+    return segment_sum(values, segments) / segment_lengths(_get_starts(segments), len(values))
 
 
-def _starts(by: Flat | Ints) -> Ints:
-    return by.starts if isinstance(by, Flat) else by
+def _get_starts(segments: FlatSentences | Ints) -> Ints:
+    return segments.starts if isinstance(segments, FlatSentences) else segments
 
 
 def merge_classes(probs: Floats, mapping: Sequence[int]) -> Floats:
@@ -248,7 +250,7 @@ def merge_classes(probs: Floats, mapping: Sequence[int]) -> Floats:
 
     Where a class is dropped the rest is normalised again; a word whose whole mass was dropped is an error.
     """
-    targets = _mapping(mapping, probs.shape[1])
+    targets = _check_mapping(mapping, probs.shape[1])
     merged = np.zeros((len(probs), int(targets.max()) + 1))
     for source, target in enumerate(targets):
         if target != DROPPED:
@@ -263,7 +265,7 @@ def merge_classes(probs: Floats, mapping: Sequence[int]) -> Floats:
 
 def merge_labels(given: Ints, mapping: Sequence[int]) -> Ints:
     """The merged classes of given labels. A label of a dropped class is an error: its word has nothing to score."""
-    targets = _mapping(mapping, len(mapping))
+    targets = _check_mapping(mapping, len(mapping))
     if (outside := np.flatnonzero((given < 0) | (given >= len(targets)))).size:
         word = int(outside[0])
         raise InvalidInput(
@@ -276,8 +278,8 @@ def merge_labels(given: Ints, mapping: Sequence[int]) -> Ints:
     return merged
 
 
-def _mapping(mapping: Sequence[int], n_classes: int) -> Ints:
-    targets = _integers(mapping, "mapping")
+def _check_mapping(mapping: Sequence[int], n_classes: int) -> Ints:
+    targets = _to_integers(mapping, "mapping")
     if len(targets) != n_classes:
         raise InvalidInput(f"{len(targets)} entries for {n_classes} classes", field="mapping")
     if not len(targets) or targets.min() < DROPPED or targets.max() < 0:

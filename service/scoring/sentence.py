@@ -13,8 +13,8 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from service.errors import InvalidInput
-from service.scoring.flat import Bools, Flat, Floats, segment_max, segment_mean, segment_min, segment_sum
-from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES, likeliest
+from service.scoring.flat import Bools, FlatSentences, Floats, segment_max, segment_mean, segment_min, segment_sum
+from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES, predict_classes
 
 TIE_BREAK = 1e-5
 """ε: the unflagged words order sentences that are equal in everything else."""
@@ -23,11 +23,11 @@ PAPER_TEMPERATURE = 10**-1.5
 
 T = TypeVar("T")
 
-SentenceScore: TypeAlias = Callable[[Flat, Floats, Bools], Floats]
+SentenceScore: TypeAlias = Callable[[FlatSentences, Floats, Bools], Floats]
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class ScoringMethod:
     """A way to score sentences. What it says it doesn't use it is given as zeros."""
 
     name: str
@@ -36,72 +36,74 @@ class Method:
     function: SentenceScore
 
 
-def predicted_difference(flat: Flat, _q: Floats, _flags: Bools) -> Floats:
+def predicted_difference(flat: FlatSentences, _q: Floats, _flags: Bools) -> Floats:
     """−|D| − max_D p_predicted over the words D whose likeliest class is not the given one."""
-    predicted = likeliest(flat.probs)
+    predicted = predict_classes(flat.probs)
     differs = predicted != flat.given
     confidence = np.where(differs, flat.probs[np.arange(flat.n_words), predicted], 0.0)
     return -segment_sum(differs, flat) - segment_max(confidence, flat)
 
 
-def bad_token_counts(flat: Flat, _q: Floats, flags: Bools) -> Floats:
+def bad_token_counts(flat: FlatSentences, _q: Floats, flags: Bools) -> Floats:
     """−Σb."""
     return -segment_sum(flags, flat)
 
 
-def bad_token_counts_avg(flat: Flat, q: Floats, flags: Bools, *, tie_break: float = TIE_BREAK) -> Floats:
+def bad_token_counts_avg(flat: FlatSentences, q: Floats, flags: Bools, *, tie_break: float = TIE_BREAK) -> Floats:
     """−Σb + mean_R q + ε·mean_S q; the mean of no words is 0."""
     return -segment_sum(flags, flat) + _mean_over(flat, q, flags) + tie_break * _mean_over(flat, q, ~flags)
 
 
-def bad_token_counts_min(flat: Flat, q: Floats, flags: Bools, *, tie_break: float = TIE_BREAK) -> Floats:
+def bad_token_counts_min(flat: FlatSentences, q: Floats, flags: Bools, *, tie_break: float = TIE_BREAK) -> Floats:
     """−Σb + min_R q + ε·min_S q; the minimum of no words is 0."""
     return -segment_sum(flags, flat) + _min_over(flat, q, flags) + tie_break * _min_over(flat, q, ~flags)
 
 
-def good_fraction(flat: Flat, _q: Floats, flags: Bools) -> Floats:
+def good_fraction(flat: FlatSentences, _q: Floats, flags: Bools) -> Floats:
     """The share of words that are not flagged."""
     return 1 - segment_mean(flags, flat)
 
 
-def penalize_bad_tokens(flat: Flat, q: Floats, flags: Bools) -> Floats:
+def penalize_bad_tokens(flat: FlatSentences, q: Floats, flags: Bools) -> Floats:
     """1 − mean of b·(1 − q)."""
     return 1 - segment_mean(flags * (1 - q), flat)
 
 
-def average_quality(flat: Flat, q: Floats, _flags: Bools) -> Floats:
+def average_quality(flat: FlatSentences, q: Floats, _flags: Bools) -> Floats:
     """Mean q."""
     return segment_mean(q, flat)
 
 
-def product(flat: Flat, q: Floats, _flags: Bools, *, offset: float = 1e-3) -> Floats:
+def product(flat: FlatSentences, q: Floats, _flags: Bools, *, offset: float = 1e-3) -> Floats:
     """Σ ln(q + c)."""
     return segment_sum(np.log(q + offset), flat)
 
 
-def expected_bad(flat: Flat, q: Floats, _flags: Bools, *, words: int = 2) -> Floats:
+def expected_bad(flat: FlatSentences, q: Floats, _flags: Bools, *, words: int = 2) -> Floats:
     """Σ j·q^(j) over the `words` lowest q, from the lowest on."""
-    ordered, rank = _ordered(flat, q)
+    ordered, rank = _sort_within_sentences(flat, q)
     return segment_sum(np.where(rank <= words, rank * ordered, 0.0), flat)
 
 
-def expected_alt(flat: Flat, q: Floats, _flags: Bools, *, words: int = 2) -> Floats:
+def expected_alt(flat: FlatSentences, q: Floats, _flags: Bools, *, words: int = 2) -> Floats:
     """Σ q^(j) over the `words` lowest q."""
-    ordered, rank = _ordered(flat, q)
+    ordered, rank = _sort_within_sentences(flat, q)
     return segment_sum(np.where(rank <= words, ordered, 0.0), flat)
 
 
-def worst_token(flat: Flat, q: Floats, _flags: Bools) -> Floats:
+def worst_token(flat: FlatSentences, q: Floats, _flags: Bools) -> Floats:
     """Min q: the paper's choice."""
     return segment_min(q, flat)
 
 
-def worst_token_min_alt(flat: Flat, q: Floats, flags: Bools, *, penalty: float = 0.1) -> Floats:
+def worst_token_min_alt(flat: FlatSentences, q: Floats, flags: Bools, *, penalty: float = 0.1) -> Floats:
     """min(q − d·b). The paper prints a plus; its text and its figures need the minus."""
     return segment_min(q - penalty * flags, flat)
 
 
-def worst_token_softmin(flat: Flat, q: Floats, _flags: Bools, *, temperature: float = PAPER_TEMPERATURE) -> Floats:
+def worst_token_softmin(
+    flat: FlatSentences, q: Floats, _flags: Bools, *, temperature: float = PAPER_TEMPERATURE
+) -> Floats:
     """⟨q, softmax((1 − q)/t)⟩: the minimum at t = 0, the mean at t = ∞."""
     if not temperature >= 0:
         raise InvalidInput(f"should be 0 or more, not {temperature}", field="temperature")
@@ -115,16 +117,16 @@ def worst_token_softmin(flat: Flat, q: Floats, _flags: Bools, *, temperature: fl
     return lowest + segment_sum(above * weights, flat) / segment_sum(weights, flat)
 
 
-def _mean_over(flat: Flat, q: Floats, chosen: Bools) -> Floats:
+def _mean_over(flat: FlatSentences, q: Floats, chosen: Bools) -> Floats:
     return segment_sum(np.where(chosen, q, 0.0), flat) / np.maximum(segment_sum(chosen, flat), 1)
 
 
-def _min_over(flat: Flat, q: Floats, chosen: Bools) -> Floats:
+def _min_over(flat: FlatSentences, q: Floats, chosen: Bools) -> Floats:
     lowest = segment_min(np.where(chosen, q, np.inf), flat)
     return np.where(np.isinf(lowest), 0.0, lowest)
 
 
-def _ordered(flat: Flat, q: Floats) -> tuple[Floats, Floats]:
+def _sort_within_sentences(flat: FlatSentences, q: Floats) -> tuple[Floats, Floats]:
     """The q ascending within each sentence, and each place's rank from 1."""
     sentence = np.repeat(np.arange(flat.n_sentences), flat.lengths)
     rank = np.arange(1.0, flat.n_words + 1) - np.repeat(flat.starts, flat.lengths)
@@ -133,38 +135,38 @@ def _ordered(flat: Flat, q: Floats) -> tuple[Floats, Floats]:
 
 DEFAULT_METHOD = "worst-token"
 
-METHODS: Mapping[str, Method] = MappingProxyType(
+METHODS: Mapping[str, ScoringMethod] = MappingProxyType(
     {
         method.name: method
         for method in (
-            Method("predicted-difference", False, False, predicted_difference),
-            Method("bad-token-counts", False, True, bad_token_counts),
-            Method("bad-token-counts-avg", True, True, bad_token_counts_avg),
-            Method("bad-token-counts-min", True, True, bad_token_counts_min),
-            Method("good-fraction", False, True, good_fraction),
-            Method("penalize-bad-tokens", True, True, penalize_bad_tokens),
-            Method("average-quality", True, False, average_quality),
-            Method("product", True, False, product),
-            Method("expected-bad", True, False, expected_bad),
-            Method("expected-alt", True, False, expected_alt),
-            Method(DEFAULT_METHOD, True, False, worst_token),
-            Method("worst-token-min-alt", True, True, worst_token_min_alt),
-            Method("worst-token-softmin", True, False, worst_token_softmin),
+            ScoringMethod("predicted-difference", False, False, predicted_difference),
+            ScoringMethod("bad-token-counts", False, True, bad_token_counts),
+            ScoringMethod("bad-token-counts-avg", True, True, bad_token_counts_avg),
+            ScoringMethod("bad-token-counts-min", True, True, bad_token_counts_min),
+            ScoringMethod("good-fraction", False, True, good_fraction),
+            ScoringMethod("penalize-bad-tokens", True, True, penalize_bad_tokens),
+            ScoringMethod("average-quality", True, False, average_quality),
+            ScoringMethod("product", True, False, product),
+            ScoringMethod("expected-bad", True, False, expected_bad),
+            ScoringMethod("expected-alt", True, False, expected_alt),
+            ScoringMethod(DEFAULT_METHOD, True, False, worst_token),
+            ScoringMethod("worst-token-min-alt", True, True, worst_token_min_alt),
+            ScoringMethod("worst-token-softmin", True, False, worst_token_softmin),
         )
     }
 )
 
 
 def score_sentences(
-    flat: Flat,
+    flat: FlatSentences,
     *,
     method: str = DEFAULT_METHOD,
     token_score: str = DEFAULT_TOKEN_SCORE,
     flags: Bools | None = None,
 ) -> Floats:
     """A score for each sentence by the names of a method and a token score."""
-    chosen = _named(METHODS, method, "method")
-    score = _named(TOKEN_SCORES, token_score, "token_score")
+    chosen = _look_up(METHODS, method, "method")
+    score = _look_up(TOKEN_SCORES, token_score, "token_score")
     if flags is None:
         if chosen.uses_flags:
             raise InvalidInput(f"method {method} needs the flags of the words", field="flags")
@@ -177,8 +179,8 @@ def score_sentences(
     return chosen.function(flat, q, flags)
 
 
-def _named(known: Mapping[str, T], name: str, field: str) -> T:
+def _look_up(registry: Mapping[str, T], name: str, field: str) -> T:
     try:
-        return known[name]
+        return registry[name]
     except KeyError:
-        raise InvalidInput(f"{name!r} is not one of {', '.join(known)}", field=field) from None
+        raise InvalidInput(f"{name!r} is not one of {', '.join(registry)}", field=field) from None

@@ -13,7 +13,7 @@ from service.scoring.flat import Floats, Ints
 TokenScore: TypeAlias = Callable[[Floats, Ints], Floats]
 
 
-def likeliest(probs: Floats) -> Ints:
+def predict_classes(probs: Floats) -> Ints:
     """The class with the largest probability, the first of equals."""
     # Without sentences there may be no classes either, of which numpy wants no argmax.
     return probs.argmax(axis=1) if probs.size else np.zeros(len(probs), dtype=np.intp)
@@ -27,10 +27,10 @@ def self_confidence(probs: Floats, given: Ints) -> Floats:
 
 def normalized_margin(probs: Floats, given: Ints) -> Floats:
     """(p_y − max_{j≠y} p_j + 1) / 2: the paper's margin brought into [0, 1], with the given class left out of the max."""
-    return (self_confidence(probs, given) - best_other(probs, given) + 1) / 2
+    return (self_confidence(probs, given) - compute_max_other(probs, given) + 1) / 2
 
 
-def best_other(probs: Floats, given: Ints) -> Floats:
+def compute_max_other(probs: Floats, given: Ints) -> Floats:
     """The largest probability of a class that is not the given one."""
     others = probs.copy()
     others[np.arange(len(given)), given] = 0.0
@@ -49,7 +49,7 @@ def confidence_weighted_entropy(probs: Floats, given: Ints) -> Floats:
         return np.ones(n_words)
     rows = np.arange(n_words)
     own = self_confidence(probs, given)
-    top = likeliest(probs)
+    top = predict_classes(probs)
 
     # Near 1 a float can't tell how much is missing, and that is all the entropy there is. The others' sum can.
     others = probs.copy()
@@ -71,7 +71,7 @@ def confidence_weighted_entropy(probs: Floats, given: Ints) -> Floats:
     return np.minimum(score, 1.0)
 
 
-def adjusted(probs: Floats, thresholds: Floats) -> Floats:
+def adjust_probs(probs: Floats, thresholds: Floats) -> Floats:
     """Probabilities less each class's threshold, shifted back above 0 and normalised, against class imbalance."""
     shifted = probs - thresholds
     shifted += thresholds.max()

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from service.statistics.class_stats import SCALE, ClassStats
-from service.statistics.histogram import EVERYTHING, PriorityHistogram
-from service.statistics.running import UNDATED, RunningStats, day_of
-from service.statistics.thresholds import MIN_WORDS, PRIOR_WORDS, HeldOut, flag_thresholds, priority_weights, warming_up
+from service.statistics.histogram import CUTOFF_ALL, PriorityHistogram
+from service.statistics.running import UNDATED, RunningStats, to_bucket_day
+from service.statistics.thresholds import (
+    MIN_WORDS,
+    PRIOR_WORDS,
+    HeldOutStats,
+    compute_flag_thresholds,
+    compute_priority_weights,
+    find_warming_up,
+)
 
 __all__ = [
-    "EVERYTHING",
+    "CUTOFF_ALL",
     "MIN_WORDS",
     "PRIOR_WORDS",
     "SCALE",
     "UNDATED",
     "ClassStats",
-    "HeldOut",
+    "HeldOutStats",
     "PriorityHistogram",
     "RunningStats",
-    "day_of",
-    "flag_thresholds",
-    "priority_weights",
-    "warming_up",
+    "compute_flag_thresholds",
+    "compute_priority_weights",
+    "find_warming_up",
+    "to_bucket_day",
 ]

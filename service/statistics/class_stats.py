@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from service.errors import InvalidInput, StateError
-from service.scoring.confident import thresholds
-from service.statistics.snapshots import MOST_COUNT, VERSION, read_counts, read_fields
+from service.scoring.confident import compute_thresholds
+from service.statistics.snapshots import MAX_COUNT, SNAPSHOT_VERSION, read_counts, read_snapshot_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 SCALE = 2**40
 """Parts of one: a word's probability is kept to ±4.5e-13, finer than the 1e-6 that the flag rule distinguishes."""
 
-TOLERANCE = 1e-3
+PROBABILITY_TOLERANCE = 1e-3
 """A row may sum to 1 ± this (scoring.flat), so one probability may be that much over 1."""
 
 _SCALE = float(SCALE)
-_MOST = round(SCALE * (1 + TOLERANCE))
-_MOST_FLOAT = float(_MOST)  # a float compares faster with a float
-_SHORT = 128  # words up to which a plain loop is faster than numpy's fixed costs
-_CHUNK = 2**22  # words whose scaled probabilities can't overflow an int64 sum
-_ROWS = np.arange(_SHORT)
+_MAX_PARTS = round(SCALE * (1 + PROBABILITY_TOLERANCE))
+_MAX_PARTS_FLOAT = float(_MAX_PARTS)  # a float compares faster with a float
+_MAX_LOOP_WORDS = 128  # words up to which a plain loop is faster than numpy's fixed costs
+_MAX_CHUNK_WORDS = 2**22  # words whose scaled probabilities can't overflow an int64 sum
+_ROWS = np.arange(_MAX_LOOP_WORDS)
 _FIELDS = ("sums", "counts", "agree_sums", "agree_counts")
 
 
@@ -79,24 +79,24 @@ class ClassStats:
             raise InvalidInput(f"shape {given.shape} for {probs.shape[0]} words", field="given")
         if given.dtype.kind not in "iu":
             raise InvalidInput(f"labels of type {given.dtype} are not integers", field="given")
-        if len(given) <= _SHORT:
+        if len(given) <= _MAX_LOOP_WORDS:
             return self._update_short(probs, given) if len(given) else self
         stats = self
-        for start in range(0, len(given), _CHUNK):
-            stats = stats._update_many(probs[start : start + _CHUNK], given[start : start + _CHUNK])
+        for start in range(0, len(given), _MAX_CHUNK_WORDS):
+            stats = stats._update_many(probs[start : start + _MAX_CHUNK_WORDS], given[start : start + _MAX_CHUNK_WORDS])
         return stats
 
     def _update_short(self, probs: Floats, given: Integers) -> ClassStats:
         try:
             own = probs[_ROWS[: len(given)], given]
         except IndexError:
-            _refuse(probs, given)
+            _raise_invalid_word(probs, given)
         scaled = np.rint(np.multiply(own, _SCALE, dtype=np.float64))
         sums, counts = list(self.sums), list(self.counts)
         agree_sums, agree_counts = list(self.agree_sums), list(self.agree_counts)
         for label, part, best in zip(given.tolist(), scaled.tolist(), probs.argmax(axis=1).tolist(), strict=True):
-            if not 0.0 <= part <= _MOST_FLOAT or label < 0:  # numpy would read a negative label from the end
-                _refuse(probs, given)
+            if not 0.0 <= part <= _MAX_PARTS_FLOAT or label < 0:  # numpy would read a negative label from the end
+                _raise_invalid_word(probs, given)
             parts = int(part)
             sums[label] += parts
             counts[label] += 1
@@ -107,18 +107,18 @@ class ClassStats:
 
     def _update_many(self, probs: Floats, given: Integers) -> ClassStats:
         if given.min() < 0 or given.max() >= self.n_classes:
-            _refuse(probs, given)
+            _raise_invalid_word(probs, given)
         labels = given.astype(np.intp, copy=False)
         scaled = np.rint(np.multiply(probs[np.arange(len(labels)), labels], _SCALE, dtype=np.float64))
-        if not (scaled.min() >= 0.0 and scaled.max() <= _MOST):  # so worded, a NaN fails too
-            _refuse(probs, given)
+        if not (scaled.min() >= 0.0 and scaled.max() <= _MAX_PARTS):  # so worded, a NaN fails too
+            _raise_invalid_word(probs, given)
         parts = scaled.astype(np.int64)
         agrees = probs.argmax(axis=1) == labels
         return ClassStats(
-            _added(self.sums, _sums_by_class(parts, labels, self.n_classes)),
-            _added(self.counts, np.bincount(labels, minlength=self.n_classes).tolist()),
-            _added(self.agree_sums, _sums_by_class(parts[agrees], labels[agrees], self.n_classes)),
-            _added(self.agree_counts, np.bincount(labels[agrees], minlength=self.n_classes).tolist()),
+            _add(self.sums, _sum_by_class(parts, labels, self.n_classes)),
+            _add(self.counts, np.bincount(labels, minlength=self.n_classes).tolist()),
+            _add(self.agree_sums, _sum_by_class(parts[agrees], labels[agrees], self.n_classes)),
+            _add(self.agree_counts, np.bincount(labels[agrees], minlength=self.n_classes).tolist()),
         )
 
     def merge(self, other: ClassStats) -> ClassStats:
@@ -126,57 +126,59 @@ class ClassStats:
         if len(self.sums) != len(other.sums):
             raise StateError(f"statistics of {self.n_classes} and of {other.n_classes} classes can't be merged")
         return ClassStats(
-            _added(self.sums, other.sums),
-            _added(self.counts, other.counts),
-            _added(self.agree_sums, other.agree_sums),
-            _added(self.agree_counts, other.agree_counts),
+            _add(self.sums, other.sums),
+            _add(self.counts, other.counts),
+            _add(self.agree_sums, other.agree_sums),
+            _add(self.agree_counts, other.agree_counts),
         )
 
-    def given_means(self, *, prior_words: int = 0, prior_mean: float = 0.0) -> NDArray[np.float64]:
+    def compute_given_means(self, *, prior_words: int = 0, prior_mean: float = 0.0) -> NDArray[np.float64]:
         """Mean p(k) over the words given k and `prior_words` more at `prior_mean` (which stands where there are none)."""
-        return _means(self.sums, self.counts, prior_words, prior_mean)
+        return _compute_means(self.sums, self.counts, prior_words, prior_mean)
 
-    def agreeing_means(self, *, prior_words: int = 0, prior_mean: float = 0.0) -> NDArray[np.float64]:
+    def compute_agreeing_means(self, *, prior_words: int = 0, prior_mean: float = 0.0) -> NDArray[np.float64]:
         """The same over the words given k where the model says k too."""
-        return _means(self.agree_sums, self.agree_counts, prior_words, prior_mean)
+        return _compute_means(self.agree_sums, self.agree_counts, prior_words, prior_mean)
 
-    def thresholds(self) -> NDArray[np.float64]:
+    def compute_thresholds(self) -> NDArray[np.float64]:
         """Confident-learning thresholds of these words alone, as in one batch pass; `priors` has those of a stream."""
-        return thresholds(np.array([s / SCALE for s in self.sums]), np.array(self.counts, dtype=np.int64))
+        return compute_thresholds(np.array([s / SCALE for s in self.sums]), np.array(self.counts, dtype=np.int64))
 
     def snapshot(self) -> dict[str, object]:
         """As JSON can hold it."""
-        return {"version": VERSION} | {name: list(getattr(self, name)) for name in _FIELDS}
+        return {"version": SNAPSHOT_VERSION} | {name: list(getattr(self, name)) for name in _FIELDS}
 
     @classmethod
     def restore(cls, snapshot: object) -> ClassStats:
         """The statistics that `snapshot` was made of; StateError where it can't be one."""
-        fields = read_fields(snapshot, _FIELDS, "class statistics")
+        fields = read_snapshot_fields(snapshot, _FIELDS, "class statistics")
         stats = cls(*(read_counts(fields[name], f"`{name}`") for name in _FIELDS))
         if not 0 < len(stats.sums) == len(stats.counts) == len(stats.agree_sums) == len(stats.agree_counts):
             lengths = ", ".join(f"{name} {len(getattr(stats, name))}" for name in _FIELDS)
             raise StateError(f"class statistics need one entry per class in each list, the lengths are: {lengths}")
-        if max(stats.counts) > MOST_COUNT:
+        if max(stats.counts) > MAX_COUNT:
             raise StateError(f"class statistics of {max(stats.counts)} words in one class can't be real")
         for k, (s, n, agree_s, agree_n) in enumerate(
             zip(stats.sums, stats.counts, stats.agree_sums, stats.agree_counts, strict=True)
         ):
-            if agree_s > agree_n * _MOST or not 0 <= s - agree_s <= (n - agree_n) * _MOST:
+            if agree_s > agree_n * _MAX_PARTS or not 0 <= s - agree_s <= (n - agree_n) * _MAX_PARTS:
                 raise StateError(f"the statistics of class {k} contradict each other: no words can have given them")
         return stats
 
 
-def _added(ours: tuple[int, ...], theirs: Sequence[int]) -> tuple[int, ...]:
+def _add(ours: tuple[int, ...], theirs: Sequence[int]) -> tuple[int, ...]:
     return tuple([a + b for a, b in zip(ours, theirs, strict=True)])
 
 
-def _sums_by_class(parts: NDArray[np.int64], labels: NDArray[np.intp], n_classes: int) -> list[int]:
+def _sum_by_class(parts: NDArray[np.int64], labels: NDArray[np.intp], n_classes: int) -> list[int]:
     sums = np.zeros(n_classes, dtype=np.int64)
     np.add.at(sums, labels, parts)  # bincount would add in float64, which is exact only up to 2**53
     return [int(s) for s in sums]
 
 
-def _means(sums: tuple[int, ...], counts: tuple[int, ...], prior_words: int, prior_mean: float) -> NDArray[np.float64]:
+def _compute_means(
+    sums: tuple[int, ...], counts: tuple[int, ...], prior_words: int, prior_mean: float
+) -> NDArray[np.float64]:
     prior = prior_words * prior_mean
     return np.array(
         [
@@ -186,7 +188,7 @@ def _means(sums: tuple[int, ...], counts: tuple[int, ...], prior_words: int, pri
     )
 
 
-def _refuse(probs: Floats, given: Integers) -> NoReturn:
+def _raise_invalid_word(probs: Floats, given: Integers) -> NoReturn:
     """Say which word made an update impossible."""
     n_classes = probs.shape[1]
     outside = np.flatnonzero((given < 0) | (given >= n_classes))
@@ -194,5 +196,5 @@ def _refuse(probs: Floats, given: Integers) -> NoReturn:
         word = int(outside[0])
         raise InvalidInput(f"label {given[word]} is not a class from 0 to {n_classes - 1}", field="given", word=word)
     own = probs[np.arange(len(given)), given]
-    word = int(np.argmin((own >= 0) & (own <= 1 + TOLERANCE)))
+    word = int(np.argmin((own >= 0) & (own <= 1 + PROBABILITY_TOLERANCE)))
     raise InvalidInput(f"probability {own[word]} is not between 0 and 1", field="probs", word=word)

@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from service.errors import InvalidInput, StateError
-from service.statistics.class_stats import TOLERANCE
-from service.statistics.snapshots import MOST_COUNT, VERSION, is_count, read_fields
+from service.statistics.class_stats import PROBABILITY_TOLERANCE
+from service.statistics.snapshots import MAX_COUNT, SNAPSHOT_VERSION, is_count, read_snapshot_fields
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BINS_PER_UNIT = 32
-LARGEST_LOGIT = 33  # beyond, bins would be narrower than the gaps between float64 just below 1
-EVERYTHING = 2.0
+MAX_LOGIT = 33  # beyond, bins would be narrower than the gaps between float64 just below 1
+CUTOFF_ALL = 2.0
 """A cut that every priority is under."""
 
 
-def _bin_edges() -> tuple[float, ...]:
+def _compute_bin_edges() -> tuple[float, ...]:
     """Priorities at even steps of logit, cut to 12 digits so that no platform's exp() moves an edge by a last bit."""
-    steps = LARGEST_LOGIT * BINS_PER_UNIT
+    steps = MAX_LOGIT * BINS_PER_UNIT
     low = [float(f"{1 / (1 + math.exp(step / BINS_PER_UNIT)):.12g}") for step in range(steps, 0, -1)]
     return (*low, 0.5, *(1 - edge for edge in reversed(low)))
 
 
-EDGES = _bin_edges()
-N_BINS = len(EDGES) + 1
-_EDGES = np.array(EDGES)
+BIN_EDGES = _compute_bin_edges()
+N_BINS = len(BIN_EDGES) + 1
+_BIN_EDGES_ARRAY = np.array(BIN_EDGES)
 
 
-def _no_counts() -> NDArray[np.int64]:
+def _create_zero_counts() -> NDArray[np.int64]:
     counts = np.zeros(N_BINS, dtype=np.int64)
     counts.flags.writeable = False
     return counts
@@ -53,7 +53,7 @@ class PriorityHistogram:
     @classmethod
     def empty(cls) -> PriorityHistogram:
         """Nothing seen yet."""
-        return cls(_no_counts())
+        return cls(_create_zero_counts())
 
     @property
     def total(self) -> int:
@@ -69,16 +69,16 @@ class PriorityHistogram:
         """The same and one sentence's priority, or those of many."""
         counts = self.counts.copy()
         if isinstance(priorities, float | int):
-            if not -TOLERANCE <= priorities <= 1 + TOLERANCE:
+            if not -PROBABILITY_TOLERANCE <= priorities <= 1 + PROBABILITY_TOLERANCE:
                 raise InvalidInput(f"{priorities} is not between 0 and 1", field="priority")
-            counts[bisect_right(EDGES, priorities)] += 1
+            counts[bisect_right(BIN_EDGES, priorities)] += 1
         else:
             values = np.ravel(priorities)
-            outside = np.flatnonzero(~((values >= -TOLERANCE) & (values <= 1 + TOLERANCE)))
+            outside = np.flatnonzero(~((values >= -PROBABILITY_TOLERANCE) & (values <= 1 + PROBABILITY_TOLERANCE)))
             if len(outside):
                 first = int(outside[0])
                 raise InvalidInput(f"{values[first]} is not between 0 and 1", field="priority", sentence=first)
-            counts += np.bincount(np.searchsorted(_EDGES, values, side="right"), minlength=N_BINS)
+            counts += np.bincount(np.searchsorted(_BIN_EDGES_ARRAY, values, side="right"), minlength=N_BINS)
         counts.flags.writeable = False
         return PriorityHistogram(counts)
 
@@ -88,7 +88,7 @@ class PriorityHistogram:
         counts.flags.writeable = False
         return PriorityHistogram(counts)
 
-    def cut(self, share: float) -> float:
+    def find_cutoff(self, share: float) -> float:
         """The priority under which the worst `share` of the sentences lies: `priority < cut` is within the budget.
 
         Conservative: the largest edge that no more than the share lies under, so a crowded bin on the border stays
@@ -97,24 +97,24 @@ class PriorityHistogram:
         if not 0 <= share <= 1:
             raise InvalidInput(f"{share} is not a share between 0 and 1", field="share")
         if share == 1:
-            return EVERYTHING
+            return CUTOFF_ALL
         under = np.cumsum(self.counts)  # under[i]: how many lie under EDGES[i]
         total = int(under[-1])
         if share == 0 or total == 0:
             return 0.0
         allowed = int(np.searchsorted(under[:-1], share * total, side="right"))
-        return EDGES[allowed - 1] if allowed else 0.0
+        return BIN_EDGES[allowed - 1] if allowed else 0.0
 
     def snapshot(self) -> dict[str, object]:
         """As JSON can hold it: the occupied bins and their counts."""
         occupied = np.flatnonzero(self.counts)
         bins = [[int(i), n] for i, n in zip(occupied, self.counts[occupied].tolist(), strict=True)]
-        return {"version": VERSION, "bins": bins}
+        return {"version": SNAPSHOT_VERSION, "bins": bins}
 
     @classmethod
     def restore(cls, snapshot: object) -> PriorityHistogram:
         """The histogram that `snapshot` was made of; StateError where it can't be one."""
-        bins = read_fields(snapshot, ("bins",), "the priority histogram")["bins"]
+        bins = read_snapshot_fields(snapshot, ("bins",), "the priority histogram")["bins"]
         if not isinstance(bins, list):
             raise StateError("`bins` of the priority histogram should be a list of [bin, count]")
         counts = np.zeros(N_BINS, dtype=np.int64)
@@ -123,7 +123,7 @@ class PriorityHistogram:
             if not (isinstance(pair, list) and len(pair) == 2 and is_count(pair[0]) and is_count(pair[1])):
                 raise StateError(f"the priority histogram holds {pair!r} where [bin, count] should stand")
             i, n = pair
-            if not last < i < N_BINS or not 0 < n <= MOST_COUNT:
+            if not last < i < N_BINS or not 0 < n <= MAX_COUNT:
                 raise StateError(f"[{i}, {n}] doesn't fit a priority histogram of {N_BINS} bins in rising order")
             counts[i] = n
             last = i

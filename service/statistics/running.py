@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from service.errors import InvalidInput, StateError
 from service.statistics.class_stats import ClassStats
 from service.statistics.histogram import PriorityHistogram
-from service.statistics.snapshots import VERSION, is_count, read_fields
+from service.statistics.snapshots import SNAPSHOT_VERSION, is_count, read_snapshot_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,20 +44,20 @@ class RunningStats:
     @classmethod
     def empty(cls, n_classes: int, *, keep_days: int | None = None) -> RunningStats:
         """Nothing seen yet."""
-        return cls._kept({}, PriorityHistogram.empty(), keep_days, ClassStats.empty(n_classes))
+        return cls._drop_expired({}, PriorityHistogram.empty(), keep_days, ClassStats.empty(n_classes))
 
     @classmethod
-    def _kept(
+    def _drop_expired(
         cls, buckets: dict[str, ClassStats], histogram: PriorityHistogram, keep_days: int | None, total: ClassStats
     ) -> RunningStats:
         """What is left of these buckets, which sum to `total`, once the old ones are dropped."""
         if keep_days is not None:
             if keep_days < 1:
                 raise InvalidInput(f"{keep_days} days where at least 1 is needed", field="keep_days")
-            first = _first_day(buckets, keep_days)
+            first = _find_first_day(buckets, keep_days)
             kept = {day: stats for day, stats in buckets.items() if day >= first}
             if len(kept) < len(buckets):
-                buckets, total = kept, _sum(kept.values(), total.n_classes)
+                buckets, total = kept, _sum_buckets(kept.values(), total.n_classes)
         return cls(total.n_classes, buckets, histogram, keep_days, total)
 
     def update(
@@ -79,11 +79,11 @@ class RunningStats:
             if day != UNDATED:
                 _check_day(day)
             learned = ClassStats.empty(self.n_classes).update(probs, given)
-            too_late = self.keep_days is not None and day < _first_day(self.buckets, self.keep_days)
+            too_late = self.keep_days is not None and day < _find_first_day(self.buckets, self.keep_days)
             if too_late or learned.is_empty:  # a bucket without words must not decide which day is the newest
                 return RunningStats(self.n_classes, self.buckets, histogram, self.keep_days, self._total)
             buckets = {**self.buckets, day: learned}
-            return RunningStats._kept(buckets, histogram, self.keep_days, self._total.merge(learned))
+            return RunningStats._drop_expired(buckets, histogram, self.keep_days, self._total.merge(learned))
         if len(self.buckets) == 1:
             learned = bucket.update(probs, given)
             return RunningStats(self.n_classes, {day: learned}, histogram, self.keep_days, learned)
@@ -101,13 +101,13 @@ class RunningStats:
             buckets[day] = stats if ours is None else ours.merge(stats)
         keep_days = min((n for n in (self.keep_days, other.keep_days) if n is not None), default=None)
         histogram = self.histogram.merge(other.histogram)
-        return RunningStats._kept(buckets, histogram, keep_days, self._total.merge(other._total))
+        return RunningStats._drop_expired(buckets, histogram, keep_days, self._total.merge(other._total))
 
-    def keeping(self, days: int | None) -> RunningStats:
+    def with_keep_days(self, keep_days: int | None) -> RunningStats:
         """The same with another `keep_days`, for when a dataset's setting has changed. What is forgotten stays so."""
-        return RunningStats._kept(dict(self.buckets), self.histogram, days, self._total)
+        return RunningStats._drop_expired(dict(self.buckets), self.histogram, keep_days, self._total)
 
-    def total(self, window_days: int | None = None) -> ClassStats:
+    def get_total(self, window_days: int | None = None) -> ClassStats:
         """All that is kept, or what lies at most `window_days` days before the newest.
 
         At once where the window is no narrower than `keep_days`; a narrower one is summed anew at each call.
@@ -116,13 +116,13 @@ class RunningStats:
             return self._total
         if window_days < 1:
             raise InvalidInput(f"{window_days} days where at least 1 is needed", field="window_days")
-        first = _first_day(self.buckets, window_days)
-        return _sum((stats for day, stats in self.buckets.items() if day >= first), self.n_classes)
+        first = _find_first_day(self.buckets, window_days)
+        return _sum_buckets((stats for day, stats in self.buckets.items() if day >= first), self.n_classes)
 
     def snapshot(self) -> dict[str, object]:
         """As JSON can hold it; equal statistics give equal text."""
         return {
-            "version": VERSION,
+            "version": SNAPSHOT_VERSION,
             "n_classes": self.n_classes,
             "keep_days": self.keep_days,
             "buckets": {day: self.buckets[day].snapshot() for day in sorted(self.buckets)},
@@ -132,7 +132,9 @@ class RunningStats:
     @classmethod
     def restore(cls, snapshot: object) -> RunningStats:
         """The statistics that `snapshot` was made of; StateError where it can't be one."""
-        fields = read_fields(snapshot, ("n_classes", "keep_days", "buckets", "histogram"), "running statistics")
+        fields = read_snapshot_fields(
+            snapshot, ("n_classes", "keep_days", "buckets", "histogram"), "running statistics"
+        )
         n_classes, keep_days, days = fields["n_classes"], fields["keep_days"], fields["buckets"]
         if not is_count(n_classes) or n_classes == 0:
             raise StateError(f"`n_classes` should be a number of classes, it is {n_classes!r}")
@@ -149,10 +151,10 @@ class RunningStats:
                 raise StateError(f"the bucket {day!r} has {stats.n_classes} classes where there should be {n_classes}")
             buckets[day] = stats
         histogram = PriorityHistogram.restore(fields["histogram"])
-        return cls._kept(buckets, histogram, keep_days, _sum(buckets.values(), n_classes))
+        return cls._drop_expired(buckets, histogram, keep_days, _sum_buckets(buckets.values(), n_classes))
 
 
-def day_of(annotated_at: datetime | None, arrived_at: datetime) -> str:
+def to_bucket_day(annotated_at: datetime | None, arrived_at: datetime) -> str:
     """The bucket of a sentence: the day (UTC) it was annotated, never later than it arrived. Naive times are UTC.
 
     Take `arrived_at` from the record, not from a clock, so that a replay finds the same day.
@@ -166,11 +168,11 @@ def day_of(annotated_at: datetime | None, arrived_at: datetime) -> str:
         return date.min.isoformat()
 
 
-def _sum(buckets: Iterable[ClassStats], n_classes: int) -> ClassStats:
+def _sum_buckets(buckets: Iterable[ClassStats], n_classes: int) -> ClassStats:
     return reduce(ClassStats.merge, buckets, ClassStats.empty(n_classes))
 
 
-def _first_day(buckets: Iterable[str], days: int) -> str:
+def _find_first_day(buckets: Iterable[str], days: int) -> str:
     """The oldest day that is at most `days` before the newest. ISO dates sort as text, and UNDATED before them all."""
     newest = max(buckets, default=UNDATED)
     if newest == UNDATED:

@@ -9,9 +9,9 @@ from service.errors import StateError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERSION = 1
+SNAPSHOT_VERSION = 1
 
-MOST_COUNT = 2**53
+MAX_COUNT = 2**53
 """Larger counts can't be real; up to here every JSON reader is exact, and no int64 sum of ours overflows."""
 
 
@@ -20,7 +20,7 @@ def is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def read_fields(snapshot: object, fields: tuple[str, ...], what: str) -> Mapping[str, object]:
+def read_snapshot_fields(snapshot: object, fields: tuple[str, ...], what: str) -> Mapping[str, object]:
     """The snapshot's fields once its version and its names are right.
 
     Unknown names are refused: whoever restores a record writes it again in full, and would drop them.
@@ -30,10 +30,10 @@ def read_fields(snapshot: object, fields: tuple[str, ...], what: str) -> Mapping
     version = snapshot.get("version")
     if not is_count(version) or version == 0:
         raise StateError(f"the snapshot of {what} has no readable version (found {version!r})")
-    if version > VERSION:
+    if version > SNAPSHOT_VERSION:
         raise StateError(
             f"the snapshot of {what} has version {version}, which a newer labelwatch wrote; "
-            f"this one reads up to version {VERSION}: upgrade it, or start from an older snapshot"
+            f"this one reads up to version {SNAPSHOT_VERSION}: upgrade it, or start from an older snapshot"
         )
     missing = [name for name in fields if name not in snapshot]
     unknown = sorted(str(name) for name in snapshot if name != "version" and name not in fields)

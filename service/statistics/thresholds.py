@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from service.errors import InvalidInput
-from service.scoring.confident import agreement_weights, thresholds
-from service.statistics.class_stats import SCALE, TOLERANCE
+from service.scoring.confident import compute_agreement_weights, compute_thresholds
+from service.statistics.class_stats import PROBABILITY_TOLERANCE, SCALE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ PRIORITY_PRIOR_MEAN = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class HeldOut:
+class HeldOutStats:
     """A model's own sums and counts per class, from words that it was not trained on."""
 
     sums: tuple[float, ...]
@@ -43,13 +43,13 @@ class HeldOut:
         if len(self.sums) != len(self.counts):
             raise InvalidInput(f"{len(self.sums)} sums for {len(self.counts)} counts", field="held_out")
         for k, (s, n) in enumerate(zip(self.sums, self.counts, strict=True)):
-            if n < 0 or not math.isfinite(s) or not 0 <= s <= n * (1 + TOLERANCE):
+            if n < 0 or not math.isfinite(s) or not 0 <= s <= n * (1 + PROBABILITY_TOLERANCE):
                 raise InvalidInput(f"class {k}: {n} words can't have the sum {s}", field="held_out")
 
 
-def flag_thresholds(
+def compute_flag_thresholds(
     stats: ClassStats,
-    held_out: HeldOut | None,
+    held_out: HeldOutStats | None,
     *,
     prior_words: int = PRIOR_WORDS,
     min_words: int = MIN_WORDS,
@@ -57,7 +57,7 @@ def flag_thresholds(
     """The thresholds that flags are judged with, one per class.
 
     A class with held-out words starts from their mean, worth `prior_words`. A class without has its own mean from
-    `min_words` own words on, and before that none (`confident.NEVER`), so that it can't be the reason for a flag.
+    `min_words` own words on, and before that none (`confident.UNREACHABLE_THRESHOLD`), so that it can't be the reason for a flag.
     """
     sums = [s / SCALE for s in stats.sums]
     counts = list(stats.counts)
@@ -74,22 +74,22 @@ def flag_thresholds(
                 counts[k] += prior_words
             elif counts[k] < min_words:
                 counts[k] = 0
-    return thresholds(np.array(sums), np.array(counts, dtype=np.int64))
+    return compute_thresholds(np.array(sums), np.array(counts, dtype=np.int64))
 
 
-def warming_up(stats: ClassStats, min_words: int = MIN_WORDS) -> tuple[int, ...]:
+def find_warming_up(stats: ClassStats, min_words: int = MIN_WORDS) -> tuple[int, ...]:
     """The classes with fewer than `min_words` own words. A prior never counts as own."""
     return tuple([k for k, n in enumerate(stats.counts) if n < min_words])
 
 
-def priority_weights(
+def compute_priority_weights(
     stats: ClassStats,
     *,
     prior_words: int = PRIORITY_PRIOR_WORDS,
     prior_mean: float = PRIORITY_PRIOR_MEAN,
 ) -> NDArray[np.float64]:
     """The agreement weights behind `priority`, one per class."""
-    return agreement_weights(
-        stats.given_means(prior_words=prior_words, prior_mean=prior_mean),
-        stats.agreeing_means(prior_words=prior_words, prior_mean=prior_mean),
+    return compute_agreement_weights(
+        stats.compute_given_means(prior_words=prior_words, prior_mean=prior_mean),
+        stats.compute_agreeing_means(prior_words=prior_words, prior_mean=prior_mean),
     )

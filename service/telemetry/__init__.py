@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from service.telemetry.batch_report import BatchReport, Judged, Reporter, Standard
-from service.telemetry.logs import mask, request_id, set_up_logs
+from service.telemetry.batch_report import BatchReport, Reporter, SentenceReport, ThresholdReport
+from service.telemetry.logs import configure_logging, current_request_id, mask
 from service.telemetry.recorder import Telemetry
 
-__all__ = ["BatchReport", "Judged", "Reporter", "Standard", "Telemetry", "mask", "request_id", "set_up_logs"]
+__all__ = [
+    "BatchReport",
+    "Reporter",
+    "SentenceReport",
+    "Telemetry",
+    "ThresholdReport",
+    "configure_logging",
+    "current_request_id",
+    "mask",
+]

@@ -10,34 +10,34 @@ if TYPE_CHECKING:
 
 OTHER = "other"
 OTHER_DATASETS = "(other)"  # not a name that a dataset can have
-NOBODY = "unknown"
-MOST_ANNOTATORS = 20
+UNKNOWN_ANNOTATOR = "unknown"
+MAX_ANNOTATOR_LABELS = 20
 
 T = TypeVar("T", bound="Hashable")
 
 
-class Bounded(Generic[T]):
+class LabelLimit(Generic[T]):
     """Whether a value is among the first `limit` that were asked for."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._known: set[T] = set()
+        self._admitted: set[T] = set()
         self._lock = threading.Lock()
 
     def __contains__(self, value: T) -> bool:
-        if value in self._known:
+        if value in self._admitted:
             return True
         with self._lock:
-            if len(self._known) < self._limit:
-                self._known.add(value)
-        return value in self._known
+            if len(self._admitted) < self._limit:
+                self._admitted.add(value)
+        return value in self._admitted
 
     @property
-    def room(self) -> int:
-        return self._limit - len(self._known)
+    def remaining(self) -> int:
+        return self._limit - len(self._admitted)
 
 
-class Annotators:
+class AnnotatorLabels:
     """Names of people stay out of the metrics unless somebody lets them in.
 
     `allowed` is a list of names with commas between, or `*` for the first few that come.
@@ -45,10 +45,10 @@ class Annotators:
 
     def __init__(self, allowed: str = "") -> None:
         given = frozenset(name.strip() for name in allowed.split(","))
-        self._named = given - {"", "*"}
-        self._first: Bounded[str] = Bounded(MOST_ANNOTATORS if "*" in given else 0)
+        self._allowed = given - {"", "*"}
+        self._first_seen: LabelLimit[str] = LabelLimit(MAX_ANNOTATOR_LABELS if "*" in given else 0)
 
-    def label(self, name: str | None) -> str:
+    def to_label(self, name: str | None) -> str:
         if not name:
-            return NOBODY
-        return name if name in self._named or name in self._first else OTHER
+            return UNKNOWN_ANNOTATOR
+        return name if name in self._allowed or name in self._first_seen else OTHER

@@ -15,52 +15,58 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 
-class Tally(Collector):
+class BulkHistogram(Collector):
     """Counts per bucket and label set, told as any other histogram.
 
     Values below 0 count as 0: a sum that can fall would look like a restart.
     """
 
     def __init__(
-        self, name: str, text: str, buckets: Sequence[float], labels: Sequence[str] = (), *, registry: CollectorRegistry
+        self,
+        name: str,
+        documentation: str,
+        buckets: Sequence[float],
+        label_names: Sequence[str] = (),
+        *,
+        registry: CollectorRegistry,
     ) -> None:
-        self._name, self._text, self._labels = name, text, tuple(labels)
+        self._name, self._documentation, self._label_names = name, documentation, tuple(label_names)
         self._bounds = tuple(float(bound) for bound in buckets)
-        self._names = (*(str(bound) for bound in self._bounds), "+Inf")
+        self._bucket_names = (*(str(bound) for bound in self._bounds), "+Inf")
         self._counts: dict[tuple[str, ...], list[int]] = {}
         self._sums: dict[tuple[str, ...], float] = {}
         self._lock = threading.Lock()
-        if not labels:
-            self.prepare()
+        if not label_names:
+            self.init_labels()
         registry.register(self)
 
-    def prepare(self, *labels: str) -> None:
+    def init_labels(self, *labels: str) -> None:
         """Makes a label set at 0."""
         with self._lock:
-            self._at(labels)
+            self._get_counts(labels)
 
-    def _at(self, labels: tuple[str, ...]) -> list[int]:
-        if len(labels) != len(self._labels):
-            raise ValueError(f"{self._name} has the labels {self._labels}")
+    def _get_counts(self, labels: tuple[str, ...]) -> list[int]:
+        if len(labels) != len(self._label_names):
+            raise ValueError(f"{self._name} has the labels {self._label_names}")
         if labels not in self._counts:
             self._sums[labels] = 0.0
-            self._counts[labels] = [0] * len(self._names)
+            self._counts[labels] = [0] * len(self._bucket_names)
         return self._counts[labels]
 
     def observe_all(self, values: Iterable[float], *labels: str) -> None:
         with self._lock:
-            counts, total = self._at(labels), 0.0
+            counts, total = self._get_counts(labels), 0.0
             for value in values:
                 counts[bisect_left(self._bounds, value)] += 1
                 total += max(0.0, value)
             self._sums[labels] += total
 
     def collect(self) -> Iterable[HistogramMetricFamily]:
-        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        family = HistogramMetricFamily(self._name, self._documentation, labels=self._label_names)
         with self._lock:
             for labels, counts in self._counts.items():
                 so_far, buckets = 0, []
-                for bound, count in zip(self._names, counts, strict=True):
+                for bound, count in zip(self._bucket_names, counts, strict=True):
                     so_far += count
                     buckets.append((bound, float(so_far)))
                 family.add_metric(labels, buckets=buckets, sum_value=self._sums[labels])

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def joined(*told: Mapping[str, str | None]) -> dict[str, str]:
+def merge_conditions(*sources: Mapping[str, str | None]) -> dict[str, str]:
     """By name all that is told of it: one who sees no trouble does not silence another who does."""
     found: dict[str, list[str]] = {}
-    for part in told:
+    for part in sources:
         for name, why in part.items():
             reasons = found.setdefault(name, [])
             if why and why not in reasons:

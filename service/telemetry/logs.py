@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Literal, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Format = Literal["console", "json"]
-Level = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["console", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 MASK = "****"
-request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+current_request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 """Of the request that is being answered, for every line that is logged meanwhile."""
 
-SHORTEST_SECRET = 4
-_SECRETS = (
+MIN_SECRET_LENGTH = 4
+_SECRET_PATTERNS = (
     # name=value and name: value, quoted or not, as in settings, headers and reprs
     (
         re.compile(
@@ -33,48 +33,48 @@ _SECRETS = (
     (re.compile(r"(?i)((?:authorization[\"']?\s*[=:]\s*[\"']?)?(?:bearer|basic)\s+)[\w.~+/=:-]+"), rf"\1{MASK}"),
     (re.compile(r"(://[^/\s:@]*:)[^/\s@]+@"), rf"\1{MASK}@"),
 )
-_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
 def mask(text: str, secrets: Iterable[str] = ()) -> str:
     """The text without what looks like a secret, and without the given ones wherever they stand."""
     for secret in secrets:
         text = text.replace(secret, MASK)
-    for pattern, replacement in _SECRETS:
+    for pattern, replacement in _SECRET_PATTERNS:
         text = pattern.sub(replacement, text)
     return text
 
 
-class _Formatter(logging.Formatter):
+class _MaskingFormatter(logging.Formatter):
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__()
         # Shorter ones would tear holes into ordinary words; longest first, where one is part of another.
-        self._secrets = sorted({one for one in secrets if len(one) >= SHORTEST_SECRET}, key=len, reverse=True)
+        self._secrets = sorted({one for one in secrets if len(one) >= MIN_SECRET_LENGTH}, key=len, reverse=True)
 
-    def _safe(self, text: str) -> str:
+    def _mask(self, text: str) -> str:
         return mask(text, self._secrets)
 
-    def _message(self, record: logging.LogRecord) -> str:
-        return self._safe(record.getMessage())
+    def _format_message(self, record: logging.LogRecord) -> str:
+        return self._mask(record.getMessage())
 
-    def _trace(self, record: logging.LogRecord) -> str:
+    def _format_traceback(self, record: logging.LogRecord) -> str:
         if not record.exc_info or record.exc_info[0] is None:
             return ""
-        return self._safe(self.formatException(record.exc_info))
+        return self._mask(self.formatException(record.exc_info))
 
-    def _extra(self, record: logging.LogRecord) -> dict[str, object]:
+    def _collect_extra(self, record: logging.LogRecord) -> dict[str, object]:
         """What the caller gave as `extra`, and the request."""
-        found = {name: value for name, value in vars(record).items() if name not in _FIELDS}
-        current = request_id.get()
+        found = {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
+        current = current_request_id.get()
         if current is not None:
             found.setdefault("request_id", current)
         return {
-            name: value if isinstance(value, bool | int | float) else self._safe(str(value))
+            name: value if isinstance(value, bool | int | float) else self._mask(str(value))
             for name, value in found.items()
         }
 
 
-class JsonFormatter(_Formatter):
+class JsonFormatter(_MaskingFormatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -82,28 +82,28 @@ class JsonFormatter(_Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": self._message(record),
-            **self._extra(record),
+            "message": self._format_message(record),
+            **self._collect_extra(record),
         }
-        trace = self._trace(record)
+        trace = self._format_traceback(record)
         if trace:
             event["exception"] = trace
         return json.dumps(event, ensure_ascii=False, default=str).encode(errors="replace").decode()
 
 
-class ConsoleFormatter(_Formatter):
+class ConsoleFormatter(_MaskingFormatter):
     """For people: time, level, logger, message, then what else is known. A message stays on its line."""
 
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        extra = "".join(f" {name}={value}" for name, value in self._extra(record).items())
-        message = self._message(record).replace("\r", "\\r").replace("\n", "\\n")
+        extra = "".join(f" {name}={value}" for name, value in self._collect_extra(record).items())
+        message = self._format_message(record).replace("\r", "\\r").replace("\n", "\\n")
         line = f"{when},{int(record.msecs):03d} {record.levelname} {record.name}: {message}{extra}"
-        trace = self._trace(record)
+        trace = self._format_traceback(record)
         return f"{line}\n{trace}" if trace else line
 
 
-class _ToStderr(logging.Handler):
+class _StderrHandler(logging.Handler):
     """To standard error as it is at that moment: whoever called us may put another in its place."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -114,9 +114,9 @@ class _ToStderr(logging.Handler):
             return
 
 
-def set_up_logs(
-    format: Format = "console",  # noqa: A002 - as the setting is called
-    level: Level = "info",
+def configure_logging(
+    format: LogFormat = "console",  # noqa: A002 - as the setting is called
+    level: LogLevel = "info",
     *,
     secrets: Iterable[str] = (),
     stream: TextIO | None = None,
@@ -126,7 +126,7 @@ def set_up_logs(
     `secrets`: values that must not stand in any line, such as passwords from the settings.
     """
     root = logging.getLogger()
-    handler: logging.Handler = _ToStderr() if stream is None else logging.StreamHandler(stream)
+    handler: logging.Handler = _StderrHandler() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(secrets) if format == "json" else ConsoleFormatter(secrets))
     handler.set_name("labelwatch")
     for old in [one for one in root.handlers if one.get_name() == "labelwatch"]:

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from service.telemetry.bulk_histogram import Tally
+from service.telemetry.bulk_histogram import BulkHistogram
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-PREFIX = "labelwatch"
+NAMESPACE = "labelwatch"
 
-SCORES = (
+SCORE_BUCKETS = (
     *(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0),
 )
 """Dense near 0: that is where the label errors are."""
-STAGE_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-RECORD_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
-SEQUENCES = (1, 2, 4, 8, 12, 16, 24, 32, 64)
+STAGE_SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+REQUEST_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+RECORD_SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
+BATCH_SEQUENCES_BUCKETS = (1, 2, 4, 8, 12, 16, 24, 32, 64)
 
 STAGES = {
     "worker": ("decode", "tokenize", "inference", "judge", "commit"),
@@ -35,65 +35,69 @@ SUSPECT_KINDS = ("missed", "spurious", "type", "boundary")
 REVIEW_STATES = ("open", "decided", "closed")
 VERDICTS = ("error", "ok", "unsure")
 STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")
-OVERLOADS = ("queue_full", "draining", "streams_full")
+OVERLOAD_REASONS = ("queue_full", "draining", "streams_full")
 WEBHOOK_PLATFORMS = ("label-studio", "argilla")
 WEBHOOK_OUTCOMES = ("taken", "ignored", "repeated", "late", "refused")
-DEGRADED = ("broker", "review", "state", "stream")
+DEGRADED_CONDITIONS = ("broker", "review", "state", "stream")
 RECALL_BOUNDS = ("estimate", "low", "high")
 
 
-class Table:
+class Metrics:
     """The metrics of one process, in a registry of their own."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, namespace=PREFIX, registry=registry)
+            return Counter(name, text, labels, namespace=NAMESPACE, registry=registry)
 
         def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(name, text, labels, namespace=PREFIX, registry=registry)
+            return Gauge(name, text, labels, namespace=NAMESPACE, registry=registry)
 
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(name, text, labels, namespace=PREFIX, registry=registry, buckets=buckets)
+            return Histogram(name, text, labels, namespace=NAMESPACE, registry=registry, buckets=buckets)
 
-        def tally(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Tally:
-            return Tally(f"{PREFIX}_{name}", text, buckets, labels, registry=registry)
+        def tally(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> BulkHistogram:
+            return BulkHistogram(f"{NAMESPACE}_{name}", text, buckets, labels, registry=registry)
 
         # -- the stream ----------------------------------------------------------------------------------------------
         self.records = counter("records", "Records read and committed by the worker")
-        self.batches = counter("committed_batches", "Batches committed by the worker")
-        self.refused = counter("commit_refused", "Batches that the log did not take; they were read again")
-        self.lost = counter("records_lost", "Records that retention deleted before they were read")
+        self.committed_batches = counter("committed_batches", "Batches committed by the worker")
+        self.commit_refused = counter("commit_refused", "Batches that the log did not take; they were read again")
+        self.records_lost = counter("records_lost", "Records that retention deleted before they were read")
         self.dead_letters = counter(
             "dead_letters", "Records that could not be assessed, by the stage they failed at", "stage"
         )
         self.lag = gauge("lag_records", "Records behind the end of the input, by owned partition", "partition")
         self.record_seconds = tally(
-            "record_seconds", "From a record's time in the log to the commit of what came of it", RECORD_SECONDS
+            "record_seconds", "From a record's time in the log to the commit of what came of it", RECORD_SECONDS_BUCKETS
         )
         # -- label quality -------------------------------------------------------------------------------------------
         self.sentences = counter("assessed_sentences", "Sentences assessed by the worker", "dataset")
         self.words = counter("assessed_words", "Words of the sentences assessed by the worker", "dataset")
-        self.flagged = counter("flagged_sentences", "Sentences sent to review as flagged", "dataset")
+        self.flagged_sentences = counter("flagged_sentences", "Sentences sent to review as flagged", "dataset")
         self.confusions = counter(
             "confusions", "Flagged words by given and suggested type", "dataset", "given", "suggested"
         )
         self.suspects = counter("suspects", "Suspected entities by kind", "dataset", "kind")
-        self.scores = tally("score", "Sentence scores by the dataset's method; low is bad", SCORES, "dataset")
-        self.priorities = tally("priority", "Agreement-weighted sentence scores; low is bad", SCORES, "dataset")
+        self.scores = tally("score", "Sentence scores by the dataset's method; low is bad", SCORE_BUCKETS, "dataset")
+        self.priorities = tally("priority", "Agreement-weighted sentence scores; low is bad", SCORE_BUCKETS, "dataset")
         self.thresholds = gauge("class_threshold", "Threshold that words are judged with now", "dataset", "class")
         self.class_words = gauge("class_words", "Own words that a threshold was learned from", "dataset", "class")
-        self.annotated = counter("annotator_sentences", "Assessed sentences by annotator", "dataset", "annotator")
+        self.annotator_sentences = counter(
+            "annotator_sentences", "Assessed sentences by annotator", "dataset", "annotator"
+        )
         self.annotator_flagged = counter("annotator_flagged", "Flagged sentences by annotator", "dataset", "annotator")
         self.settings_refused = gauge("dataset_settings_refused", "Datasets whose newest settings can't be used")
         # -- the model -----------------------------------------------------------------------------------------------
         self.stage_seconds = histogram(
-            "stage_seconds", "Time of one batch in a stage of the work", STAGE_SECONDS, "role", "stage"
+            "stage_seconds", "Time of one batch in a stage of the work", STAGE_SECONDS_BUCKETS, "role", "stage"
         )
-        self.batch_sequences = histogram("batch_sequences", "Sequences in one run of the model", SEQUENCES)
+        self.batch_sequences = histogram(
+            "batch_sequences", "Sequences in one run of the model", BATCH_SEQUENCES_BUCKETS
+        )
         self.tokens = counter("model_tokens", "Tokens run through the model, without padding")
         self.padded_tokens = counter("model_padded_tokens", "Tokens run through the model, with padding")
-        self.model = gauge("model_info", "1 for the model in use", "name", "fingerprint")
-        self.build = gauge("build_info", "1 for the version that runs", "version")
+        self.model_info = gauge("model_info", "1 for the model in use", "name", "fingerprint")
+        self.build_info = gauge("build_info", "1 for the version that runs", "version")
         # -- review --------------------------------------------------------------------------------------------------
         self.review_items = gauge("review_items", "Items of the review queue by state", "dataset", "state")
         self.decisions = gauge("decisions", "Reviewers' decisions in force", "dataset", "verdict")
@@ -115,7 +119,9 @@ class Table:
         )
         # -- http ----------------------------------------------------------------------------------------------------
         self.http_requests = counter("http_requests", "Answered requests", "route", "method", "status")
-        self.http_seconds = histogram("http_request_seconds", "Time to the end of an answer", REQUEST_SECONDS, "route")
+        self.http_request_seconds = histogram(
+            "http_request_seconds", "Time to the end of an answer", REQUEST_SECONDS_BUCKETS, "route"
+        )
         self.http_queue = gauge("http_queue_sentences", "Sentences that wait for the model")
         self.webhooks = counter(
             "webhook_events", "Events of annotation platforms by what became of them", "platform", "outcome"

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-READ_TIMEOUT = 10.0  # a client that says nothing holds a thread no longer than this
-TICK = 0.2
+READ_TIMEOUT_S = 10.0  # a client that says nothing holds a thread no longer than this
+STOP_CHECK_INTERVAL_S = 0.2
 
 
-class Probes:
+class ProbeServer:
     """Listens from the moment it is made; `run` answers until it is asked to stop."""
 
     def __init__(
@@ -40,11 +40,11 @@ class Probes:
     ) -> None:
         """`conditions`: why the process is not ready, by name (empty: it holds); `degraded`: what it does without."""
 
-        class Handler(_Handler):
-            answers = _Answers(telemetry, conditions, degraded, alive)
+        class Handler(_ProbeHandler):
+            answers = _ProbeResponder(telemetry, conditions, degraded, alive)
 
         try:
-            self._server = _Server((host, port), Handler)
+            self._server = _ProbeHttpServer((host, port), Handler)
         except OSError as error:
             raise SettingsError(
                 f"LABELWATCH_WORKER_METRICS_PORT: can't listen on {host}:{port}: {error.strerror or error}"
@@ -57,7 +57,7 @@ class Probes:
                 self._server.handle_request()  # waits for one as long as the server's `timeout`
 
 
-class _Answers:
+class _ProbeResponder:
     def __init__(
         self, telemetry: Telemetry, conditions: Conditions, degraded: Conditions, alive: Callable[[], bool]
     ) -> None:
@@ -66,36 +66,36 @@ class _Answers:
         self._degraded = degraded
         self._alive = alive
 
-    def to(self, path: str) -> tuple[HTTPStatus, bytes, str]:
+    def respond(self, path: str) -> tuple[HTTPStatus, bytes, str]:
         if path == "/metrics":
-            return HTTPStatus.OK, *self._telemetry.exposition()
+            return HTTPStatus.OK, *self._telemetry.render_exposition()
         if path == "/healthz":
             alive = self._alive()
-            return _status(alive), *_json({"status": "ok" if alive else "a thread has died"})
+            return _to_status(alive), *_to_json({"status": "ok" if alive else "a thread has died"})
         if path == "/readyz":
             conditions = self._conditions()
             ready = not any(conditions.values())
             degraded = {name: why for name, why in self._degraded().items() if why}
-            return _status(ready), *_json({"ready": ready, "conditions": dict(conditions), "degraded": degraded})
-        return HTTPStatus.NOT_FOUND, *_json({"status": "no such path: use /metrics, /healthz or /readyz"})
+            return _to_status(ready), *_to_json({"ready": ready, "conditions": dict(conditions), "degraded": degraded})
+        return HTTPStatus.NOT_FOUND, *_to_json({"status": "no such path: use /metrics, /healthz or /readyz"})
 
 
-def _status(good: bool) -> HTTPStatus:
-    return HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
+def _to_status(ok: bool) -> HTTPStatus:
+    return HTTPStatus.OK if ok else HTTPStatus.SERVICE_UNAVAILABLE
 
 
-def _json(value: object) -> tuple[bytes, str]:
+def _to_json(value: object) -> tuple[bytes, str]:
     return json.dumps(value, ensure_ascii=False).encode(), "application/json"
 
 
-class _Handler(BaseHTTPRequestHandler):
-    answers: _Answers
+class _ProbeHandler(BaseHTTPRequestHandler):
+    answers: _ProbeResponder
     server_version = "labelwatch"
     sys_version = ""
-    timeout = READ_TIMEOUT
+    timeout = READ_TIMEOUT_S
 
     def do_GET(self) -> None:
-        status, body, kind = self.answers.to(self.path.partition("?")[0])
+        status, body, kind = self.answers.respond(self.path.partition("?")[0])
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
@@ -110,8 +110,8 @@ class _Handler(BaseHTTPRequestHandler):
         log.debug(format, *args)
 
 
-class _Server(ThreadingHTTPServer):
-    timeout = TICK
+class _ProbeHttpServer(ThreadingHTTPServer):
+    timeout = STOP_CHECK_INTERVAL_S
     daemon_threads = True
     allow_reuse_address = True
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 SUITES = ("scoring", "pipeline", "reviewers", "stream", "rest", "peers")
-RESULTS = Path(".bench/results.json")
+RESULTS_PATH = Path(".bench/results.json")
 
 
 def main() -> int:
@@ -34,24 +34,24 @@ def main() -> int:
             traceback.print_exc()
             failed.append(suite)
             continue
-        keep(results)
+        save_results(results)
         found += results
     width = max((len(result["name"]) for result in found), default=0)
     for result in found:
         print(f"{result['name']:<{width}}  {result['ratio']:8.2f}  {result['detail'].get('what', '')}")
-    print(f"written to {RESULTS}")
+    print(f"written to {RESULTS_PATH}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def keep(results: list[dict[str, Any]]) -> None:
+def save_results(results: list[dict[str, Any]]) -> None:
     """A suite that ran at another time, or in an environment of its own, keeps the figures it has."""
-    before = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    before = json.loads(RESULTS_PATH.read_text()) if RESULTS_PATH.exists() else []
     names = {result["name"] for result in results}
-    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS_PATH.parent.mkdir(exist_ok=True)
     merged = [result for result in before if result["name"] not in names] + results
-    RESULTS.write_text(json.dumps(merged, indent=2) + "\n")
+    RESULTS_PATH.write_text(json.dumps(merged, indent=2) + "\n")
 
 
 if __name__ == "__main__":

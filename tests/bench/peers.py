@@ -20,10 +20,10 @@ from transformers import BertConfig, BertForTokenClassification, PreTrainedToken
 
 from service.errors import InferenceError
 from service.inference.classifier import Classifier
-from service.inference.model.default import default_model
+from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
-from service.inference.tokenization.word_joining import CASING_CLASSES, casing_class
-from tests.bench.pipeline import THREADS, pipeline_run, sample_sentences, spread, timed
+from service.inference.tokenization.word_joining import N_CASING_CLASSES, classify_casing
+from tests.bench.pipeline import THREADS, make_pipeline_run, measure_seconds, read_sample, summarize_rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ HEADS = 12
 Tensors = dict[str, "npt.NDArray[np.float32]"]
 
 
-def shipped_tensors(graph: Path) -> Tensors:
+def load_shipped_tensors(graph: Path) -> Tensors:
     """The tensors of the shipped file, int8 values multiplied out."""
     found = {each.name: numpy_helper.to_array(each) for each in onnx.load(str(graph)).graph.initializer}
     plain = {name: value for name, value in found.items() if not name.endswith((".values", ".scale"))}
@@ -50,8 +50,8 @@ def shipped_tensors(graph: Path) -> Tensors:
     return plain
 
 
-def torch_model(folder: ModelFolder) -> BertForTokenClassification:
-    given = shipped_tensors(folder.path / "model.exact.onnx")
+def build_torch_model(folder: ModelFolder) -> BertForTokenClassification:
+    given = load_shipped_tensors(folder.path / "model.exact.onnx")
     layers = 1 + max(int(name.split(".")[1]) for name in given if name.startswith("layer."))
     hidden = given["word"].shape[1]
     config = BertConfig(
@@ -61,7 +61,7 @@ def torch_model(folder: ModelFolder) -> BertForTokenClassification:
         num_attention_heads=HEADS,
         intermediate_size=len(given["layer.0.inner.bias"]),
         max_position_embeddings=len(given["position"]),
-        type_vocab_size=CASING_CLASSES,
+        type_vocab_size=N_CASING_CLASSES,
         id2label=dict(enumerate(folder.labels)),
         label2id={label: k for k, label in enumerate(folder.labels)},
     )
@@ -105,7 +105,7 @@ class WordPipeline(TokenClassificationPipeline):  # type: ignore[misc]
     def preprocess(self, words: Sequence[str], **_: object) -> Iterator[dict[str, Any]]:
         encoding = self.tokenizer(list(words), is_split_into_words=True, return_tensors="pt")
         places = [-1 if place is None else place for place in encoding.word_ids()]
-        shapes = [casing_class(word) for word in words]
+        shapes = [classify_casing(word) for word in words]
         encoding["token_type_ids"] = torch.tensor([[shapes[p] if p >= 0 else 0 for p in places]])
         yield {**encoding, "is_last": True, "places": places, "n_words": len(words)}
 
@@ -124,15 +124,15 @@ class WordPipeline(TokenClassificationPipeline):  # type: ignore[misc]
         return sums / counts[:, None]
 
 
-def peer_probs(pipeline: WordPipeline, sentences: Sequence[LabelledSentence], batch: int) -> list[Any]:
+def infer_with_peer(pipeline: WordPipeline, sentences: Sequence[LabelledSentence], batch: int) -> list[Any]:
     # Batches of the pipeline pad what they know; lists of our own can't be padded, so one call a batch, as its docs do
     # for inputs of uneven shape.
     if batch == 1:
         return [pipeline([list(s.tokens)])[0] for s in sentences]
-    return batched_probs(pipeline, sentences, batch)
+    return infer_with_peer_batched(pipeline, sentences, batch)
 
 
-def batched_probs(pipeline: WordPipeline, sentences: Sequence[LabelledSentence], batch: int) -> list[Any]:
+def infer_with_peer_batched(pipeline: WordPipeline, sentences: Sequence[LabelledSentence], batch: int) -> list[Any]:
     found = []
     for start in range(0, len(sentences), batch):
         items = [next(iter(pipeline.preprocess(s.tokens))) for s in sentences[start : start + batch]]
@@ -147,19 +147,19 @@ def batched_probs(pipeline: WordPipeline, sentences: Sequence[LabelledSentence],
     return found
 
 
-def peer_run(pipeline: WordPipeline, sentences: Sequence[LabelledSentence], batch: int, labels: Sequence[str]) -> None:
-    probs = peer_probs(pipeline, sentences, batch)
+def run_peer(pipeline: WordPipeline, sentences: Sequence[LabelledSentence], batch: int, labels: Sequence[str]) -> None:
+    probs = infer_with_peer(pipeline, sentences, batch)
     given = [[labels.index(label) for label in s.labels] for s in sentences]
     peer_rank.get_label_quality_scores(given, probs)
     peer_filter.find_label_issues(given, probs, n_jobs=1)
 
 
-def check_same(classifier: Classifier, pipeline: WordPipeline, sentences: Sequence[LabelledSentence]) -> float:
+def check_same_probs(classifier: Classifier, pipeline: WordPipeline, sentences: Sequence[LabelledSentence]) -> float:
     """Both must compute the same thing, or the comparison is of two models."""
     worst = 0.0
     for sentence, answer in zip(sentences, classifier.infer([s.tokens for s in sentences]), strict=True):
         assert not isinstance(answer, InferenceError)
-        worst = max(worst, float(np.abs(peer_probs(pipeline, [sentence], 1)[0] - answer.probs).max()))
+        worst = max(worst, float(np.abs(infer_with_peer(pipeline, [sentence], 1)[0] - answer.probs).max()))
     if worst > TOLERANCE:
         raise RuntimeError(f"the peer's probabilities differ by {worst:.3g}: not the same weights")
     return worst
@@ -167,22 +167,22 @@ def check_same(classifier: Classifier, pipeline: WordPipeline, sentences: Sequen
 
 def run() -> list[dict[str, Any]]:
     torch.set_num_threads(THREADS)
-    folder = ModelFolder.load(default_model())
-    exact = Classifier(ModelFolder.load(default_model(), precision="exact"), threads=THREADS)
+    folder = ModelFolder.load(find_default_model())
+    exact = Classifier(ModelFolder.load(find_default_model(), precision="exact"), threads=THREADS)
     classifier = Classifier(folder, threads=THREADS)
-    sentences = sample_sentences()
+    sentences = read_sample()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(folder.tokenizer), pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]"
     )
-    pipeline = WordPipeline(model=torch_model(folder), tokenizer=tokenizer)
-    difference = check_same(exact, pipeline, sentences[:50])
-    sides = {"fast": pipeline_run(classifier, sentences), "exact": pipeline_run(exact, sentences)}
+    pipeline = WordPipeline(model=build_torch_model(folder), tokenizer=tokenizer)
+    difference = check_same_probs(exact, pipeline, sentences[:50])
+    sides = {"fast": make_pipeline_run(classifier, sentences), "exact": make_pipeline_run(exact, sentences)}
     times: dict[str, list[float]] = {name: [] for name in (*sides, *(f"peer_{size}" for size in BATCH_SIZES))}
     for _ in range(ROUNDS):
         for name, work in sides.items():
-            times[name].append(timed(work))
+            times[name].append(measure_seconds(work))
         for size in BATCH_SIZES:
-            times[f"peer_{size}"].append(timed(lambda: peer_run(pipeline, sentences, size, folder.labels)))  # noqa: B023
+            times[f"peer_{size}"].append(measure_seconds(lambda: run_peer(pipeline, sentences, size, folder.labels)))  # noqa: B023
     best = min((f"peer_{size}" for size in BATCH_SIZES), key=lambda name: statistics.median(times[name]))
     ratios = {name: statistics.median(times[best]) / statistics.median(times[name]) for name in sides}
     return [
@@ -197,7 +197,7 @@ def run() -> list[dict[str, Any]]:
                 "sentences": len(sentences),
                 "largest_difference_to_peer": difference,
                 "peer_batch": best,
-                "sentences_per_s": {name: spread(taken, len(sentences)) for name, taken in times.items()},
+                "sentences_per_s": {name: summarize_rates(taken, len(sentences)) for name, taken in times.items()},
             },
         }
     ]

@@ -14,7 +14,7 @@ from service.contracts import DatasetSettings, LabelledSentence
 from service.errors import InferenceError
 from service.formats import read_sentences
 from service.inference.classifier import Classifier
-from service.inference.model.default import default_model
+from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
 
@@ -32,22 +32,22 @@ SAMPLE = Path("models/sample/sample.tsv")
 Feeds = dict[str, "npt.NDArray[np.int64]"]
 
 
-def sample_sentences() -> list[LabelledSentence]:
+def read_sample() -> list[LabelledSentence]:
     return list(read_sentences(SAMPLE)) * COPIES
 
 
-def timed(work: Callable[[], object]) -> float:
+def measure_seconds(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
-def spread(seconds: Sequence[float], sentences: int) -> dict[str, float]:
+def summarize_rates(seconds: Sequence[float], sentences: int) -> dict[str, float]:
     rates = sorted(sentences / each for each in seconds)
     return {"median": statistics.median(rates), "least": rates[0], "most": rates[-1]}
 
 
-def session_of(folder: ModelFolder, threads: int) -> ort.InferenceSession:
+def open_session(folder: ModelFolder, threads: int) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -57,7 +57,7 @@ def session_of(folder: ModelFolder, threads: int) -> ort.InferenceSession:
     return ort.InferenceSession(str(folder.graph), options, providers=["CPUExecutionProvider"])
 
 
-def sorted_batches(classifier: Classifier, sentences: Sequence[LabelledSentence], size: int) -> list[Feeds]:
+def make_sorted_batches(classifier: Classifier, sentences: Sequence[LabelledSentence], size: int) -> list[Feeds]:
     """Everything tokenised beforehand and sorted by length over the whole corpus: nobody can do that in a stream."""
     windows = [window for each in classifier.encode([s.tokens for s in sentences]) for window in each.windows]
     windows.sort(key=lambda window: len(window.ids))
@@ -70,13 +70,13 @@ def sorted_batches(classifier: Classifier, sentences: Sequence[LabelledSentence]
         for row, window in enumerate(chosen):
             feeds["input_ids"][row, : len(window.ids)] = window.ids
             mask[row, : len(window.ids)] = 1
-            if window.types is not None:
-                feeds["token_type_ids"][row, : len(window.ids)] = window.types
+            if window.token_types is not None:
+                feeds["token_type_ids"][row, : len(window.ids)] = window.token_types
         batches.append({**feeds, "attention_mask": mask})
     return batches
 
 
-def raw_run(session: ort.InferenceSession, batches: Sequence[Feeds]) -> Callable[[], None]:
+def make_raw_run(session: ort.InferenceSession, batches: Sequence[Feeds]) -> Callable[[], None]:
     names = {each.name for each in session.get_inputs()}
     chosen = [{name: value for name, value in feeds.items() if name in names} for feeds in batches]
 
@@ -87,36 +87,36 @@ def raw_run(session: ort.InferenceSession, batches: Sequence[Feeds]) -> Callable
     return run
 
 
-def pipeline_run(classifier: Classifier, sentences: Sequence[LabelledSentence]) -> Callable[[], None]:
+def make_pipeline_run(classifier: Classifier, sentences: Sequence[LabelledSentence]) -> Callable[[], None]:
     """Words in, assessments out: tokenise, infer, pool, judge with the running thresholds, learn."""
     judge = Judge(classifier.folder, DatasetSettings())
 
     def run() -> None:
-        stats = judge.empty()
+        stats = judge.create_empty_stats()
         for sentence, words in zip(sentences, classifier.infer_stream(s.tokens for s in sentences), strict=True):
             assert not isinstance(words, InferenceError)
             seen = judge.observe(sentence, words)
-            assessment = judge.judge(seen, stats)
+            assessment = judge.assess(seen, stats)
             stats = judge.learn(seen, stats, priority=assessment.priority)
 
     return run
 
 
 def run() -> list[dict[str, Any]]:
-    folder = ModelFolder.load(default_model())
+    folder = ModelFolder.load(find_default_model())
     classifier = Classifier(folder, threads=THREADS)
-    sentences = sample_sentences()
-    session = session_of(folder, THREADS)
-    raw = {size: raw_run(session, sorted_batches(classifier, sentences, size)) for size in BATCH_SIZES}
-    ours = pipeline_run(classifier, sentences)
+    sentences = read_sample()
+    session = open_session(folder, THREADS)
+    raw = {size: make_raw_run(session, make_sorted_batches(classifier, sentences, size)) for size in BATCH_SIZES}
+    ours = make_pipeline_run(classifier, sentences)
     for warm_up in (*raw.values(), ours):
         warm_up()
     raw_times: dict[int, list[float]] = {size: [] for size in BATCH_SIZES}
     our_times: list[float] = []
     for _ in range(ROUNDS):
-        our_times.append(timed(ours))
+        our_times.append(measure_seconds(ours))
         for size, work in raw.items():
-            raw_times[size].append(timed(work))
+            raw_times[size].append(measure_seconds(work))
     best = min(BATCH_SIZES, key=lambda size: statistics.median(raw_times[size]))
     ratio = statistics.median(raw_times[best]) / statistics.median(our_times)
     return [
@@ -129,8 +129,8 @@ def run() -> list[dict[str, Any]]:
                 "sentences": len(sentences),
                 "rounds": ROUNDS,
                 "best_batch_size": best,
-                "pipeline_sentences_per_s": spread(our_times, len(sentences)),
-                "raw_sentences_per_s": spread(raw_times[best], len(sentences)),
+                "pipeline_sentences_per_s": summarize_rates(our_times, len(sentences)),
+                "raw_sentences_per_s": summarize_rates(raw_times[best], len(sentences)),
             },
         }
     ]

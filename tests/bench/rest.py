@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.pipeline import sample_sentences
+from tests.bench.pipeline import read_sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,12 +33,15 @@ if TYPE_CHECKING:
 ROUNDS = 5
 CLIENTS = 32
 CLIENT_CORE, MODEL_CORE = 0, 1
-PLACES = {"": {CLIENT_CORE, MODEL_CORE}, "one_core_": {MODEL_CORE}}  # of a service, by what its figures' names say
-REQUESTS = 2_000
-WAIT = 60.0
+SERVICE_CORES = {
+    "": {CLIENT_CORE, MODEL_CORE},
+    "one_core_": {MODEL_CORE},
+}  # of a service, by what its figures' names say
+MIN_REQUESTS = 2_000
+WAIT_TIMEOUT_S = 60.0
 
 
-class Client(asyncio.Protocol):
+class LoadClient(asyncio.Protocol):
     """One connection that sends a request as soon as the one before is answered."""
 
     def __init__(self, requests: Iterator[bytes], latencies: list[float], done: asyncio.Future[None]) -> None:
@@ -49,9 +52,9 @@ class Client(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transport = transport
-        self._next()
+        self._send_next()
 
-    def _next(self) -> None:
+    def _send_next(self) -> None:
         request = next(self._requests, None)
         if request is None:
             self._done.set_result(None)
@@ -76,21 +79,21 @@ class Client(asyncio.Protocol):
             self._transport.close()
             return
         buffer.clear()
-        self._next()
+        self._send_next()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._done.done():
             self._done.set_exception(exc or ConnectionError("the service closed the connection"))
 
 
-async def _load(port: int, requests: Sequence[bytes], clients: int) -> dict[str, Any]:
+async def _run_load(port: int, requests: Sequence[bytes], clients: int) -> dict[str, Any]:
     """All requests, shared by so many clients; each has one under way."""
     loop = asyncio.get_running_loop()
     waiting, latencies = iter(requests), list[float]()
     ends: list[asyncio.Future[None]] = [loop.create_future() for _ in range(clients)]
     begun, used = time.perf_counter(), time.process_time()
     for end in ends:
-        await loop.create_connection(partial(Client, waiting, latencies, end), "127.0.0.1", port)
+        await loop.create_connection(partial(LoadClient, waiting, latencies, end), "127.0.0.1", port)
     await asyncio.gather(*ends)
     seconds = time.perf_counter() - begun
     return {
@@ -100,13 +103,13 @@ async def _load(port: int, requests: Sequence[bytes], clients: int) -> dict[str,
     }
 
 
-def load(port: int, requests: Sequence[bytes], clients: int) -> dict[str, Any]:
-    return asyncio.run(_load(port, requests, clients))
+def run_load(port: int, requests: Sequence[bytes], clients: int) -> dict[str, Any]:
+    return asyncio.run(_run_load(port, requests, clients))
 
 
-def requests_of(port: int) -> list[bytes]:
+def build_requests(port: int) -> list[bytes]:
     found = []
-    for number, sentence in enumerate(sample_sentences()):
+    for number, sentence in enumerate(read_sample()):
         body = json.dumps({"tokens": sentence.tokens, "labels": sentence.labels, "id": str(number)}).encode()
         head = (
             f"POST /v1/score HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
@@ -116,16 +119,16 @@ def requests_of(port: int) -> list[bytes]:
     return found
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
 
 
 @contextmanager
-def service(folder: Path, cores: set[int]) -> Iterator[tuple[int, int]]:
+def run_service(folder: Path, cores: set[int]) -> Iterator[tuple[int, int]]:
     """`labelwatch api` on its cores; gives its port and process id."""
-    port = free_port()
+    port = find_free_port()
     (folder / str(port)).mkdir()
     variables = {
         "LABELWATCH_LOG_PATH": str(folder / str(port) / "log.sqlite"),
@@ -141,18 +144,18 @@ def service(folder: Path, cores: set[int]) -> Iterator[tuple[int, int]]:
         preexec_fn=lambda: os.sched_setaffinity(0, cores),  # noqa: PLW1509 - no threads here
     )
     try:
-        until = time.monotonic() + WAIT
-        while not _ready(port):
+        until = time.monotonic() + WAIT_TIMEOUT_S
+        while not _is_ready(port):
             if process.poll() is not None or time.monotonic() > until:
                 raise RuntimeError("the service did not get ready: its message stands above")
             time.sleep(0.1)
         yield port, process.pid
     finally:
         process.terminate()
-        process.wait(WAIT)
+        process.wait(WAIT_TIMEOUT_S)
 
 
-def _ready(port: int) -> bool:
+def _is_ready(port: int) -> bool:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
             return bool(answer.status == 200)
@@ -161,7 +164,7 @@ def _ready(port: int) -> bool:
 
 
 @contextmanager
-def raw_graph() -> Iterator[subprocess.Popen[str]]:
+def start_raw_graph() -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.bench.rest_side", str(MODEL_CORE)],
         stdin=subprocess.PIPE,
@@ -175,10 +178,10 @@ def raw_graph() -> Iterator[subprocess.Popen[str]]:
     finally:
         assert process.stdin is not None
         process.stdin.close()
-        process.wait(WAIT)
+        process.wait(WAIT_TIMEOUT_S)
 
 
-def measured(raw: subprocess.Popen[str]) -> dict[str, Any]:
+def measure_raw_graph(raw: subprocess.Popen[str]) -> dict[str, Any]:
     assert raw.stdin is not None
     assert raw.stdout is not None
     raw.stdin.write("\n")
@@ -187,24 +190,24 @@ def measured(raw: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
-def cpu_seconds(process_id: int) -> float:
+def read_cpu_seconds(process_id: int) -> float:
     fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def milliseconds(latencies: Sequence[float]) -> dict[str, float]:
+def summarize_latencies(latencies: Sequence[float]) -> dict[str, float]:
     cuts = statistics.quantiles(latencies, n=100)
     return {"p50": 1e3 * cuts[49], "p99": 1e3 * cuts[98]}
 
 
-def one_round(raw: subprocess.Popen[str], port: int, process_id: int) -> dict[str, Any]:
-    requests = requests_of(port)
-    limit = measured(raw)
-    used = cpu_seconds(process_id)
-    many = load(port, requests * -(-REQUESTS // len(requests)), CLIENTS)
-    used = cpu_seconds(process_id) - used
-    one = load(port, requests, 1)
-    again = measured(raw)
+def run_round(raw: subprocess.Popen[str], port: int, process_id: int) -> dict[str, Any]:
+    requests = build_requests(port)
+    limit = measure_raw_graph(raw)
+    used = read_cpu_seconds(process_id)
+    many = run_load(port, requests * -(-MIN_REQUESTS // len(requests)), CLIENTS)
+    used = read_cpu_seconds(process_id) - used
+    one = run_load(port, requests, 1)
+    again = measure_raw_graph(raw)
     fastest = max(limit["sentences_per_s"], again["sentences_per_s"])
     alone = [statistics.mean(pair) for pair in zip(limit["one"], again["one"], strict=True)]
     sent = len(many["latencies"])
@@ -214,16 +217,16 @@ def one_round(raw: subprocess.Popen[str], port: int, process_id: int) -> dict[st
         "requests": sent,
         "requests_per_s": sent / many["seconds"],
         "raw_sentences_per_s": fastest,
-        "ms_32": milliseconds(many["latencies"]),
-        "ms_1": milliseconds(one["latencies"]),
-        "raw_ms_1": milliseconds(alone),
+        "ms_32": summarize_latencies(many["latencies"]),
+        "ms_1": summarize_latencies(one["latencies"]),
+        "raw_ms_1": summarize_latencies(alone),
         "client_share": many["client_share"],
         "service_cpu_ms": 1e3 * used / sent,  # of one request; beside it one sentence in the graph alone
         "raw_cpu_ms": min(limit["cpu_ms"], again["cpu_ms"]),
     }
 
 
-def told(place: str, each: dict[str, Any]) -> str:
+def format_round(place: str, each: dict[str, Any]) -> str:
     return (
         f"{place or 'both_cores_'}{CLIENTS} clients: {each['requests_per_s']:.0f}/s of "
         f"{each['raw_sentences_per_s']:.0f} raw, p50 {each['ms_32']['p50']:.1f} p99 {each['ms_32']['p99']:.1f} ms; "
@@ -237,25 +240,27 @@ def run() -> list[dict[str, Any]]:
     if len(everywhere) < 2:
         raise SystemExit("the REST benchmarks need two cores: one for the model, one for the clients")
     os.sched_setaffinity(0, {CLIENT_CORE})
-    rounds: dict[str, list[dict[str, Any]]] = {place: [] for place in PLACES}
+    rounds: dict[str, list[dict[str, Any]]] = {place: [] for place in SERVICE_CORES}
     try:
         with ExitStack() as leaving:
             folder = Path(leaving.enter_context(tempfile.TemporaryDirectory()))
-            raw = leaving.enter_context(raw_graph())
-            services = {place: leaving.enter_context(service(folder, cores)) for place, cores in PLACES.items()}
+            raw = leaving.enter_context(start_raw_graph())
+            services = {
+                place: leaving.enter_context(run_service(folder, cores)) for place, cores in SERVICE_CORES.items()
+            }
             for port, _ in services.values():
-                load(port, requests_of(port), CLIENTS)  # warm
+                run_load(port, build_requests(port), CLIENTS)  # warm
             for _ in range(ROUNDS):
                 for place, (port, process_id) in services.items():
-                    rounds[place].append(one_round(raw, port, process_id))
-                    print(told(place, rounds[place][-1]), file=sys.stderr)
+                    rounds[place].append(run_round(raw, port, process_id))
+                    print(format_round(place, rounds[place][-1]), file=sys.stderr)
     finally:
         os.sched_setaffinity(0, everywhere)
-    return [figure for place, found in rounds.items() for figure in figures(place, found)]
+    return [figure for place, found in rounds.items() for figure in make_figures(place, found)]
 
 
-def figures(place: str, rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    cores = sorted(PLACES[place])
+def make_figures(place: str, rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    cores = sorted(SERVICE_CORES[place])
     shared = {"rounds": len(rounds), "clients_core": CLIENT_CORE, "service_cores": cores, "model_threads": 1}
     where = "" if len(cores) > 1 else ", the whole service on one core"
     many = ("ratio_32", "requests", "requests_per_s", "raw_sentences_per_s", "ms_32", "client_share")

@@ -11,36 +11,36 @@ import sys
 import time
 
 from service.inference.classifier import Classifier
-from service.inference.model.default import default_model
+from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
-from tests.bench.pipeline import raw_run, sample_sentences, session_of, sorted_batches, timed
+from tests.bench.pipeline import make_raw_run, make_sorted_batches, measure_seconds, open_session, read_sample
 
 BATCH_SIZES = (8, 16)
 
 
 def main(core: int) -> None:
     os.sched_setaffinity(0, {core})
-    folder = ModelFolder.load(default_model())
+    folder = ModelFolder.load(find_default_model())
     classifier = Classifier(folder, threads=1, self_test=False)
-    sentences = sample_sentences()
-    session = session_of(folder, 1)
-    many = {size: raw_run(session, sorted_batches(classifier, sentences, size)) for size in BATCH_SIZES}
+    sentences = read_sample()
+    session = open_session(folder, 1)
+    many = {size: make_raw_run(session, make_sorted_batches(classifier, sentences, size)) for size in BATCH_SIZES}
     # One at a time, in the order in which the client sends them.
-    single = [raw_run(session, sorted_batches(classifier, [sentence], 1)) for sentence in sentences]
+    single = [make_raw_run(session, make_sorted_batches(classifier, [sentence], 1)) for sentence in sentences]
     for warm_up in (*many.values(), *single):
         warm_up()
     print("ready", flush=True)
     for _ in sys.stdin:
-        seconds = {size: timed(work) for size, work in many.items()}
+        seconds = {size: measure_seconds(work) for size, work in many.items()}
         best = min(seconds, key=lambda size: seconds[size])
         used = time.process_time()
-        seconds[best] = min(seconds[best], timed(many[best]))
+        seconds[best] = min(seconds[best], measure_seconds(many[best]))
         used = time.process_time() - used
         found = {
             "sentences_per_s": len(sentences) / seconds[best],
             "batch": best,
             "cpu_ms": 1e3 * used / len(sentences),
-            "one": [timed(one) for one in single],
+            "one": [measure_seconds(one) for one in single],
         }
         print(json.dumps(found), flush=True)
 

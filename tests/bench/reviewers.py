@@ -15,12 +15,12 @@ from service.contracts import DatasetSettings, LabelledSentence
 from service.errors import LabelwatchError
 from service.formats import read_sentences
 from service.inference.classifier import Classifier
-from service.inference.model.default import default_model
+from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
 from service.labels import UNSCORED
-from service.review.queue.queue import Queue, QueueFilter
-from tests.review_desk import NOW, Desk, MemoryLog, decided, review, settings
+from service.review.queue.queue import QueueFilter, ReviewQueue
+from tests.review_desk import NOW, MemoryLog, QueueHarness, decide_item, make_review_output, make_settings_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,59 +29,68 @@ if TYPE_CHECKING:
     from service.inference.classifier import WordProbs
 
 FOLDER = Path("models/sample")
-FIRST = (25, 50, 100, 150)
-BATCH = 5
+CUTOFFS = (25, 50, 100, 150)
+BATCH_SIZE = 5
 SEED = 7
-SHARE = 0.3
+CONFUSED_SHARE = 0.3
 
 
 def run() -> list[dict[str, Any]]:
     given, truth = (list(read_sentences(FOLDER / name)) for name in ("sample.tsv", "sample.truth.tsv"))
-    folder = ModelFolder.load(default_model())
+    folder = ModelFolder.load(find_default_model())
     answers = Classifier(folder, threads=1).infer([sentence.tokens for sentence in given])
     probs = [answer for answer in answers if not isinstance(answer, LabelwatchError)]
-    systematic = [_confused(sentence, np.random.default_rng((SEED, n))) for n, sentence in enumerate(truth)]
+    systematic = [_confuse_labels(sentence, np.random.default_rng((SEED, n))) for n, sentence in enumerate(truth)]
     return [
-        _compared("reviewers_sample", "the sample's planted errors", judged(folder, given, probs), truth),
-        _compared("reviewers_systematic", "MISC called ORG, else the truth", judged(folder, systematic, probs), truth),
+        _compare_rankers(
+            "reviewers_sample", "the sample's planted errors", assess_sentences(folder, given, probs), truth
+        ),
+        _compare_rankers(
+            "reviewers_systematic",
+            "MISC called ORG, else the truth",
+            assess_sentences(folder, systematic, probs),
+            truth,
+        ),
     ]
 
 
-def _confused(sentence: LabelledSentence, random: np.random.Generator) -> LabelledSentence:
-    if random.random() >= SHARE:
+def _confuse_labels(sentence: LabelledSentence, random: np.random.Generator) -> LabelledSentence:
+    if random.random() >= CONFUSED_SHARE:
         return sentence
     return sentence.model_copy(update={"labels": tuple(label.replace("MISC", "ORG") for label in sentence.labels)})
 
 
-def judged(folder: ModelFolder, sentences: Sequence[LabelledSentence], probs: Sequence[WordProbs]) -> list[Assessment]:
+def assess_sentences(
+    folder: ModelFolder, sentences: Sequence[LabelledSentence], probs: Sequence[WordProbs]
+) -> list[Assessment]:
     """As a stream would: each by those before it. All go to review."""
     judge = Judge(folder, DatasetSettings())
-    stats = judge.empty()
+    stats = judge.create_empty_stats()
     found = []
     for number, (sentence, words) in enumerate(zip(sentences, probs, strict=True)):
         seen = judge.observe(sentence.model_copy(update={"id": str(number)}), words)
-        by = judge.yardstick(stats)
-        pairs = zip(sentence.labels, seen.classes.tolist(), strict=True)
+        by = judge.build_threshold_set(stats)
+        pairs = zip(sentence.labels, seen.all_given.tolist(), strict=True)
         weights = {label: float(by.weights[k]) for label, k in pairs if k != UNSCORED}
-        said = judge.judge(seen, by, reason="flagged").model_copy(update={"weights": weights, "scored_at": NOW})
+        said = judge.assess(seen, by, reason="flagged").model_copy(update={"weights": weights, "scored_at": NOW})
         stats = judge.learn(seen, stats, priority=said.priority)
         found.append(said)
     return found
 
 
-def found_in_order(said: Sequence[Assessment], truth: Sequence[LabelledSentence], *, ranker: str) -> list[bool]:
+def simulate_review(said: Sequence[Assessment], truth: Sequence[LabelledSentence], *, ranker: str) -> list[bool]:
     """Whether each sentence that reviewers were shown was wrong, from the first to the last."""
-    desk = Desk(MemoryLog(), Queue(":memory:"))
+    desk = QueueHarness(MemoryLog(), ReviewQueue(":memory:"))
     right = {one.id or "": other.labels for one, other in zip(said, truth, strict=True)}
     shown: list[bool] = []
     try:
-        desk.write(settings(name="default", ranker=ranker), *(review(one) for one in said))
-        while items := desk.queue.page(QueueFilter(), limit=BATCH, now=NOW).items:
+        desk.write(make_settings_output(name="default", ranker=ranker), *(make_review_output(one) for one in said))
+        while items := desk.queue.get_page(QueueFilter(), limit=BATCH_SIZE, now=NOW).items:
             decisions = []
             for item in items:
                 wrong = [place for place, label in enumerate(right[item.id]) if label != item.labels[place]]
                 shown.append(bool(wrong))
-                decisions.append(decided(item, "error", words=wrong) if wrong else decided(item, "ok"))
+                decisions.append(decide_item(item, "error", words=wrong) if wrong else decide_item(item, "ok"))
             desk.write(*decisions)
         return shown
     finally:
@@ -93,10 +102,13 @@ def average_precision(shown: Sequence[bool]) -> float:
     return float(np.mean(np.arange(1, len(hits) + 1) / (hits + 1))) if len(hits) else 0.0
 
 
-def _compared(name: str, what: str, said: Sequence[Assessment], truth: Sequence[LabelledSentence]) -> dict[str, Any]:
-    shown = {ranker: found_in_order(said, truth, ranker=ranker) for ranker in ("auto", "off")}
+def _compare_rankers(
+    name: str, what: str, said: Sequence[Assessment], truth: Sequence[LabelledSentence]
+) -> dict[str, Any]:
+    shown = {ranker: simulate_review(said, truth, ranker=ranker) for ranker in ("auto", "off")}
     first = {
-        ranker: {str(n): sum(answers[:n]) / n for n in FIRST if n <= len(answers)} for ranker, answers in shown.items()
+        ranker: {str(n): sum(answers[:n]) / n for n in CUTOFFS if n <= len(answers)}
+        for ranker, answers in shown.items()
     }
     averages = {ranker: average_precision(answers) for ranker, answers in shown.items()}
     told = ", ".join(f"{first['auto'][n]:.2f}/{first['off'][n]:.2f} of {n}" for n in first["auto"])

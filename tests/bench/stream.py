@@ -24,7 +24,7 @@ from service.log.kafka.settings import KafkaSettings
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
-from tests.bench.pipeline import sample_sentences
+from tests.bench.pipeline import read_sample
 from tests.kafka.broker import Cluster
 from tests.tiny_models import LABELS, make_model
 
@@ -34,10 +34,10 @@ MARKS = (10_000, 200_000)
 COPIES = 4  # of the sample: enough that starting and ending count for little
 
 
-def messages() -> list[bytes]:
+def make_messages() -> list[bytes]:
     return [
         json.dumps({"tokens": s.tokens, "labels": s.labels, "id": str(number)}).encode()
-        for number, s in enumerate(sample_sentences() * COPIES)
+        for number, s in enumerate(read_sample() * COPIES)
     ]
 
 
@@ -47,7 +47,7 @@ def launch(job: dict[str, Any]) -> subprocess.Popen[str]:
     )
 
 
-def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
+def read_result(process: subprocess.Popen[str]) -> dict[str, Any]:
     out, _ = process.communicate()
     if process.returncode:
         raise RuntimeError("a benchmark process failed: its message stands above")
@@ -59,15 +59,15 @@ def fill_kafka(servers: str, prefix: str, values: list[bytes], partitions: int) 
     settings = KafkaSettings(bootstrap_servers=servers)
     topics = Topics(prefix)
     create_topics(settings, topics, partitions=partitions, replication=1, min_isr=1)
-    append(KafkaStream(settings, topics, group="filler"), topics, values, partitions)
+    append_messages(KafkaStream(settings, topics, group="filler"), topics, values, partitions)
 
 
-def append(stream: KafkaStream | SqliteStream, topics: Topics, values: list[bytes], partitions: int) -> None:
+def append_messages(stream: KafkaStream | SqliteStream, topics: Topics, values: list[bytes], partitions: int) -> None:
     stream.append([Output(topics.sentences, None, v, partition=i % partitions) for i, v in enumerate(values)])
     stream.close()
 
 
-def against_raw(name: str, what: str, rounds: list[dict[str, float]]) -> dict[str, Any]:
+def compare_to_raw(name: str, what: str, rounds: list[dict[str, float]]) -> dict[str, Any]:
     ratios = [one["raw_seconds"] / one["seconds"] for one in rounds]
     return {
         "name": name,
@@ -84,18 +84,18 @@ def against_raw(name: str, what: str, rounds: list[dict[str, float]]) -> dict[st
     }
 
 
-def kafka_results(servers: str, values: list[bytes], cores: list[int]) -> list[dict[str, Any]]:
+def measure_kafka(servers: str, values: list[bytes], cores: list[int]) -> list[dict[str, Any]]:
     found = {}
     for kind in ("kafka", "untransacted"):
         prefixes = [f"{kind}-{number}." for number in range(ROUNDS)]
         for prefix in prefixes:
             fill_kafka(servers, prefix, values, 2)
         job = {"what": "measure", "kind": kind, "servers": servers, "prefixes": prefixes}
-        found[kind] = answer(launch({**job, "records": len(values), "cores": list(WORKER_CORE)}))["rounds"]
+        found[kind] = read_result(launch({**job, "records": len(values), "cores": list(WORKER_CORE)}))["rounds"]
     # Each worker is held against the raw graph of its own process, so that a change of the machine's mood cancels out.
     speeds = {kind: [one["raw_seconds"] / one["seconds"] for one in rounds] for kind, rounds in found.items()}
     return [
-        against_raw(
+        compare_to_raw(
             "kafka_vs_raw_ort",
             "Kafka to review topic, one thread on its own core, over the graph alone",
             found["kafka"],
@@ -105,11 +105,11 @@ def kafka_results(servers: str, values: list[bytes], cores: list[int]) -> list[d
             "ratio": statistics.median(speeds["kafka"]) / statistics.median(speeds["untransacted"]),
             "detail": {"what": "throughput with transactions over the same worker without", "speeds": speeds},
         },
-        two_workers(servers, values, cores),
+        measure_two_workers(servers, values, cores),
     ]
 
 
-def two_workers(servers: str, values: list[bytes], cores: list[int]) -> dict[str, Any]:
+def measure_two_workers(servers: str, values: list[bytes], cores: list[int]) -> dict[str, Any]:
     """Wall time from the first message to the last commit, the workers having their partitions already."""
     seconds: dict[int, list[float]] = {1: [], 2: []}
     for number in range(ROUNDS):
@@ -121,10 +121,10 @@ def two_workers(servers: str, values: list[bytes], cores: list[int]) -> dict[str
             job |= {"records": len(values) // workers, "partitions": 2 // workers}
             running = [launch({**job, "cores": [cores[i % len(cores)]]}) for i in range(workers)]
             for process in running:
-                assert wait_for_line(process.stdout) == "ready\n"
+                assert read_line(process.stdout) == "ready\n"
             begun = time.perf_counter()
-            append(KafkaStream(settings, topics, group="filler"), topics, values, 2)
-            taken.append(max(answer(process)["ended"] for process in running) - begun)
+            append_messages(KafkaStream(settings, topics, group="filler"), topics, values, 2)
+            taken.append(max(read_result(process)["ended"] for process in running) - begun)
     return {
         "name": "workers_2_vs_1",
         "ratio": statistics.median(seconds[1]) / statistics.median(seconds[2]),
@@ -135,21 +135,21 @@ def two_workers(servers: str, values: list[bytes], cores: list[int]) -> dict[str
     }
 
 
-def wait_for_line(pipe: IO[str] | None) -> str:
+def read_line(pipe: IO[str] | None) -> str:
     assert pipe is not None
     return pipe.readline()
 
 
-def sqlite_result(folder: Path, values: list[bytes]) -> dict[str, Any]:
+def measure_sqlite(folder: Path, values: list[bytes]) -> dict[str, Any]:
     prefixes = [f"round-{number}." for number in range(ROUNDS)]
     for prefix in prefixes:
-        append(SqliteStream(folder / "log.sqlite", Topics(prefix), worker=False), Topics(prefix), values, 1)
+        append_messages(SqliteStream(folder / "log.sqlite", Topics(prefix), worker=False), Topics(prefix), values, 1)
     job = {"what": "measure", "kind": "sqlite", "path": str(folder / "log.sqlite"), "prefixes": prefixes}
-    rounds = answer(launch({**job, "records": len(values), "cores": list(WORKER_CORE)}))["rounds"]
-    return against_raw("sqlite_vs_raw_ort", "embedded log, one thread on its own core, over the graph alone", rounds)
+    rounds = read_result(launch({**job, "records": len(values), "cores": list(WORKER_CORE)}))["rounds"]
+    return compare_to_raw("sqlite_vs_raw_ort", "embedded log, one thread on its own core, over the graph alone", rounds)
 
 
-def memory_result(folder: Path) -> dict[str, Any]:
+def measure_memory(folder: Path) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     words = ["the", "fox", "dog", "Oslo", "runs"]
     values = [
@@ -158,7 +158,7 @@ def memory_result(folder: Path) -> dict[str, Any]:
     ]
     topics = Topics("memory.")
     for _ in range(MARKS[-1] // len(values)):
-        append(SqliteStream(folder / "memory.sqlite", topics, worker=False), topics, values, 1)
+        append_messages(SqliteStream(folder / "memory.sqlite", topics, worker=False), topics, values, 1)
     job: dict[str, Any] = {
         "what": "memory",
         "kind": "sqlite",
@@ -166,7 +166,7 @@ def memory_result(folder: Path) -> dict[str, Any]:
         "prefixes": [topics.prefix],
     }
     job |= {"model": str(make_model(folder / "tiny", "wordpiece")), "records": MARKS[-1], "marks": MARKS}
-    seen = answer(launch({**job, "cores": sorted(os.sched_getaffinity(0))}))["megabytes"]
+    seen = read_result(launch({**job, "cores": sorted(os.sched_getaffinity(0))}))["megabytes"]
     return {
         "name": "memory_200k_vs_10k",
         "ratio": seen[str(MARKS[1])] / seen[str(MARKS[0])],
@@ -175,7 +175,7 @@ def memory_result(folder: Path) -> dict[str, Any]:
 
 
 def run() -> list[dict[str, Any]]:
-    values = messages()
+    values = make_messages()
     everywhere = os.sched_getaffinity(0)
     if len(everywhere) < 2:
         raise SystemExit("the stream benchmarks need two cores: one for the broker, one for the worker")
@@ -183,9 +183,9 @@ def run() -> list[dict[str, Any]]:
         os.sched_setaffinity(0, BROKER_CORE)  # what is started from here keeps to this core unless it is told otherwise
         try:
             with Cluster(Path(scratch)) as cluster:
-                results = kafka_results(cluster.bootstrap_servers, values, sorted(everywhere))
+                results = measure_kafka(cluster.bootstrap_servers, values, sorted(everywhere))
         finally:
             os.sched_setaffinity(0, everywhere)
-        results.append(sqlite_result(Path(scratch), values))
-        results.append(memory_result(Path(scratch)))
+        results.append(measure_sqlite(Path(scratch), values))
+        results.append(measure_memory(Path(scratch)))
     return results

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from tests.browser.desk import WAIT, Desk, Service, chromium, running
+from tests.browser.desk import WAIT_TIMEOUT_S, BrowserHarness, ServiceProcess, find_chromium, run_service
 from tests.folder_scope import FolderScope
 
 if TYPE_CHECKING:
@@ -20,25 +20,25 @@ scope = FolderScope(__file__)
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    scope.leave(nextitem)
+    scope.close_if_last(nextitem)
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
-    return scope.enter_context(running(tmp_path_factory.mktemp("service")))
+def service(tmp_path_factory: pytest.TempPathFactory) -> ServiceProcess:
+    return scope.enter_context(run_service(tmp_path_factory.mktemp("service")))
 
 
 @pytest.fixture(scope="session")
 def browser() -> Browser:
-    expect.set_options(timeout=1000 * WAIT)
+    expect.set_options(timeout=1000 * WAIT_TIMEOUT_S)
     # Root may not use the browser's sandbox; what it loads here is our own page only.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     tool = scope.enter_context(sync_playwright())
-    return scope.enter_context(tool.chromium.launch(executable_path=chromium(), args=arguments))
+    return scope.enter_context(tool.chromium.launch(executable_path=find_chromium(), args=arguments))
 
 
 @pytest.fixture
-def desk(browser: Browser, service: Service) -> Iterator[Desk]:
-    made = Desk(browser, service)
+def desk(browser: Browser, service: ServiceProcess) -> Iterator[BrowserHarness]:
+    made = BrowserHarness(browser, service)
     yield made
     made.close()

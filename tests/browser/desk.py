@@ -18,7 +18,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from service.api.http.auth import digest_of, new_key
+from service.api.http.auth import generate_key, hash_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "models" / "sample" / "sample.tsv"
-WAIT = 90.0  # for a machine with much else to do
-CUT_OFF = re.compile(r"Failed to load resource: net::ERR_")
-REFUSED = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
-LOOKED_AT = os.environ.get("LABELWATCH_SCREENSHOTS")  # a folder for the pictures, to look at them
+WAIT_TIMEOUT_S = 90.0  # for a machine with much else to do
+NETWORK_ERROR = re.compile(r"Failed to load resource: net::ERR_")
+STATUS_ERROR = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
+SCREENSHOT_FOLDER = os.environ.get("LABELWATCH_SCREENSHOTS")  # a folder for the pictures, to look at them
 
 
-def chromium() -> str:
+def find_chromium() -> str:
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         pytest.fail("the browser tests need Chromium: apt-get install chromium", pytrace=False)
@@ -41,16 +41,16 @@ def chromium() -> str:
 
 
 def wait_for(found: Callable[[], Any], what: str) -> Any:
-    until = time.monotonic() + WAIT
+    until = time.monotonic() + WAIT_TIMEOUT_S
     while time.monotonic() < until:
         answer = found()
         if answer:
             return answer
         time.sleep(0.05)
-    pytest.fail(f"{what} did not happen within {WAIT:.0f} s")
+    pytest.fail(f"{what} did not happen within {WAIT_TIMEOUT_S:.0f} s")
 
 
-def sample() -> list[dict[str, Any]]:
+def read_sample() -> list[dict[str, Any]]:
     """The sample data: words and labels of each sentence."""
     made = []
     for block in SAMPLE.read_text(encoding="utf-8").strip().split("\n\n"):
@@ -60,29 +60,31 @@ def sample() -> list[dict[str, Any]]:
 
 
 @dataclass
-class Service:
+class ServiceProcess:
     """A `labelwatch up` process with one key that writes and one that reads."""
 
     address: str
-    write: str
-    read: str
-    flagged: list[dict[str, Any]] = field(default_factory=list)
+    write_key: str
+    read_key: str
+    flagged_sentences: list[dict[str, Any]] = field(default_factory=list)
 
     def call(self, method: str, path: str, **more: Any) -> Any:
-        answer = httpx.request(method, f"{self.address}{path}", headers={"X-API-Key": self.write}, timeout=30, **more)
+        answer = httpx.request(
+            method, f"{self.address}{path}", headers={"X-API-Key": self.write_key}, timeout=30, **more
+        )
         assert answer.status_code < 300, answer.text
         return answer.json()
 
     def send(self, *sentences: dict[str, Any]) -> None:
         self.call("POST", "/v1/sentences", json={"sentences": list(sentences)})
 
-    def queue(self, dataset: str, **wanted: Any) -> list[dict[str, Any]]:
+    def list_items(self, dataset: str, **wanted: Any) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.call(
             "GET", "/v1/review", params={"dataset": dataset, "limit": 200, **wanted}
         )["items"]
         return found
 
-    def item(self, dataset: str, name: str) -> dict[str, Any]:
+    def get_item(self, dataset: str, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.call("GET", f"/v1/review/{dataset}/{quote(name, safe='')}")
         return found
 
@@ -90,25 +92,27 @@ class Service:
         body = {"dataset": dataset, "id": name, "reviewer": reviewer, "verdict": verdict, **more}
         self.call("POST", "/v1/decisions", json=body)
 
-    def fill(self, dataset: str, count: int, **more: Any) -> list[str]:
+    def fill_queue(self, dataset: str, count: int, **more: Any) -> list[str]:
         """So many doubtful sentences in the queue of a dataset; their names, worst first."""
         bad = [
             {**one, "dataset": dataset, "id": f"s-{number}", "annotator": ("kim", "ada")[number % 2], **more}
-            for number, one in enumerate(self.flagged[:count])
+            for number, one in enumerate(self.flagged_sentences[:count])
         ]
         self.send(*bad)
-        found = wait_for(lambda: len(self.queue(dataset)) == count and self.queue(dataset), f"the queue of {dataset}")
+        found = wait_for(
+            lambda: len(self.list_items(dataset)) == count and self.list_items(dataset), f"the queue of {dataset}"
+        )
         return [one["id"] for one in found]
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Service]:
+def run_service(folder: Path) -> Iterator[ServiceProcess]:
     """The service on the embedded log, with the sample data sent through it."""
-    write, read = new_key(), new_key()
+    write, read = generate_key(), generate_key()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LABELWATCH_")} | {
         "LABELWATCH_LOG_PATH": str(folder / "log.sqlite"),
         "LABELWATCH_API_PORT": "0",
-        "LABELWATCH_API_KEYS": f"team:write:{digest_of(write)},guest:read:{digest_of(read)}",
+        "LABELWATCH_API_KEYS": f"team:write:{hash_key(write)},guest:read:{hash_key(read)}",
     }
     command = [sys.executable, "-c", "from service.cli.main import main; main()", "up"]
     told = folder / "told.txt"
@@ -118,20 +122,25 @@ def running(folder: Path) -> Iterator[Service]:
         assert process.stdout is not None
         ready = re.match(r"labelwatch is ready: (http://\S+?)/ ", process.stdout.readline().decode())
         assert ready is not None, told.read_text()
-        service = Service(ready[1], write, read)
+        service = ServiceProcess(ready[1], write, read)
         service.send(
-            *({**one, "dataset": "sample", "id": str(number), "annotator": "bo"} for number, one in enumerate(sample()))
+            *(
+                {**one, "dataset": "sample", "id": str(number), "annotator": "bo"}
+                for number, one in enumerate(read_sample())
+            )
         )
 
         def learned() -> bool:
             datasets = service.call("GET", "/v1/datasets")["datasets"]
-            return any(one["name"] == "sample" and one["sentences"] == len(sample()) for one in datasets)
+            return any(one["name"] == "sample" and one["sentences"] == len(read_sample()) for one in datasets)
 
         wait_for(learned, "learning the sample")
-        service.flagged = [
-            {"tokens": one["tokens"], "labels": one["labels"]} for one in service.queue("sample") if one["suspects"]
+        service.flagged_sentences = [
+            {"tokens": one["tokens"], "labels": one["labels"]}
+            for one in service.list_items("sample")
+            if one["suspects"]
         ]
-        assert len(service.flagged) > 12
+        assert len(service.flagged_sentences) > 12
         yield service
     finally:
         process.terminate()
@@ -139,21 +148,21 @@ def running(folder: Path) -> Iterator[Service]:
 
 
 @dataclass
-class Desk:
+class BrowserHarness:
     """Pages of reviewers; whatever a page complains about fails the test."""
 
     browser: Browser
-    service: Service
+    service: ServiceProcess
     contexts: list[BrowserContext] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-    expected: set[int] = field(default_factory=set)
-    asked: set[str] = field(default_factory=set)
-    away: bool = False
+    console_errors: list[str] = field(default_factory=list)
+    expected_statuses: set[int] = field(default_factory=set)
+    requested_urls: set[str] = field(default_factory=set)
+    offline: bool = False
 
-    def context(self, reviewer: str | None = "Marta", key: str | None = "", **options: Any) -> BrowserContext:
+    def new_context(self, reviewer: str | None = "Marta", key: str | None = "", **options: Any) -> BrowserContext:
         """A browser of its own. `key` empty: the one that writes; none: not told yet."""
         made = self.browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
-        told = self.service.write if key == "" else key
+        told = self.service.write_key if key == "" else key
         kept = {"localStorage": {"labelwatch.reviewer": reviewer}, "sessionStorage": {"labelwatch.key": told}}
         for store, values in kept.items():
             for name, value in values.items():
@@ -161,40 +170,40 @@ class Desk:
                     made.add_init_script(
                         f"if (location.protocol === 'http:') {store}.setItem({json.dumps(name)}, {json.dumps(value)})"
                     )
-        made.on("console", self._heard)
-        made.on("weberror", lambda error: self.complaints.append(str(error.error)))
-        made.on("request", lambda request: self.asked.add(request.url))
+        made.on("console", self._on_console_message)
+        made.on("weberror", lambda error: self.console_errors.append(str(error.error)))
+        made.on("request", lambda request: self.requested_urls.add(request.url))
         self.contexts.append(made)
         return made
 
-    def page(self, where: str = "", **options: Any) -> Page:
-        page = self.context(**options).new_page()
+    def open_page(self, where: str = "", **options: Any) -> Page:
+        page = self.new_context(**options).new_page()
         page.goto(f"{self.service.address}/{where}")
         return page
 
-    def _heard(self, message: ConsoleMessage) -> None:
+    def _on_console_message(self, message: ConsoleMessage) -> None:
         if message.type not in ("error", "warning"):
             return
-        if self.away and CUT_OFF.match(message.text):
+        if self.offline and NETWORK_ERROR.match(message.text):
             return
-        refused = REFUSED.match(message.text)
-        if refused is None or int(refused[1]) not in self.expected:
-            self.complaints.append(message.text)
+        refused = STATUS_ERROR.match(message.text)
+        if refused is None or int(refused[1]) not in self.expected_statuses:
+            self.console_errors.append(message.text)
 
     def close(self) -> None:
         for context in self.contexts:
             context.close()
-        assert not self.complaints, "\n".join(self.complaints)
-        foreign = {url for url in self.asked if not url.startswith(f"{self.service.address}/")}
+        assert not self.console_errors, "\n".join(self.console_errors)
+        foreign = {url for url in self.requested_urls if not url.startswith(f"{self.service.address}/")}
         assert foreign == set(), "the page asks for things from elsewhere"
 
 
-def look(page: Page, name: str, *, whole: bool = False) -> bytes:
+def take_screenshot(page: Page, name: str, *, full_page: bool = False) -> bytes:
     """A picture of the page; in the folder that LABELWATCH_SCREENSHOTS names, for people."""
     page.evaluate("scrollTo(0, 0)")
-    picture = page.screenshot(full_page=whole)
-    if LOOKED_AT:
-        folder = Path(LOOKED_AT)
+    picture = page.screenshot(full_page=full_page)
+    if SCREENSHOT_FOLDER:
+        folder = Path(SCREENSHOT_FOLDER)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.png").write_bytes(picture)
     return picture

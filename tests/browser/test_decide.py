@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import expect
 
-from service.labels import Scheme, Span, is_valid, labels_from_spans, spans
+from service.labels import Scheme, Span, is_valid_sequence, labels_from_spans, parse_spans
 from tests.browser.desk import wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from tests.browser.desk import Desk
+    from tests.browser.desk import BrowserHarness
 
 TITLE = ".item-title"
 ENTRY = ".entry"
 
 
-def decided(desk: Desk, dataset: str, name: str) -> dict[str, Any]:
+def decided(desk: BrowserHarness, dataset: str, name: str) -> dict[str, Any]:
     item = wait_for(
-        lambda: (found := desk.service.item(dataset, name))["state"] == "decided" and found, f"a decision about {name}"
+        lambda: (found := desk.service.get_item(dataset, name))["state"] == "decided" and found,
+        f"a decision about {name}",
     )
     (made,) = item["decisions"]
     return dict(made)
@@ -35,9 +36,9 @@ def shades(page: Page, where: str) -> dict[str, str]:
     return dict(found)
 
 
-def test_error_ok_unsure_and_on_to_the_next(desk: Desk) -> None:
-    order = desk.service.fill("keyed", 4)
-    page = desk.page("#/queue?dataset=keyed")
+def test_error_ok_unsure_and_on_to_the_next(desk: BrowserHarness) -> None:
+    order = desk.service.fill_queue("keyed", 4)
+    page = desk.open_page("#/queue?dataset=keyed")
     title = page.locator(TITLE)
     for number, (key, verdict) in enumerate((("e", "error"), ("o", "ok"), ("u", "unsure"))):
         expect(title).to_have_text(f"keyed / {order[number]}")
@@ -45,7 +46,7 @@ def test_error_ok_unsure_and_on_to_the_next(desk: Desk) -> None:
         expect(page.locator(ENTRY)).to_have_count(3 - number)
         made = decided(desk, "keyed", order[number])
         assert (made["verdict"], made["reviewer"]) == (verdict, "Marta")
-    item = desk.service.item("keyed", order[0])
+    item = desk.service.get_item("keyed", order[0])
     labels = item["decisions"][0]["labels"]
     for flag in item["doubtful"]:
         assert labels[flag["index"]] == flag["suggested"], "an error is corrected as suggested unless told otherwise"
@@ -54,11 +55,11 @@ def test_error_ok_unsure_and_on_to_the_next(desk: Desk) -> None:
     expect(page.locator(".empty-stage")).to_contain_text("Nothing matches")
 
 
-def test_the_corrected_label_is_chosen_by_keyboard(desk: Desk) -> None:
-    order = desk.service.fill("corrected", 2)
-    page = desk.page("#/queue?dataset=corrected")
+def test_the_corrected_label_is_chosen_by_keyboard(desk: BrowserHarness) -> None:
+    order = desk.service.fill_queue("corrected", 2)
+    page = desk.open_page("#/queue?dataset=corrected")
     expect(page.locator(TITLE)).to_have_text(f"corrected / {order[0]}")
-    flag = min(desk.service.item("corrected", order[0])["doubtful"], key=lambda one: one["index"])
+    flag = min(desk.service.get_item("corrected", order[0])["doubtful"], key=lambda one: one["index"])
     page.keyboard.press("c")
     choice = page.locator(f"[data-choice='{flag['index']}']")
     expect(choice).to_be_focused()
@@ -79,26 +80,26 @@ def test_the_corrected_label_is_chosen_by_keyboard(desk: Desk) -> None:
     assert made["note"] == "seen in the <b>guide</b>"
 
 
-def test_corrections_are_in_the_datasets_own_names_and_scheme(desk: Desk) -> None:
+def test_corrections_are_in_the_datasets_own_names_and_scheme(desk: BrowserHarness) -> None:
     names = {"PERSON": "PER", "PLACE": "LOC", "FIRM": "ORG", "REST": "MISC"}
     own = {model: name for name, model in names.items()}
     desk.service.call("PUT", "/v1/datasets/own", json={"scheme": "biluo", "label_map": names})
-    one = desk.service.flagged[0]
-    entities = [Span(a, b, own[kind]) for a, b, kind in spans(one["labels"], Scheme.IOB2)]
+    one = desk.service.flagged_sentences[0]
+    entities = [Span(a, b, own[kind]) for a, b, kind in parse_spans(one["labels"], Scheme.IOB2)]
     given = {**one, "dataset": "own", "labels": labels_from_spans(entities, len(one["labels"]), Scheme.BILUO)}
     numbers = count()
 
     def sent() -> bool:
         """Again and again: the worker may know of the settings a little later."""
         desk.service.send({**given, "id": f"s-{next(numbers)}"})
-        return bool(desk.service.queue("own"))
+        return bool(desk.service.list_items("own"))
 
     wait_for(sent, "the queue of own")
-    desk.service.fill("plain", 4)
-    page = desk.page("#/queue?dataset=own")
+    desk.service.fill_queue("plain", 4)
+    page = desk.open_page("#/queue?dataset=own")
     expect(page.locator(TITLE)).to_contain_text("own / s-")
     name = page.locator(TITLE).inner_text().removeprefix("own / ")
-    flag = desk.service.item("own", name)["doubtful"][0]
+    flag = desk.service.get_item("own", name)["doubtful"][0]
     choices = page.locator(f"[data-choice='{flag['index']}'] option").evaluate_all("all => all.map(one => one.value)")
     offered = {choice for choice in choices if choice.isprintable()}
     assert offered == {"O", *(f"{prefix}-{name}" for name in names for prefix in "BILU")}
@@ -107,11 +108,11 @@ def test_corrections_are_in_the_datasets_own_names_and_scheme(desk: Desk) -> Non
     page.keyboard.press("e")
     labels = decided(desk, "own", name)["labels"]
     assert labels[flag["index"]] == flag["suggested"]
-    assert is_valid(labels, Scheme.BILUO)
+    assert is_valid_sequence(labels, Scheme.BILUO)
     assert {label[2:] for label in labels if label != "O"} <= set(names)
     page.goto(f"{desk.service.address}/#/queue?dataset=plain")
     expect(page.locator(TITLE)).to_contain_text("plain / s-")
-    fresh = desk.page("#/queue?dataset=plain", reviewer="Zoë")
+    fresh = desk.open_page("#/queue?dataset=plain", reviewer="Zoë")
     expect(fresh.locator(TITLE)).to_have_text(page.locator(TITLE).inner_text())
     after, first = shades(page, ".words i.on"), shades(fresh, ".words i.on")
     assert after == first
@@ -129,11 +130,11 @@ def test_corrections_are_in_the_datasets_own_names_and_scheme(desk: Desk) -> Non
     assert colours.items() <= again.items()
 
 
-def test_wrong_without_knowing_the_right_label(desk: Desk) -> None:
-    order = desk.service.fill("unknown", 1)
-    page = desk.page("#/queue?dataset=unknown&state=all")
+def test_wrong_without_knowing_the_right_label(desk: BrowserHarness) -> None:
+    order = desk.service.fill_queue("unknown", 1)
+    page = desk.open_page("#/queue?dataset=unknown&state=all")
     expect(page.locator(TITLE)).to_have_text(f"unknown / {order[0]}")
-    item = desk.service.item("unknown", order[0])
+    item = desk.service.get_item("unknown", order[0])
     for flag in item["doubtful"]:
         page.locator(f"[data-choice='{flag['index']}']").select_option(label="wrong, another label")
     page.get_by_role("button", name="Error").click()
@@ -143,16 +144,16 @@ def test_wrong_without_knowing_the_right_label(desk: Desk) -> None:
     expect(page.locator(".verdict.error")).to_have_attribute("aria-pressed", "true")
 
 
-def test_undo_opens_it_again(desk: Desk) -> None:
-    order = desk.service.fill("undone", 3)
-    page = desk.page("#/queue?dataset=undone")
+def test_undo_opens_it_again(desk: BrowserHarness) -> None:
+    order = desk.service.fill_queue("undone", 3)
+    page = desk.open_page("#/queue?dataset=undone")
     title = page.locator(TITLE)
     expect(title).to_have_text(f"undone / {order[0]}")
     toast = page.locator(".toast")
     page.keyboard.press("z")
     expect(toast).to_contain_text("Nothing was decided here since the page was opened")
     words = page.locator(".words bdi").all_inner_texts()
-    place = desk.service.item("undone", order[0])["doubtful"][0]["index"]
+    place = desk.service.get_item("undone", order[0])["doubtful"][0]["index"]
     page.keyboard.press("o")
     expect(title).to_have_text(f"undone / {order[1]}")
     # One message at a time, in the sentence's own words, and nothing to write or press lies under it.
@@ -173,7 +174,7 @@ def test_undo_opens_it_again(desk: Desk) -> None:
     expect(title).to_have_text(f"undone / {order[0]}")
     expect(page.locator(ENTRY)).to_have_count(3)
     item = wait_for(
-        lambda: (found := desk.service.item("undone", order[0]))["state"] == "open" and found, "the withdrawal"
+        lambda: (found := desk.service.get_item("undone", order[0]))["state"] == "open" and found, "the withdrawal"
     )
     assert item["decisions"] == []
     page.keyboard.press("u")
@@ -188,15 +189,15 @@ def test_undo_opens_it_again(desk: Desk) -> None:
     toast.get_by_role("button", name="Show").click()
     expect(title).to_have_text(f"undone / {order[0]}")
     page.locator(".said").get_by_role("button", name="Undo").click()
-    wait_for(lambda: desk.service.item("undone", order[0])["state"] == "open", "the second withdrawal")
+    wait_for(lambda: desk.service.get_item("undone", order[0])["state"] == "open", "the second withdrawal")
 
 
-def test_two_reviewers_and_whether_they_agree(desk: Desk) -> None:
-    order = desk.service.fill("shared", 2)
+def test_two_reviewers_and_whether_they_agree(desk: BrowserHarness) -> None:
+    order = desk.service.fill_queue("shared", 2)
     for name in order:
         desk.service.decide("shared", name, "Ana", "ok", note="as in the guide")
         decided(desk, "shared", name)
-    page = desk.page("#/queue?dataset=shared&state=decided", reviewer="Ben")
+    page = desk.open_page("#/queue?dataset=shared&state=decided", reviewer="Ben")
     said = page.locator(".said")
     expect(said.locator("summary")).to_contain_text("Decided by Ana")
     expect(said.locator("li")).to_be_hidden()  # the second look is one's own
@@ -214,9 +215,9 @@ def test_two_reviewers_and_whether_they_agree(desk: Desk) -> None:
     expect(said.locator(".tag")).to_have_text("differ")
 
 
-def test_what_was_chosen_survives_a_look_elsewhere(desk: Desk) -> None:
-    order = desk.service.fill("drafted", 2)
-    page = desk.page("#/queue?dataset=drafted")
+def test_what_was_chosen_survives_a_look_elsewhere(desk: BrowserHarness) -> None:
+    order = desk.service.fill_queue("drafted", 2)
+    page = desk.open_page("#/queue?dataset=drafted")
     expect(page.locator(TITLE)).to_have_text(f"drafted / {order[0]}")
     choice = page.locator("[data-choice]").first
     choice.select_option("O" if choice.input_value() != "O" else "B-PER")
@@ -224,7 +225,7 @@ def test_what_was_chosen_survives_a_look_elsewhere(desk: Desk) -> None:
     page.keyboard.press("Escape")
     page.keyboard.press("n")
     expect(page.locator(TITLE)).to_have_text(f"drafted / {order[1]}")
-    desk.service.send({**desk.service.flagged[4], "dataset": "drafted", "id": "another"})
+    desk.service.send({**desk.service.flagged_sentences[4], "dataset": "drafted", "id": "another"})
     expect(page.locator(ENTRY)).to_have_count(3)
     page.locator(f"[data-key='drafted/{order[0]}']").click()
     expect(page.locator("[data-choice]").first).to_have_value(chosen)

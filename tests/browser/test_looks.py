@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.desk import look
+from tests.browser.desk import take_screenshot
 
 if TYPE_CHECKING:
-    from tests.browser.desk import Desk
+    from tests.browser.desk import BrowserHarness
 
 WIDE: dict[str, int] = {"width": 1280, "height": 860}
 NARROW: dict[str, int] = {"width": 360, "height": 740}
@@ -57,14 +57,14 @@ STICKING_OUT = """() => document.documentElement.scrollWidth - innerWidth"""
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_looks(desk: Desk, name: str) -> None:
+def test_looks(desk: BrowserHarness, name: str) -> None:
     scheme, viewport = LOOKS[name]
     dataset = f"looks-{name}"
-    order = desk.service.fill(dataset, 8, source="https://annotate.example/tasks/1")
+    order = desk.service.fill_queue(dataset, 8, source="https://annotate.example/tasks/1")
     desk.service.decide(dataset, order[0], "Ana", "error")
     desk.service.decide(dataset, order[1], "Ana", "ok")
     options: dict[str, Any] = {"color_scheme": scheme, "viewport": viewport}
-    page = desk.page(f"#/queue?dataset={dataset}&state=all", **options)
+    page = desk.open_page(f"#/queue?dataset={dataset}&state=all", **options)
     expect(page.locator(".item-title")).to_have_text(f"{dataset} / {order[0]}")
     expect(page.locator(".said summary")).to_be_visible()
     page.keyboard.press("o")
@@ -77,15 +77,15 @@ def test_looks(desk: Desk, name: str) -> None:
             page.locator(".classes summary").click()
         if where == "help":
             page.keyboard.press("?")
-        assert look(page, f"{where}-{name}", whole=where == "overview").startswith(b"\x89PNG")
+        assert take_screenshot(page, f"{where}-{name}", full_page=where == "overview").startswith(b"\x89PNG")
         assert page.evaluate(STICKING_OUT) <= 0
         assert page.evaluate(FAINT) == []
         assert page.evaluate(NAMELESS) == []
 
 
-def test_what_has_the_focus_is_seen(desk: Desk) -> None:
-    order = desk.service.fill("focused", 1)
-    page = desk.page("#/queue?dataset=focused")
+def test_what_has_the_focus_is_seen(desk: BrowserHarness) -> None:
+    order = desk.service.fill_queue("focused", 1)
+    page = desk.open_page("#/queue?dataset=focused")
     expect(page.locator(".item-title")).to_have_text(f"focused / {order[0]}")
     seen = set()
     for _ in range(40):
@@ -101,8 +101,8 @@ def test_what_has_the_focus_is_seen(desk: Desk) -> None:
     assert {"A", "BUTTON", "SELECT", "INPUT", "SPAN", "SUMMARY"} <= seen
 
 
-def test_a_long_sentence_is_shown_around_its_doubts(desk: Desk) -> None:
-    bad = desk.service.flagged[0]
+def test_a_long_sentence_is_shown_around_its_doubts(desk: BrowserHarness) -> None:
+    bad = desk.service.flagged_sentences[0]
     filler = ["and", "so", "on"] * 150
     desk.service.send(
         {
@@ -112,7 +112,7 @@ def test_a_long_sentence_is_shown_around_its_doubts(desk: Desk) -> None:
             "id": "one",
         }
     )
-    page = desk.page("#/queue?dataset=long")
+    page = desk.open_page("#/queue?dataset=long")
     expect(page.locator(".item-title")).to_have_text("long / one")
     words = page.locator(".words .w")
     assert words.count() < 120

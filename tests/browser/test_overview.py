@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from tests.browser.desk import look, sample, wait_for
+from tests.browser.desk import read_sample, take_screenshot, wait_for
 
 if TYPE_CHECKING:
-    from tests.browser.desk import Desk
+    from tests.browser.desk import BrowserHarness
 
 
-def test_charts_have_the_numbers(desk: Desk) -> None:
+def test_charts_have_the_numbers(desk: BrowserHarness) -> None:
     service = desk.service
-    flagged = service.queue("sample", state="all")
+    flagged = service.list_items("sample", state="all")
     for number, one in enumerate(flagged[:4]):
         service.decide("sample", one["id"], "ana", "ok" if number == 3 else "error")
-    wait_for(lambda: len(service.queue("sample", state="decided")) >= 4, "the decisions")
+    wait_for(lambda: len(service.list_items("sample", state="decided")) >= 4, "the decisions")
     told = service.call("GET", "/v1/overview", params={"dataset": "sample"})
-    page = desk.page("#/overview?dataset=sample")
+    page = desk.open_page("#/overview?dataset=sample")
     figures = page.locator(".figures")
     expect(figures.locator(".open dd")).to_have_text(str(told["counts"]["open"]))
     expect(figures.locator(".precision dd")).to_have_text("75.0\u202f%")
-    share = len(flagged) / len(sample())
+    share = len(flagged) / len(read_sample())
     expect(figures.locator(".rate dd")).to_have_text(f"{100 * share:.1f}\u202f%")
 
     today = datetime.now(UTC)
@@ -33,7 +33,7 @@ def test_charts_have_the_numbers(desk: Desk) -> None:
     rate = page.locator("#flag-rate")
     expect(rate.locator("h2")).to_have_text("Flag rate")
     expect(
-        rate.locator("title", has_text=f"{name}: {len(flagged)} sentences flagged of {len(sample())}")
+        rate.locator("title", has_text=f"{name}: {len(flagged)} sentences flagged of {len(read_sample())}")
     ).to_have_count(1)
     expect(rate.locator("rect.bar")).to_have_count(1)
     expect(page.locator("#precision title", has_text=f"{name}: 3 of 4 decided sentences wrong")).to_have_count(1)
@@ -66,23 +66,23 @@ def test_charts_have_the_numbers(desk: Desk) -> None:
     assert dict(query) == {"given": most["given"], "suggested": most["suggested"], "dataset": "sample"}
 
 
-def test_it_follows_by_itself_and_over_all_datasets(desk: Desk) -> None:
-    desk.service.fill("counted", 1)
-    page = desk.page("#/overview")
+def test_it_follows_by_itself_and_over_all_datasets(desk: BrowserHarness) -> None:
+    desk.service.fill_queue("counted", 1)
+    page = desk.open_page("#/overview")
     shown = page.locator(".figures .open dd")
     expect(shown).not_to_have_text("0")
     before = int(shown.inner_text())
-    desk.service.send({**desk.service.flagged[3], "dataset": "counted", "id": "more"})
+    desk.service.send({**desk.service.flagged_sentences[3], "dataset": "counted", "id": "more"})
     expect(shown).to_have_text(str(before + 1))
     page.get_by_label("Dataset").select_option("counted")
     expect(shown).to_have_text("2")
     expect(page.locator("#thresholds h2")).to_have_text("Class thresholds")
 
 
-def test_what_the_ranker_has_learned_is_told(desk: Desk) -> None:
+def test_what_the_ranker_has_learned_is_told(desk: BrowserHarness) -> None:
     service = desk.service
-    order = service.fill("ranked", 26)
-    page = desk.page("#/overview?dataset=ranked")
+    order = service.fill_queue("ranked", 26)
+    page = desk.open_page("#/overview?dataset=ranked")
     expect(page.locator("#ranker .empty")).to_contain_text("begins with 25 decisions")
     for number, name in enumerate(order[:25]):
         service.decide("ranked", name, "ana", "ok" if number % 3 else "error")
@@ -92,6 +92,6 @@ def test_what_the_ranker_has_learned_is_told(desk: Desk) -> None:
     sooner = sorted(told, key=lambda name: -told[name])
     expect(rows.locator("th")).to_have_text(sooner)
     expect(rows.first.locator("td").first).to_have_text(f"{told[sooner[0]]:+.2f}".replace("-", "\u2212"))
-    look(page, "ranker", whole=True)
+    take_screenshot(page, "ranker", full_page=True)
     page.get_by_label("Dataset").select_option("")
     expect(page.locator("#ranker")).to_have_count(0)

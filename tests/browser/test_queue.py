@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from tests.browser.desk import look, wait_for
+from tests.browser.desk import take_screenshot, wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from tests.browser.desk import Desk
+    from tests.browser.desk import BrowserHarness
 
 TITLE = ".item-title"
 ENTRY = ".entry"
@@ -24,13 +24,13 @@ def names(page: Page) -> list[str]:
     return [key.partition("/")[2] for key in keys]
 
 
-def test_worst_first_with_spans_and_numbers(desk: Desk) -> None:
-    order = desk.service.fill("shown", 6, source="https://annotate.example/tasks/7")
-    page = desk.page("#/queue?dataset=shown")
+def test_worst_first_with_spans_and_numbers(desk: BrowserHarness) -> None:
+    order = desk.service.fill_queue("shown", 6, source="https://annotate.example/tasks/7")
+    page = desk.open_page("#/queue?dataset=shown")
     expect(page.locator(ENTRY)).to_have_count(6)
     assert names(page) == order
     expect(page.locator(TITLE)).to_have_text(f"shown / {order[0]}")
-    item = desk.service.item("shown", order[0])
+    item = desk.service.get_item("shown", order[0])
     words = page.locator(".words .w")
     expect(words.locator("bdi")).to_have_text(item["tokens"])
     doubtful = sorted(flag["index"] for flag in item["doubtful"])
@@ -59,9 +59,9 @@ def test_worst_first_with_spans_and_numbers(desk: Desk) -> None:
     expect(page.locator(".readout")).to_contain_text(told)
 
 
-def test_keys_go_through_queue_and_words(desk: Desk) -> None:
-    order = desk.service.fill("walked", 4)
-    page = desk.page("#/queue?dataset=walked")
+def test_keys_go_through_queue_and_words(desk: BrowserHarness) -> None:
+    order = desk.service.fill_queue("walked", 4)
+    page = desk.open_page("#/queue?dataset=walked")
     title = page.locator(TITLE)
     expect(title).to_have_text(f"walked / {order[0]}")
     for key, place in (("n", 1), ("j", 2), ("p", 1), ("k", 0), ("k", 0)):
@@ -88,17 +88,17 @@ def test_keys_go_through_queue_and_words(desk: Desk) -> None:
     expect(page.locator(ENTRY).nth(1)).to_be_focused()
 
 
-def test_one_item_has_an_address(desk: Desk) -> None:
-    order = desk.service.fill("linked", 3)
+def test_one_item_has_an_address(desk: BrowserHarness) -> None:
+    order = desk.service.fill_queue("linked", 3)
     desk.service.decide("linked", order[2], "ana", "ok")
-    wait_for(lambda: desk.service.item("linked", order[2])["state"] == "decided", "the decision")
-    page = desk.page(f"#/queue?dataset=linked&item=linked/{order[2]}")
+    wait_for(lambda: desk.service.get_item("linked", order[2])["state"] == "decided", "the decision")
+    page = desk.open_page(f"#/queue?dataset=linked&item=linked/{order[2]}")
     expect(page.locator(TITLE)).to_have_text(f"linked / {order[2]}")
     expect(page.locator(".facts .state")).to_have_text("decided")
     page.keyboard.press("n")
     expect(page.locator(TITLE)).to_have_text(f"linked / {order[0]}")
     # Annotated again while it is open: the new words are shown, and the reviewer is told.
-    changed = desk.service.flagged[7]
+    changed = desk.service.flagged_sentences[7]
     desk.service.send({**changed, "dataset": "linked", "id": order[0], "revision": 1})
     expect(page.locator(".words bdi")).to_have_text(changed["tokens"])
     expect(page.locator(".toast", has_text="annotated again")).to_be_visible()
@@ -108,12 +108,12 @@ def test_one_item_has_an_address(desk: Desk) -> None:
     expect(page.locator(TITLE)).to_have_text(f"linked / {order[0]}")
 
 
-def test_filters_are_in_the_address(desk: Desk) -> None:
-    order = desk.service.fill("sifted", 12)
-    items = {name: desk.service.item("sifted", name) for name in order}
+def test_filters_are_in_the_address(desk: BrowserHarness) -> None:
+    order = desk.service.fill_queue("sifted", 12)
+    items = {name: desk.service.get_item("sifted", name) for name in order}
     desk.service.decide("sifted", order[0], "ana", "ok")
-    wait_for(lambda: desk.service.item("sifted", order[0])["state"] == "decided", "the decision")
-    page = desk.page()
+    wait_for(lambda: desk.service.get_item("sifted", order[0])["state"] == "decided", "the decision")
+    page = desk.open_page()
     page.get_by_label("Dataset").select_option("sifted")
     expect(page.locator(ENTRY)).to_have_count(11)
     expect(page.locator(".matching")).to_have_text("1 of 11")
@@ -167,13 +167,13 @@ def test_filters_are_in_the_address(desk: Desk) -> None:
     expect(page.locator("#scores")).to_be_visible()
 
 
-def test_new_sentences_appear_by_themselves(desk: Desk) -> None:
-    desk.service.fill("live", 2)
-    page = desk.page("#/queue?dataset=live")
+def test_new_sentences_appear_by_themselves(desk: BrowserHarness) -> None:
+    desk.service.fill_queue("live", 2)
+    page = desk.open_page("#/queue?dataset=live")
     expect(page.locator(ENTRY)).to_have_count(2)
     expect(page.locator("#live")).to_have_text("Live")
     open_now = page.locator(TITLE).inner_text()
-    desk.service.send({**desk.service.flagged[5], "dataset": "live", "id": "new one"})
+    desk.service.send({**desk.service.flagged_sentences[5], "dataset": "live", "id": "new one"})
     expect(page.locator(ENTRY)).to_have_count(3)
     assert "new one" in names(page)
     assert page.locator(TITLE).inner_text() == open_now
@@ -188,28 +188,28 @@ def test_new_sentences_appear_by_themselves(desk: Desk) -> None:
     expect(page.locator(".numbers, .entry-rank")).to_have_count(0)
     expect(page.locator(".correction")).to_be_hidden()
     expect(page.get_by_label("Note", exact=True)).to_be_hidden()
-    look(page, "closed")
+    take_screenshot(page, "closed")
 
 
-def test_others_see_what_is_open(desk: Desk) -> None:
-    order = desk.service.fill("claimed", 3)
-    first = desk.page("#/queue?dataset=claimed", reviewer="Ana")
+def test_others_see_what_is_open(desk: BrowserHarness) -> None:
+    order = desk.service.fill_queue("claimed", 3)
+    first = desk.open_page("#/queue?dataset=claimed", reviewer="Ana")
     expect(first.locator(TITLE)).to_have_text(f"claimed / {order[0]}")
-    wait_for(lambda: desk.service.item("claimed", order[0])["claimed_by"] == "Ana", "the claim")
-    second = desk.page("#/queue?dataset=claimed", reviewer="Ben")
+    wait_for(lambda: desk.service.get_item("claimed", order[0])["claimed_by"] == "Ana", "the claim")
+    second = desk.open_page("#/queue?dataset=claimed", reviewer="Ben")
     expect(second.locator(".notice", has_text="Ana has it open")).to_be_visible()
     expect(second.locator(ENTRY).first).to_contain_text("Ana")
     second.get_by_label("Hide what others have open").check()
     expect(second.locator(ENTRY)).to_have_count(2)
     second.close()
-    wait_for(lambda: desk.service.item("claimed", order[1])["claimed_by"] is None, "letting go on leaving")
+    wait_for(lambda: desk.service.get_item("claimed", order[1])["claimed_by"] is None, "letting go on leaving")
     first.keyboard.press("n")
     expect(first.locator(TITLE)).to_have_text(f"claimed / {order[1]}")
-    wait_for(lambda: desk.service.item("claimed", order[0])["claimed_by"] is None, "letting go")
-    wait_for(lambda: desk.service.item("claimed", order[1])["claimed_by"] == "Ana", "the next claim")
+    wait_for(lambda: desk.service.get_item("claimed", order[0])["claimed_by"] is None, "letting go")
+    wait_for(lambda: desk.service.get_item("claimed", order[1])["claimed_by"] == "Ana", "the next claim")
 
 
-def test_control_sentences_look_like_the_others(desk: Desk) -> None:
+def test_control_sentences_look_like_the_others(desk: BrowserHarness) -> None:
     desk.service.call("PUT", "/v1/datasets/controls", json={"control_share": 1.0})
     clean = {"tokens": ["Jane", "Smith", "visited", "Oslo", "."], "labels": ["B-PER", "I-PER", "O", "B-LOC", "O"]}
     sent = count()
@@ -217,13 +217,16 @@ def test_control_sentences_look_like_the_others(desk: Desk) -> None:
     def drawn() -> bool:
         # The first ones may come before the worker has read the settings.
         desk.service.send({**clean, "dataset": "controls", "id": f"plain-{next(sent)}"})
-        return bool(desk.service.queue("controls"))
+        return bool(desk.service.list_items("controls"))
 
     wait_for(drawn, "a control sentence")
-    bad = [{**one, "dataset": "controls", "id": f"s-{number}"} for number, one in enumerate(desk.service.flagged[:3])]
+    bad = [
+        {**one, "dataset": "controls", "id": f"s-{number}"}
+        for number, one in enumerate(desk.service.flagged_sentences[:3])
+    ]
     desk.service.send(*bad)
-    wait_for(lambda: any(one["id"] == "s-2" for one in desk.service.queue("controls")), "the flagged ones")
-    page = desk.page("#/queue?dataset=controls&state=all")
+    wait_for(lambda: any(one["id"] == "s-2" for one in desk.service.list_items("controls")), "the flagged ones")
+    page = desk.open_page("#/queue?dataset=controls&state=all")
     expect(page.locator("[data-key='controls/s-2']")).to_be_visible()
     controls = 0
     for key in page.locator(ENTRY).evaluate_all("entries => entries.map(entry => entry.dataset.key)"):
@@ -239,7 +242,7 @@ def test_control_sentences_look_like_the_others(desk: Desk) -> None:
         assert rank == priority
         expect(page.locator(".notice", has_text="Probabilities are told after the decision")).to_be_visible()
     assert controls
-    look(page, "blind")
+    take_screenshot(page, "blind")
     page.locator("[data-key*='/plain-']").first.click()
     key = page.locator(".entry[aria-current]").get_attribute("data-key")
     page.keyboard.press("o")

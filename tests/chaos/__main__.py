@@ -11,24 +11,24 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.chaos.kafka_chaos import Report, run
-from tests.chaos.plan import LONG, SHORT, Kind
+from tests.chaos.kafka_chaos import ChaosReport, run_chaos
+from tests.chaos.plan import LONG_PROFILES, SHORT_PROFILES, FaultKind
 
-COLUMNS = ("seed", "brokers", "messages", *Kind, "ended", "undone", "seconds", "standstill", "verdict")
+COLUMNS = ("seed", "brokers", "messages", *FaultKind, "ended", "undone", "seconds", "standstill", "verdict")
 WIDTH = 10
 
 
-def row(report: Report) -> str:
-    ended = ",".join(f"{n}×{why}" for why, n in sorted(report.ended.items())) or "-"
+def format_row(report: ChaosReport) -> str:
+    ended = ",".join(f"{n}×{why}" for why, n in sorted(report.worker_exits.items())) or "-"
     cells = (
         report.seed,
         report.brokers,
         report.messages,
-        *(report.faults.get(kind, 0) for kind in Kind),
+        *(report.faults.get(kind, 0) for kind in FaultKind),
         ended,
-        report.undone,
+        report.uncommitted,
         f"{report.seconds:.0f}",
-        f"{report.standstill.seconds:.1f}",
+        f"{report.longest_stall.seconds:.1f}",
         "FAILED" if report.problems else "exact",
     )
     return "  ".join(f"{cell!s:>{WIDTH}}" for cell in cells)
@@ -38,32 +38,32 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="of the first run; each further run takes the next")
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--brokers", type=int, default=1, choices=sorted(LONG))
+    parser.add_argument("--brokers", type=int, default=1, choices=sorted(LONG_PROFILES))
     parser.add_argument("--short", action="store_true", help="few faults: on one broker, the run that the tests make")
     parser.add_argument("--keep", action="store_true", help="keep the logs of runs that went well, too")
     given = parser.parse_args()
-    shape = (SHORT if given.short else LONG)[given.brokers]
+    shape = (SHORT_PROFILES if given.short else LONG_PROFILES)[given.brokers]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     faults: Counter[str] = Counter()
     failed = 0
     print("  ".join(f"{name:>{WIDTH}}" for name in COLUMNS), flush=True)
     for seed in range(given.seed, given.seed + given.runs):
         folder = Path(tempfile.mkdtemp(prefix=f"labelwatch-chaos-{seed}-"))
-        report = run(folder, seed=seed, shape=shape, servers=os.environ.get("KAFKA_BOOTSTRAP_SERVERS"))
-        print(row(report), flush=True)
+        report = run_chaos(folder, seed=seed, profile=shape, servers=os.environ.get("KAFKA_BOOTSTRAP_SERVERS"))
+        print(format_row(report), flush=True)
         faults.update(report.faults)
         if report.problems:
             failed += 1
             print("\n".join(f"  {problem}" for problem in report.problems))
         if report.problems or given.keep:
-            still = report.standstill
+            still = report.longest_stall
             print(
                 f"  partition {still.partition} stood still for {still.seconds:.1f} s from {still.since:%H:%M:%S.%f} on"
             )
             print(f"  logs are in {folder}", flush=True)
         else:
             shutil.rmtree(folder)
-    told = ", ".join(f"{faults[kind]} {kind}" for kind in Kind)
+    told = ", ".join(f"{faults[kind]} {kind}" for kind in FaultKind)
     print(f"{given.runs - failed} of {given.runs} runs exact; faults: {told}")
     return 1 if failed else 0
 

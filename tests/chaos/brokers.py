@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import TransactionState
 
-from tests.chaos.plan import Kind
-from tests.chaos.reading import ERRORS
+from tests.chaos.plan import FaultKind
+from tests.chaos.reading import TRANSIENT_ERRORS
 from tests.kafka.broker import KafkaUnavailableError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.kafka.broker import Cluster
 
-OPEN = frozenset(
+OPEN_STATES = frozenset(
     {
         TransactionState.ONGOING,
         TransactionState.PREPARE_COMMIT,
@@ -27,7 +27,7 @@ OPEN = frozenset(
 )
 
 
-def _now() -> int:
+def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
@@ -38,73 +38,79 @@ class Brokers:
         self._servers = servers.split(",")
         self._cluster = cluster
         self._down: int | None = None
-        self._gone_at = 0
-        self.away: list[tuple[int, int]] = []  # when there was none that answered, in milliseconds
+        self._outage_began_ms = 0
+        self.outages: list[tuple[int, int]] = []  # when there was none that answered, in milliseconds
 
-    def _admin(self) -> KafkaAdminClient:
+    def _open_admin(self) -> KafkaAdminClient:
         return KafkaAdminClient(bootstrap_servers=self._servers, bootstrap_timeout_ms=5_000)
 
     @property
     def single(self) -> bool:
         return self._cluster is not None and len(self._cluster.nodes) == 1
 
-    def hit(self, kind: Kind, node: int) -> None:
+    def inject_fault(self, kind: FaultKind, node: int) -> None:
         assert self._cluster is not None, "brokers that are somebody else's can't be broken"
-        assert not (kind is Kind.CRASH and self.single), "a single broker has no copy of what it had in hand"
-        does = {Kind.CRASH: self._cluster.kill, Kind.RESTART: self._cluster.stop, Kind.HANG: self._cluster.pause}
-        self._gone_at = _now()
+        assert not (kind is FaultKind.CRASH and self.single), "a single broker has no copy of what it had in hand"
+        does = {
+            FaultKind.CRASH: self._cluster.kill,
+            FaultKind.RESTART: self._cluster.stop,
+            FaultKind.HANG: self._cluster.pause,
+        }
+        self._outage_began_ms = _now_ms()
         does[kind](node)
         self._down = node
 
-    def mend(self, kind: Kind, node: int) -> None:
+    def repair(self, kind: FaultKind, node: int) -> None:
         assert self._cluster is not None
-        if kind is Kind.HANG:
+        if kind is FaultKind.HANG:
             self._cluster.resume(node)
         else:
             self._cluster.start(node)
         self._down = None
         if self.single:
-            self._cluster.wait()
-            self.away.append((self._gone_at, _now()))
+            self._cluster.wait_until_ready()
+            self.outages.append((self._outage_began_ms, _now_ms()))
 
-    def whole(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether every broker is there and has caught up."""
         if self._cluster is None:
             return True
         if self._down is not None:
             return False
         try:
-            self._cluster.wait(timeout=1)
-            with self._admin() as admin:
+            self._cluster.wait_until_ready(timeout=1)
+            with self._open_admin() as admin:
                 return all(
                     len(partition["isr_nodes"]) == len(partition["replica_nodes"])
                     for topic in admin.describe_topics()
                     for partition in topic["partitions"]
                 )
-        except (KafkaUnavailableError, *ERRORS):
+        except (KafkaUnavailableError, *TRANSIENT_ERRORS):
             return False
 
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no transaction is open or about to be closed."""
         try:
-            with self._admin() as admin:
-                return not any(one.state in OPEN for listed in admin.list_transactions().values() for one in listed)
-        except ERRORS:
+            with self._open_admin() as admin:
+                return not any(
+                    one.state in OPEN_STATES for listed in admin.list_transactions().values() for one in listed
+                )
+        except TRANSIENT_ERRORS:
             return False
 
-    def hanging(self, topics: Iterable[str], partitions: int) -> list[str]:
+    def find_hanging_transactions(self, topics: Iterable[str], partitions: int) -> list[str]:
         """Partitions that wait for the end of a transaction which its coordinator takes for ended: no client can help."""
         found: list[str] = []
         try:
-            with self._admin() as admin:
+            with self._open_admin() as admin:
                 known = {one.producer_id: one.state for listed in admin.list_transactions().values() for one in listed}
                 places = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]
                 for place, state in admin.describe_producers(places).items():
                     found += [
                         f"{place.topic}-{place.partition} (producer {one.producer_id})"
                         for one in state.active_producers
-                        if one.current_transaction_start_offset >= 0 and known.get(one.producer_id) not in OPEN
+                        if one.current_transaction_start_offset >= 0 and known.get(one.producer_id) not in OPEN_STATES
                     ]
-        except ERRORS as error:
+        except TRANSIENT_ERRORS as error:
             found.append(f"not known: {error!r}")
         return found

@@ -28,10 +28,10 @@ from service.log.kafka.session import KafkaStream
 from service.log.kafka.settings import KafkaSettings
 from service.log.protocol import Output
 from service.log.topics import Topics
-from tests.chaos.hostile_messages import ASSESSED, endless
-from tests.chaos.processes import Workers
-from tests.chaos.reading import consumer
-from tests.chaos.traffic import Onlooker
+from tests.chaos.hostile_messages import ASSESSED, generate_hostile_messages
+from tests.chaos.processes import WorkerProcesses
+from tests.chaos.reading import open_consumer
+from tests.chaos.traffic import ProgressMonitor
 from tests.kafka.broker import Cluster
 from tests.tiny_models import make_model
 
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
 
     from service.log.protocol import Headers
-    from tests.chaos.hostile_messages import Hostile
+    from tests.chaos.hostile_messages import HostileMessage
 
 PARTITIONS = 2
-PORTION = 200
-BACKLOG = 600
-STALLED = 600.0
+CHUNK_SIZE = 200
+MAX_BACKLOG = 600
+STALL_TIMEOUT_S = 600.0
 MAX_DATASETS = 30
 MAX_GROWTH = 1.25
-ERRORS = "__connect.errors."
-ADDED = 6  # headers of a dead letter
+ERROR_HEADER_PREFIX = "__connect.errors."
+N_ADDED_HEADERS = 6  # headers of a dead letter
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentMessage:
     """What is remembered of a message: enough to know its dead letter again."""
 
     kind: str
@@ -64,7 +64,7 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Outcome:
+class HostileOutcome:
     fates: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)  # bytes resident, after a tenth and after all
@@ -76,7 +76,7 @@ class Outcome:
         return self.memory[1] / self.memory[0]
 
 
-def _digest(key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
+def _hash_message(key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
     """Of every byte that a dead letter must keep."""
     said = hashlib.sha256()
     for part in (key, value, *itertools.chain.from_iterable((name.encode(), text) for name, text in headers)):
@@ -84,16 +84,16 @@ def _digest(key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
     return said.digest()
 
 
-class Run:
+class HostileRun:
     def __init__(self, folder: Path, *, messages: int, seed: int, model: Path | None) -> None:
         self._folder, self._messages, self._seed = folder, messages, seed
         self._model = model or make_model(folder / "model", "wordpiece")
         self._topics = Topics("hostile.")
-        self._sent: dict[tuple[int, int], Sent] = {}
+        self._sent: dict[tuple[int, int], SentMessage] = {}
         self._counts = [0] * PARTITIONS
-        self.outcome = Outcome()
+        self.outcome = HostileOutcome()
 
-    def run(self) -> Outcome:
+    def run(self) -> HostileOutcome:
         with ExitStack() as stack:
             cluster = stack.enter_context(Cluster(self._folder / "kafka"))
             settings = KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
@@ -102,8 +102,10 @@ class Run:
             stack.callback(stream.close)
             forgets = DatasetSettings(name="forgets", version=1, forget_after_days=1)
             stream.append([Output(self._topics.datasets, b"forgets", forgets.model_dump_json().encode())])
-            onlooker = stack.enter_context(Onlooker(cluster.bootstrap_servers, self._topics, partitions=PARTITIONS))
-            workers = stack.enter_context(Workers(self._folder, self._environment(settings), ("hostile",)))
+            onlooker = stack.enter_context(
+                ProgressMonitor(cluster.bootstrap_servers, self._topics, partitions=PARTITIONS)
+            )
+            workers = stack.enter_context(WorkerProcesses(self._folder, self._make_environment(settings), ("hostile",)))
             began = time.monotonic()
             self._feed(stream, onlooker, workers)
             self.outcome.seconds = time.monotonic() - began
@@ -114,7 +116,7 @@ class Run:
             self._check(cluster.bootstrap_servers)
         return self.outcome
 
-    def _environment(self, settings: KafkaSettings) -> dict[str, str]:
+    def _make_environment(self, settings: KafkaSettings) -> dict[str, str]:
         return {
             "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
             "LABELWATCH_TOPICS_PREFIX": self._topics.prefix,
@@ -123,53 +125,55 @@ class Run:
             "LABELWATCH_WORKER_PUBLISH_SCORES": "true",
         }
 
-    def _feed(self, stream: KafkaStream, onlooker: Onlooker, workers: Workers) -> None:
-        messages = itertools.islice(endless(self._seed), self._messages)
-        while portion := list(itertools.islice(messages, PORTION)):
-            stream.append([self._noted(one) for one in portion], timeout=STALLED)
-            self._wait(onlooker, workers, len(self._sent) - BACKLOG)
+    def _feed(self, stream: KafkaStream, onlooker: ProgressMonitor, workers: WorkerProcesses) -> None:
+        messages = itertools.islice(generate_hostile_messages(self._seed), self._messages)
+        while portion := list(itertools.islice(messages, CHUNK_SIZE)):
+            stream.append([self._record_sent(one) for one in portion], timeout=STALL_TIMEOUT_S)
+            self._wait_until_processed(onlooker, workers, len(self._sent) - MAX_BACKLOG)
             if not self.outcome.memory and sum(onlooker.positions.values()) >= self._messages // 10:
-                self.outcome.memory.append(_memory(workers, "VmRSS"))
-        self._wait(onlooker, workers, len(self._sent))
-        self.outcome.memory.append(_memory(workers, "VmRSS"))
-        self.outcome.peak = _memory(workers, "VmHWM")
+                self.outcome.memory.append(_read_memory(workers, "VmRSS"))
+        self._wait_until_processed(onlooker, workers, len(self._sent))
+        self.outcome.memory.append(_read_memory(workers, "VmRSS"))
+        self.outcome.peak = _read_memory(workers, "VmHWM")
 
-    def _noted(self, one: Hostile) -> Output:
+    def _record_sent(self, one: HostileMessage) -> Output:
         partition = len(self._sent) % PARTITIONS
-        self._sent[partition, self._counts[partition]] = Sent(
-            one.kind, one.fates, _digest(one.key, one.value, one.headers)
+        self._sent[partition, self._counts[partition]] = SentMessage(
+            one.kind, one.fates, _hash_message(one.key, one.value, one.headers)
         )
         self._counts[partition] += 1
         return Output(self._topics.sentences, one.key, one.value, one.headers, partition)
 
     @staticmethod
-    def _wait(onlooker: Onlooker, workers: Workers, done: int) -> None:
+    def _wait_until_processed(onlooker: ProgressMonitor, workers: WorkerProcesses, done: int) -> None:
         """Until so many are worked on. A worker that ends is started again, and told of in the end."""
         reached, since = -1, time.monotonic()
         while (now := sum(onlooker.positions.values())) < done:
-            workers.tend()
+            workers.supervise()
             if now > reached:
                 reached, since = now, time.monotonic()
-            if time.monotonic() - since > STALLED:
-                raise TimeoutError(f"nothing moved for {STALLED:.0f} s after {now} messages: see the worker's log")
+            if time.monotonic() - since > STALL_TIMEOUT_S:
+                raise TimeoutError(
+                    f"nothing moved for {STALL_TIMEOUT_S:.0f} s after {now} messages: see the worker's log"
+                )
             time.sleep(0.1)
 
     def _check(self, servers: str) -> None:
         found: Counter[tuple[int, int]] = Counter()
-        for letter in _committed(servers, self._topics.dead_letters):
-            added = dict(letter.headers[-ADDED:])
-            place = int(added[f"{ERRORS}partition"]), int(added[f"{ERRORS}offset"])
+        for letter in _iter_committed(servers, self._topics.dead_letters):
+            added = dict(letter.headers[-N_ADDED_HEADERS:])
+            place = int(added[f"{ERROR_HEADER_PREFIX}partition"]), int(added[f"{ERROR_HEADER_PREFIX}offset"])
             found[place] += 1
             sent = self._sent[place]
-            stage = added[f"{ERRORS}stage"].decode()
+            stage = added[f"{ERROR_HEADER_PREFIX}stage"].decode()
             self.outcome.fates[stage] += 1
             if stage not in sent.fates:
                 self.outcome.problems.append(f"{place} ({sent.kind}) ended as {stage}")
-            if _digest(letter.key, letter.value, tuple(letter.headers[:-ADDED])) != sent.digest:
+            if _hash_message(letter.key, letter.value, tuple(letter.headers[:-N_ADDED_HEADERS])) != sent.digest:
                 self.outcome.problems.append(
                     f"the dead letter of {place} ({sent.kind}) is not its message byte for byte"
                 )
-        for record in _committed(servers, self._topics.scores):
+        for record in _iter_committed(servers, self._topics.scores):
             identity = dict(record.headers)["ce_id"].decode()
             partition, offset = identity.rsplit("-", 2)[-2:]
             place = int(partition), int(offset)
@@ -183,15 +187,15 @@ class Run:
         self.outcome.problems += [f"{len(lost)} are lost, such as {lost[:5]}"] if lost else []
 
 
-def _memory(workers: Workers, which: str) -> int:
+def _read_memory(workers: WorkerProcesses, which: str) -> int:
     """Bytes, as the system counts them."""
-    lines = Path(f"/proc/{workers.pid(0)}/status").read_text().splitlines()
+    lines = Path(f"/proc/{workers.get_pid(0)}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{which}:")) * 1024
 
 
-def _committed(servers: str, topic: str) -> Iterator[ConsumerRecord]:
+def _iter_committed(servers: str, topic: str) -> Iterator[ConsumerRecord]:
     """One by one: all of them together would be gigabytes."""
-    with consumer(servers) as reader:
+    with open_consumer(servers) as reader:
         places = [TopicPartition(topic, number) for number in reader.partitions_for_topic(topic) or ()]
         ends = reader.end_offsets(places)
         reader.assign(places)
@@ -209,7 +213,7 @@ def main() -> int:
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="labelwatch-hostile-"))
-    outcome = Run(folder, messages=given.messages, seed=given.seed, model=given.model).run()
+    outcome = HostileRun(folder, messages=given.messages, seed=given.seed, model=given.model).run()
     fates = ", ".join(f"{n} {stage or 'assessed'}" for stage, n in outcome.fates.most_common())
     first, last = outcome.memory
     print(f"{given.messages} messages in {outcome.seconds:.0f} s: {fates}")

@@ -21,12 +21,12 @@ from service.log.kafka.admin import create_topics
 from service.log.kafka.settings import KafkaSettings
 from service.log.topics import Topics
 from tests.chaos.brokers import Brokers
-from tests.chaos.checks import Checker, Logs, Standstill, longest_standstill
-from tests.chaos.messages import MAX_WORDS, made_messages
-from tests.chaos.plan import BROKER_SESSION_MS, OF_BROKERS, WORKERS, Fault, Kind, Shape, plan
-from tests.chaos.processes import Workers
+from tests.chaos.checks import Stall, TopicChecker, TopicDumps, find_longest_stall
+from tests.chaos.messages import MAX_WORDS, generate_messages
+from tests.chaos.plan import BROKER_FAULTS, BROKER_SESSION_MS, N_WORKERS, Fault, FaultKind, RunProfile, plan_faults
+from tests.chaos.processes import WorkerProcesses
 from tests.chaos.reading import read_topic
-from tests.chaos.traffic import Feeder, Onlooker, send_settings
+from tests.chaos.traffic import LoadGenerator, ProgressMonitor, send_settings
 from tests.kafka.broker import Cluster
 from tests.tiny_models import make_model
 
@@ -38,10 +38,10 @@ PARTITIONS = 4
 BATCH_RECORDS = 16
 MIN_WORDS = 1
 PRIOR_WORDS = 0
-TICK = 0.05
-ASK_AGAIN = 2.0  # seconds between questions to the brokers, each of which takes its time
-GET_OVER = 60.0  # seconds for which a fault waits at most until the one before is got over
-STALLED = 300.0  # seconds without any progress, after which a run is given up
+TICK_S = 0.05
+RETRY_INTERVAL_S = 2.0  # seconds between questions to the brokers, each of which takes its time
+MAX_RECOVERY_WAIT_S = 60.0  # seconds for which a fault waits at most until the one before is got over
+STALL_TIMEOUT_S = 300.0  # seconds without any progress, after which a run is given up
 
 
 class StalledError(Exception):
@@ -49,57 +49,59 @@ class StalledError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ChaosReport:
     seed: int
     brokers: int
     messages: int
-    faults: Mapping[Kind, int]  # that hit
-    ended: Mapping[str, int]  # workers that ended by themselves and were started again, by why
-    undone: int  # messages that workers wrote and never committed: the traces of faults that hit in mid-transaction
+    faults: Mapping[FaultKind, int]  # that hit
+    worker_exits: Mapping[str, int]  # workers that ended by themselves and were started again, by why
+    uncommitted: (
+        int  # messages that workers wrote and never committed: the traces of faults that hit in mid-transaction
+    )
     seconds: float
-    standstill: Standstill
+    longest_stall: Stall
     problems: tuple[str, ...]
 
 
-def run(folder: Path, *, seed: int, shape: Shape, servers: str | None = None) -> Report:
+def run_chaos(folder: Path, *, seed: int, profile: RunProfile, servers: str | None = None) -> ChaosReport:
     """One run, on the brokers named or on ones of its own; logs of workers and brokers stay in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         cluster = None
         if servers is None:
             quick = {"broker.session.timeout.ms": str(BROKER_SESSION_MS), "broker.heartbeat.interval.ms": "1000"}
-            cluster = stack.enter_context(Cluster(folder / "kafka", brokers=shape.brokers, settings=quick))
+            cluster = stack.enter_context(Cluster(folder / "kafka", brokers=profile.brokers, settings=quick))
             servers = cluster.bootstrap_servers
-        chaos = Chaos(folder, seed, shape, servers, Brokers(servers, cluster))
+        chaos = ChaosRun(folder, seed, profile, servers, Brokers(servers, cluster))
         return chaos.run(stack)
 
 
-class Chaos:
-    def __init__(self, folder: Path, seed: int, shape: Shape, servers: str, brokers: Brokers) -> None:
-        self._seed, self._shape, self._servers, self._brokers = seed, shape, servers, brokers
+class ChaosRun:
+    def __init__(self, folder: Path, seed: int, profile: RunProfile, servers: str, brokers: Brokers) -> None:
+        self._seed, self._profile, self._servers, self._brokers = seed, profile, servers, brokers
         self._topics = Topics(f"chaos-{uuid.uuid4().hex[:8]}.")
         self._model = make_model(folder / "model", "wordpiece", poison="fails", manifest={"invariant": "exact"})
         self._classifier = Classifier(ModelFolder.load(self._model))
         # Two with a fixed identity, one without: both ways of being a member go on at once.
-        identities = (*(f"chaos-{number}" for number in range(WORKERS - 1)), None)
-        self._workers = Workers(folder, self._environment(), identities)
-        self._onlooker = Onlooker(servers, self._topics, partitions=PARTITIONS)
-        self._feeder = Feeder(
+        identities = (*(f"chaos-{number}" for number in range(N_WORKERS - 1)), None)
+        self._workers = WorkerProcesses(folder, self._make_environment(), identities)
+        self._progress = ProgressMonitor(servers, self._topics, partitions=PARTITIONS)
+        self._load = LoadGenerator(
             servers,
             self._topics.sentences,
-            made_messages(seed, self._classifier),
-            rate=shape.rate,
-            done=lambda: sum(self._onlooker.positions.values()),
+            generate_messages(seed, self._classifier),
+            rate=profile.rate,
+            count_processed=lambda: sum(self._progress.positions.values()),
         )
-        self._actions: list[tuple[float, int, Callable[[], None]]] = []
+        self._scheduled: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self._hits: Counter[Kind] = Counter()
-        self._hit_at = 0.0
+        self._fault_counts: Counter[FaultKind] = Counter()
+        self._last_fault_at = 0.0
 
-    def _environment(self) -> dict[str, str]:
+    def _make_environment(self) -> dict[str, str]:
         return {
             "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": self._servers,
-            **self._shape.intervals.environment,
+            **self._profile.timeouts.environment,
             "LABELWATCH_TOPICS_PREFIX": self._topics.prefix,
             "LABELWATCH_WORKER_GROUP": self._topics.prefix,
             "LABELWATCH_WORKER_BATCH_RECORDS": str(BATCH_RECORDS),
@@ -110,8 +112,8 @@ class Chaos:
             "LABELWATCH_MODEL_FOLDER": str(self._model),
         }
 
-    def run(self, stack: ExitStack) -> Report:
-        copies = 3 if self._shape.brokers >= 3 else 1
+    def run(self, stack: ExitStack) -> ChaosReport:
+        copies = 3 if self._profile.brokers >= 3 else 1
         create_topics(
             KafkaSettings(bootstrap_servers=self._servers),
             self._topics,
@@ -120,137 +122,143 @@ class Chaos:
             min_isr=min(2, copies),
         )
         send_settings(self._servers, self._topics)
-        for part in (self._onlooker, self._workers, self._feeder):
+        for part in (self._progress, self._workers, self._load):
             stack.enter_context(part)
         began = time.monotonic()
         try:
-            self._go_on(lambda: len(self._onlooker.positions) == PARTITIONS, "every partition is read")
+            self._run_until(lambda: len(self._progress.positions) == PARTITIONS, "every partition is read")
             began = time.monotonic()
-            self._schedule(plan(self._seed, self._shape))
-            self._go_on(lambda: not self._actions, "the faults are over")
-            self._go_on(lambda: len(self._feeder.made) >= self._shape.messages, "enough is sent")
-            self._go_on(self._brokers.whole, "the brokers are whole again")
-            acknowledged = self._feeder.finish()
-            ends = read_topic(self._servers, self._topics.sentences).ends
+            self._schedule_faults(plan_faults(self._seed, self._profile))
+            self._run_until(lambda: not self._scheduled, "the faults are over")
+            self._run_until(lambda: len(self._load.sent) >= self._profile.messages, "enough is sent")
+            self._run_until(self._brokers.is_healthy, "the brokers are whole again")
+            acknowledged = self._load.finish()
+            ends = read_topic(self._servers, self._topics.sentences).end_offsets
             wanted = {partition: end for partition, end in ends.items() if end}
-            self._go_on(lambda: self._onlooker.positions == wanted, f"all is read, up to {wanted}")
+            self._run_until(lambda: self._progress.positions == wanted, f"all is read, up to {wanted}")
         except StalledError as error:
-            return self._given_up(str(error), time.monotonic() - began)
+            return self._report_stall(str(error), time.monotonic() - began)
         seconds = time.monotonic() - began
         self._workers.drain()
-        logs = self._read()
-        checker = Checker(self._classifier, min_words=MIN_WORDS, prior_words=PRIOR_WORDS)
+        logs = self._read_topics()
+        checker = TopicChecker(self._classifier, min_words=MIN_WORDS, prior_words=PRIOR_WORDS)
         written = read_topic(self._servers, self._topics.state, committed=False)
-        return self._report(
+        return self._make_report(
             seconds,
-            [*self._workers.problems, *checker.check(logs, self._feeder.made, acknowledged)],
+            [*self._workers.problems, *checker.check(logs, self._load.sent, acknowledged)],
             messages=len(logs.sentences.messages),
-            undone=len(written.messages) - len(logs.state.messages),
-            standstill=longest_standstill(logs.sentences, self._onlooker.steps, self._brokers.away),
+            uncommitted=len(written.messages) - len(logs.state.messages),
+            longest_stall=find_longest_stall(logs.sentences, self._progress.history, self._brokers.outages),
         )
 
-    def _read(self) -> Logs:
+    def _read_topics(self) -> TopicDumps:
         names = self._topics
         read = (
             read_topic(self._servers, topic)
             for topic in (names.sentences, names.review, names.scores, names.dead_letters, names.state)
         )
-        return Logs(*read)
+        return TopicDumps(*read)
 
-    def _given_up(self, why: str, seconds: float) -> Report:
+    def _report_stall(self, why: str, seconds: float) -> ChaosReport:
         names = self._topics
-        hanging = self._brokers.hanging((names.review, names.scores, names.dead_letters, names.state), PARTITIONS)
+        hanging = self._brokers.find_hanging_transactions(
+            (names.review, names.scores, names.dead_letters, names.state), PARTITIONS
+        )
         lost = [f"the brokers have lost the end of a transaction in {', '.join(hanging)}"] if hanging else []
         sentences = read_topic(self._servers, names.sentences)
-        return self._report(
+        return self._make_report(
             seconds,
             [why, *lost, *self._workers.problems],
             messages=len(sentences.messages),
-            undone=0,
-            standstill=longest_standstill(sentences, self._onlooker.steps, self._brokers.away),
+            uncommitted=0,
+            longest_stall=find_longest_stall(sentences, self._progress.history, self._brokers.outages),
         )
 
-    def _report(
-        self, seconds: float, problems: list[str], *, messages: int, undone: int, standstill: Standstill
-    ) -> Report:
-        return Report(
+    def _make_report(
+        self, seconds: float, problems: list[str], *, messages: int, uncommitted: int, longest_stall: Stall
+    ) -> ChaosReport:
+        return ChaosReport(
             seed=self._seed,
-            brokers=self._shape.brokers,
+            brokers=self._profile.brokers,
             messages=messages,
-            faults=dict(self._hits),
-            ended=dict(self._workers.ended),
-            undone=undone,
+            faults=dict(self._fault_counts),
+            worker_exits=dict(self._workers.exits),
+            uncommitted=uncommitted,
             seconds=seconds,
-            standstill=standstill,
+            longest_stall=longest_stall,
             problems=tuple(problems),
         )
 
     # -- time --------------------------------------------------------------------------------------------------------
 
-    def _go_on(self, done: Callable[[], bool], what: str) -> None:
+    def _run_until(self, done: Callable[[], bool], what: str) -> None:
         """Does what is due until a condition holds; gives up only where nothing has moved for very long."""
         waiting_since = time.monotonic()
         while not done():
-            while self._actions and self._actions[0][0] <= time.monotonic():
-                heapq.heappop(self._actions)[2]()
-            self._workers.tend()
-            quiet = time.monotonic() - max(self._onlooker.moved_at, waiting_since)
-            if quiet > STALLED:
-                at = self._onlooker.positions
+            while self._scheduled and self._scheduled[0][0] <= time.monotonic():
+                heapq.heappop(self._scheduled)[2]()
+            self._workers.supervise()
+            quiet = time.monotonic() - max(self._progress.last_progress_at, waiting_since)
+            if quiet > STALL_TIMEOUT_S:
+                at = self._progress.positions
                 raise StalledError(f"nothing moved for {quiet:.0f} s, waiting until {what}; the positions are {at}")
-            time.sleep(TICK)
+            time.sleep(TICK_S)
 
-    def _after(self, seconds: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._actions, (time.monotonic() + seconds, next(self._order), action))
+    def _call_later(self, seconds: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._scheduled, (time.monotonic() + seconds, next(self._order), action))
 
-    def _schedule(self, faults: list[Fault]) -> None:
-        until = time.monotonic() + GET_OVER
+    def _schedule_faults(self, faults: list[Fault]) -> None:
+        until = time.monotonic() + MAX_RECOVERY_WAIT_S
         for fault in faults:
-            self._after(fault.at, functools.partial(self._happen, fault, until + fault.at))
+            self._call_later(fault.at, functools.partial(self._apply_fault, fault, until + fault.at))
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
-    def _happen(self, fault: Fault, until: float) -> None:
-        hit = self._hit_a_broker(fault) if fault.kind in OF_BROKERS else self._hit_a_worker(fault, until)
+    def _apply_fault(self, fault: Fault, until: float) -> None:
+        hit = (
+            self._inject_broker_fault(fault) if fault.kind in BROKER_FAULTS else self._inject_worker_fault(fault, until)
+        )
         if hit:
-            self._hits[fault.kind] += 1
-            self._hit_at = time.monotonic()
+            self._fault_counts[fault.kind] += 1
+            self._last_fault_at = time.monotonic()
         else:
-            self._after(ASK_AGAIN if fault.kind in OF_BROKERS else TICK, lambda: self._happen(fault, until))
+            self._call_later(
+                RETRY_INTERVAL_S if fault.kind in BROKER_FAULTS else TICK_S, lambda: self._apply_fault(fault, until)
+            )
 
-    def _hit_a_worker(self, fault: Fault, until: float) -> bool:
+    def _inject_worker_fault(self, fault: Fault, until: float) -> bool:
         """The one that is meant, or another where that one is down already."""
-        numbers = [(fault.target + step) % WORKERS for step in range(WORKERS)]
+        numbers = [(fault.target + step) % N_WORKERS for step in range(N_WORKERS)]
         if not fault.sudden and time.monotonic() < until:
             # A fault that hits while its victim is still getting over the last one is worth little.
-            if self._onlooker.moved_at < self._hit_at:
+            if self._progress.last_progress_at < self._last_fault_at:
                 return False
-            numbers = [number for number in numbers if self._workers.works(number)]
-        return any(self._hit_worker(fault, number) for number in numbers)
+            numbers = [number for number in numbers if self._workers.has_partitions(number)]
+        return any(self._hit_worker_number(fault, number) for number in numbers)
 
-    def _hit_worker(self, fault: Fault, number: int) -> bool:
-        if fault.kind is Kind.KILL:
+    def _hit_worker_number(self, fault: Fault, number: int) -> bool:
+        if fault.kind is FaultKind.KILL:
             return self._workers.kill(number, pause=fault.seconds)
-        if fault.kind is Kind.DRAIN:
+        if fault.kind is FaultKind.DRAIN:
             return self._workers.terminate(number, pause=fault.seconds)
         hit = self._workers.freeze(number)
         if hit:
-            self._after(fault.seconds, lambda: self._workers.thaw(number))
+            self._call_later(fault.seconds, lambda: self._workers.thaw(number))
         return hit
 
-    def _hit_a_broker(self, fault: Fault) -> bool:
-        if not self._brokers.whole():
+    def _inject_broker_fault(self, fault: Fault) -> bool:
+        if not self._brokers.is_healthy():
             return False
-        if self._brokers.single and fault.kind is Kind.RESTART:
+        if self._brokers.single and fault.kind is FaultKind.RESTART:
             # A single broker that ends takes transactions for committed whose end it can't write any more (Kafka
             # 4.3): readers are then stuck, and no client can help it. So its restart waits for a moment without any.
-            self._feeder.hold()
-            if self._onlooker.positions != self._feeder.ends or not self._brokers.idle():
+            self._load.pause()
+            if self._progress.positions != self._load.end_offsets or not self._brokers.is_idle():
                 return False
-        self._brokers.hit(fault.kind, fault.target)
-        self._after(fault.seconds, lambda: self._mend(fault))
+        self._brokers.inject_fault(fault.kind, fault.target)
+        self._call_later(fault.seconds, lambda: self._repair_broker(fault))
         return True
 
-    def _mend(self, fault: Fault) -> None:
-        self._brokers.mend(fault.kind, fault.target)
-        self._feeder.release()
+    def _repair_broker(self, fault: Fault) -> None:
+        self._brokers.repair(fault.kind, fault.target)
+        self._load.resume()

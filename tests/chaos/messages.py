@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.contracts import DatasetSettings
 from service.inference.classifier import WordProbs
-from tests.tiny_models import POISON
+from tests.tiny_models import POISON_WORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,8 +23,10 @@ WORDS = (
     *("the", "of", "in", "said", "on", "monday", "land", "min", "timber", "wolves", "paris", "(min)"),
     *("Oslo", "rates", "12", "Müller", "quickly", ".", "東京", "e\u0301"),
 )
-CHUNK = 64
-WRONG = 0.05  # of the words have another label than the model would give, so that being flagged is not the rule
+CHUNK_SIZE = 64
+WRONG_LABEL_SHARE = (
+    0.05  # of the words have another label than the model would give, so that being flagged is not the rule
+)
 # The datasets whose settings are sent before the first sentence. Others are made as they come.
 DATASETS = (
     DatasetSettings(
@@ -32,11 +34,11 @@ DATASETS = (
     ),
     DatasetSettings(name="types", version=1, scheme="io"),
 )
-NAMES = ("default", "news", *(one.name for one in DATASETS))
+DATASET_NAMES = ("default", "news", *(one.name for one in DATASETS))
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class GeneratedMessage:
     """A message, and what must become of it: a dead letter of that stage, or none."""
 
     serial: int
@@ -46,42 +48,45 @@ class Made:
     stage: str | None
 
 
-def made_messages(seed: int, classifier: Classifier) -> Iterator[Made]:
+def generate_messages(seed: int, classifier: Classifier) -> Iterator[GeneratedMessage]:
     """Without end; the same for the same seed and model."""
     rng = random.Random(seed)
     known: list[tuple[str, str]] = []
     serial = 0
     while True:
-        texts = [rng.choices(WORDS, k=rng.randint(1, 14)) for _ in range(CHUNK)]
+        texts = [rng.choices(WORDS, k=rng.randint(1, 14)) for _ in range(CHUNK_SIZE)]
         for tokens, words in zip(texts, classifier.infer(texts), strict=True):
             assert isinstance(words, WordProbs)
             labels = classifier.folder.labels
-            given = [rng.choice(labels) if rng.random() < WRONG else labels[k] for k in words.probs.argmax(axis=1)]
+            given = [
+                rng.choice(labels) if rng.random() < WRONG_LABEL_SHARE else labels[k]
+                for k in words.probs.argmax(axis=1)
+            ]
             draw = rng.random()
             if draw < 0.1:
-                stage, value = _bad(rng)
+                stage, value = _make_bad(rng)
                 key = rng.choice([None, b"", rng.randbytes(5)]) if value is not None else b"tombstone"
             elif draw < 0.15 and known:
-                stage, key, value = None, *_deleted(rng, known)
+                stage, key, value = None, *_make_deletion(rng, known)
             else:
-                stage, key, value = None, *_sentence(rng, serial, tokens, given, known)
-            yield Made(serial, key, value, _headers(rng, serial), stage)
+                stage, key, value = None, *_make_sentence(rng, serial, tokens, given, known)
+            yield GeneratedMessage(serial, key, value, _make_headers(rng, serial), stage)
             serial += 1
 
 
-def _headers(rng: random.Random, serial: int) -> Headers:
+def _make_headers(rng: random.Random, serial: int) -> Headers:
     more: Headers = (("trace", rng.randbytes(4)), ("trace", b""), ("x-request-id", b"r-%d" % serial))
     return ((SERIAL, b"%d" % serial), *(more if rng.random() < 0.3 else ()))
 
 
-def _sentence(
+def _make_sentence(
     rng: random.Random, serial: int, tokens: list[str], given: list[str], known: list[tuple[str, str]]
 ) -> tuple[bytes | None, bytes]:
     """New ones, and sometimes one that came before, annotated again."""
-    name = rng.choice(NAMES)
+    name = rng.choice(DATASET_NAMES)
     message: dict[str, Any] = {"tokens": tokens, "labels": given}
     if name == "default" and rng.random() < 0.8:
-        return None, _json(message)  # as bare as a message can be
+        return None, _to_json(message)  # as bare as a message can be
     again = bool(known) and rng.random() < 0.15
     name, identity = rng.choice(known) if again else (name, f"s{serial}")
     if name == "mapped":
@@ -94,20 +99,20 @@ def _sentence(
         message |= {"update": True, "revision": serial}
     else:
         known.append((name, identity))
-    return f"{name}/{identity}".encode() if rng.random() < 0.8 else None, _json(message)
+    return f"{name}/{identity}".encode() if rng.random() < 0.8 else None, _to_json(message)
 
 
-def _deleted(rng: random.Random, known: list[tuple[str, str]]) -> tuple[bytes, bytes]:
+def _make_deletion(rng: random.Random, known: list[tuple[str, str]]) -> tuple[bytes, bytes]:
     name, identity = rng.choice(known)
-    return f"{name}/{identity}".encode(), _json({"dataset": name, "id": identity, "deleted": True})
+    return f"{name}/{identity}".encode(), _to_json({"dataset": name, "id": identity, "deleted": True})
 
 
-def _bad(rng: random.Random) -> tuple[str, bytes | None]:
+def _make_bad(rng: random.Random) -> tuple[str, bytes | None]:
     stage, make = rng.choice(BAD)
     return stage, make(rng)
 
 
-def _json(message: object) -> bytes:
+def _to_json(message: object) -> bytes:
     return json.dumps(message, ensure_ascii=False).encode()
 
 
@@ -118,13 +123,16 @@ BAD: tuple[tuple[str, Callable[[random.Random], bytes | None]], ...] = (
     ("decode", lambda rng: b"[" * rng.randint(1_000, 20_000)),
     ("decode", lambda _: b'{"tokens": ["\\ud800"], "labels": ["O"]}'),
     ("decode", lambda _: b'{"tokens": ["the"], "labels": ["O"]'),
-    ("validate", lambda rng: _json(rng.choice([None, 1, "text", [], {}, [{"tokens": ["a"], "labels": ["O"]}]]))),
-    ("validate", lambda _: _json({"tokens": [], "labels": []})),
-    ("validate", lambda rng: _json({"tokens": rng.choice([{"a": 1}, [1], "a", None]), "labels": ["O"]})),
-    ("validate", lambda _: _json({"tokens": ["the", "of"], "labels": ["O"]})),
-    ("validate", lambda _: _json({"tokens": ["the"], "labels": ["O"], "dataset": "NO SUCH NAME"})),
-    ("validate", lambda _: _json({"tokens": ["the"], "labels": ["O"], "update": "yes"})),
-    ("labels", lambda rng: _json({"tokens": ["the"], "labels": [f"B-GHOST{rng.randint(0, 99)}"]})),
-    ("too_long", lambda rng: _json({"tokens": ["the"] * (n := MAX_WORDS + rng.randint(1, 500)), "labels": ["O"] * n})),
-    ("inference", lambda _: _json({"tokens": ["the", POISON], "labels": ["O", "O"]})),
+    ("validate", lambda rng: _to_json(rng.choice([None, 1, "text", [], {}, [{"tokens": ["a"], "labels": ["O"]}]]))),
+    ("validate", lambda _: _to_json({"tokens": [], "labels": []})),
+    ("validate", lambda rng: _to_json({"tokens": rng.choice([{"a": 1}, [1], "a", None]), "labels": ["O"]})),
+    ("validate", lambda _: _to_json({"tokens": ["the", "of"], "labels": ["O"]})),
+    ("validate", lambda _: _to_json({"tokens": ["the"], "labels": ["O"], "dataset": "NO SUCH NAME"})),
+    ("validate", lambda _: _to_json({"tokens": ["the"], "labels": ["O"], "update": "yes"})),
+    ("labels", lambda rng: _to_json({"tokens": ["the"], "labels": [f"B-GHOST{rng.randint(0, 99)}"]})),
+    (
+        "too_long",
+        lambda rng: _to_json({"tokens": ["the"] * (n := MAX_WORDS + rng.randint(1, 500)), "labels": ["O"] * n}),
+    ),
+    ("inference", lambda _: _to_json({"tokens": ["the", POISON_WORD], "labels": ["O", "O"]})),
 )

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WORKERS = 3
-SUDDEN = 0.3  # of the faults
+N_WORKERS = 3
+SUDDEN_SHARE = 0.3  # of the faults
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     KILL = "kill"  # a worker, by SIGKILL, started again
     FREEZE = "freeze"  # a worker, by SIGSTOP, for longer than the group waits and than a batch may take
     DRAIN = "drain"  # a worker, by SIGTERM, started again
@@ -23,20 +23,20 @@ class Kind(StrEnum):
     HANG = "hang"  # a broker, by SIGSTOP
 
 
-OF_BROKERS = frozenset({Kind.CRASH, Kind.RESTART, Kind.HANG})
+BROKER_FAULTS = frozenset({FaultKind.CRASH, FaultKind.RESTART, FaultKind.HANG})
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     at: float  # seconds after the faults began
-    kind: Kind
+    kind: FaultKind
     target: int  # worker from 0, or broker from 1
     seconds: float  # stopped, or away
     sudden: bool = False  # whatever the state of things; else it waits until the one before is got over
 
 
 @dataclass(frozen=True, slots=True)
-class Intervals:
+class Timeouts:
     """How long things are waited for, in milliseconds: short, so that a run is."""
 
     session: int
@@ -58,78 +58,85 @@ class Intervals:
         return {f"LABELWATCH_KAFKA_{name}": str(value) for name, value in named.items()}
 
 
-QUICK = Intervals(session=6_000, poll=10_000, transaction=5_000, delivery=4_000, request=4_000)
+FAST_TIMEOUTS = Timeouts(session=6_000, poll=10_000, transaction=5_000, delivery=4_000, request=4_000)
 # Transactions outlast the time in which the brokers notice that one of them is gone.
-FAIL_OVER = Intervals(session=10_000, poll=24_000, transaction=12_000, delivery=10_000, request=10_000)
+FAILOVER_TIMEOUTS = Timeouts(session=10_000, poll=24_000, transaction=12_000, delivery=10_000, request=10_000)
 BROKER_SESSION_MS = 6_000
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RunProfile:
     """What a run is made of; a seed decides the rest."""
 
     brokers: int
     messages: int  # at least; they go on coming until the last fault is over
     rate: float  # messages a second, as long as the workers keep up
     window: float  # seconds over which the faults are spread, where they need not wait for each other
-    faults: Mapping[Kind, int]
-    intervals: Intervals
+    faults: Mapping[FaultKind, int]
+    timeouts: Timeouts
 
 
-SHORT = {
-    1: Shape(
+SHORT_PROFILES = {
+    1: RunProfile(
         brokers=1,
         messages=600,
         rate=50,
         window=24,
-        faults={Kind.KILL: 4, Kind.FREEZE: 1, Kind.DRAIN: 1},
-        intervals=QUICK,
+        faults={FaultKind.KILL: 4, FaultKind.FREEZE: 1, FaultKind.DRAIN: 1},
+        timeouts=FAST_TIMEOUTS,
     ),
-    3: Shape(
+    3: RunProfile(
         brokers=3,
         messages=600,
         rate=50,
         window=40,
-        faults={Kind.KILL: 2, Kind.FREEZE: 1, Kind.CRASH: 1, Kind.RESTART: 1},
-        intervals=FAIL_OVER,
+        faults={FaultKind.KILL: 2, FaultKind.FREEZE: 1, FaultKind.CRASH: 1, FaultKind.RESTART: 1},
+        timeouts=FAILOVER_TIMEOUTS,
     ),
 }
 # A single broker is never crashed: there is no copy of what it had in hand.
-LONG = {
-    1: Shape(
+LONG_PROFILES = {
+    1: RunProfile(
         brokers=1,
         messages=2_000,
         rate=60,
         window=75,
-        faults={Kind.KILL: 7, Kind.FREEZE: 2, Kind.DRAIN: 2, Kind.RESTART: 1, Kind.HANG: 2},
-        intervals=QUICK,
+        faults={FaultKind.KILL: 7, FaultKind.FREEZE: 2, FaultKind.DRAIN: 2, FaultKind.RESTART: 1, FaultKind.HANG: 2},
+        timeouts=FAST_TIMEOUTS,
     ),
-    3: Shape(
+    3: RunProfile(
         brokers=3,
         messages=2_000,
         rate=60,
         window=120,
-        faults={Kind.KILL: 6, Kind.FREEZE: 2, Kind.DRAIN: 2, Kind.CRASH: 3, Kind.RESTART: 1, Kind.HANG: 1},
-        intervals=FAIL_OVER,
+        faults={
+            FaultKind.KILL: 6,
+            FaultKind.FREEZE: 2,
+            FaultKind.DRAIN: 2,
+            FaultKind.CRASH: 3,
+            FaultKind.RESTART: 1,
+            FaultKind.HANG: 1,
+        },
+        timeouts=FAILOVER_TIMEOUTS,
     ),
 }
 
 
-def plan(seed: int, shape: Shape) -> list[Fault]:
+def plan_faults(seed: int, profile: RunProfile) -> list[Fault]:
     """Spread over the window, each kind by itself, so that they meet in all ways; in the order of time."""
     rng = random.Random(f"faults of {seed}")
-    asleep = max(shape.intervals.poll, shape.intervals.session) / 1000
-    noticed = shape.intervals.request / 1000
+    asleep = max(profile.timeouts.poll, profile.timeouts.session) / 1000
+    noticed = profile.timeouts.request / 1000
     seconds = {
-        Kind.FREEZE: (asleep + 1.5, asleep + 4),
-        Kind.HANG: (noticed + 0.5, noticed + 5),
-        Kind.CRASH: (0, 8),
+        FaultKind.FREEZE: (asleep + 1.5, asleep + 4),
+        FaultKind.HANG: (noticed + 0.5, noticed + 5),
+        FaultKind.CRASH: (0, 8),
     }
     faults = []
-    for kind, n in shape.faults.items():
-        targets = range(1, shape.brokers + 1) if kind in OF_BROKERS else range(WORKERS)
+    for kind, n in profile.faults.items():
+        targets = range(1, profile.brokers + 1) if kind in BROKER_FAULTS else range(N_WORKERS)
         for number in range(n):
-            at = (number + rng.random()) * shape.window / n
+            at = (number + rng.random()) * profile.window / n
             away = rng.uniform(*seconds.get(kind, (0, 3)))
-            faults.append(Fault(at, kind, rng.choice(targets), away, rng.random() < SUDDEN))
+            faults.append(Fault(at, kind, rng.choice(targets), away, rng.random() < SUDDEN_SHARE))
     return sorted(faults, key=lambda fault: fault.at)

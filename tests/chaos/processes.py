@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 COMMAND = (str(Path(sys.executable).with_name("labelwatch")), "worker")
 HAS_PARTITIONS = "partitions now: ["
-DRAIN_TIMEOUT = 180.0
-TAIL = 4_000
+DRAIN_TIMEOUT_S = 180.0
+MAX_OUTPUT_CHARS = 4_000
 # Ends that are meant: whoever runs workers starts them again.
-FENCED = ("another process has the transactional id", "another process works as")
+FENCED_MESSAGES = ("another process has the transactional id", "another process works as")
 
 
 @dataclass(slots=True)
-class Slot:
+class WorkerSlot:
     """A worker's place: its process comes and goes."""
 
     name: str
@@ -36,8 +36,8 @@ class Slot:
     log: Path
     process: subprocess.Popen[bytes] | None = None
     frozen: bool = False
-    asked: bool = False  # to end, by a signal of ours
-    due: float = 0.0  # when to start it
+    stop_requested: bool = False  # to end, by a signal of ours
+    start_at: float = 0.0  # when to start it
 
     @property
     def alive(self) -> bool:
@@ -45,38 +45,38 @@ class Slot:
 
 
 @dataclass(slots=True)
-class Workers:
+class WorkerProcesses:
     """Numbered from 0. Only one thread may use it, and it must live as long as the workers: they end with it."""
 
     folder: Path
     environment: Mapping[str, str]
     identities: tuple[str | None, ...]
     problems: list[str] = field(default_factory=list)
-    ended: dict[str, int] = field(default_factory=dict)  # why workers ended by themselves, and how often
+    exits: dict[str, int] = field(default_factory=dict)  # why workers ended by themselves, and how often
     starts: int = 0
-    _slots: list[Slot] = field(default_factory=list)
+    _slots: list[WorkerSlot] = field(default_factory=list)
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> WorkerProcesses:
         atexit.register(self.close)
         for number, identity in enumerate(self.identities):
             given = {**os.environ, **self.environment}
             given |= {"LABELWATCH_WORKER_ID": identity} if identity else {}
-            self._slots.append(Slot(f"worker {number}", given, self.folder / f"worker-{number}.log"))
-        self.tend()
+            self._slots.append(WorkerSlot(f"worker {number}", given, self.folder / f"worker-{number}.log"))
+        self.supervise()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def tend(self) -> None:
+    def supervise(self) -> None:
         """Starts what is due, and notes who has ended."""
         for slot in self._slots:
             if slot.process is not None and slot.process.poll() is not None:
-                self._note_end(slot)
-            if slot.process is None and time.monotonic() >= slot.due:
+                self._record_exit(slot)
+            if slot.process is None and time.monotonic() >= slot.start_at:
                 self._start(slot)
 
-    def _start(self, slot: Slot) -> None:
+    def _start(self, slot: WorkerSlot) -> None:
         self.starts += 1
         with slot.log.open("ab") as log:
             log.write(f"--- start {self.starts}\n".encode())
@@ -90,37 +90,37 @@ class Workers:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # a Ctrl-C is for the harness, which then ends its workers
             )
-        slot.frozen = slot.asked = False
+        slot.frozen = slot.stop_requested = False
 
-    def _note_end(self, slot: Slot) -> None:
+    def _record_exit(self, slot: WorkerSlot) -> None:
         assert slot.process is not None
-        status, asked = slot.process.returncode, slot.asked
+        status, asked = slot.process.returncode, slot.stop_requested
         slot.process = None
         if asked and status in (0, -signal.SIGKILL):
             return
-        told = self._told(slot)[-TAIL:]
+        told = self._read_output(slot)[-MAX_OUTPUT_CHARS:]
         if asked and status == -signal.SIGTERM and len(told.splitlines()) <= 1:
             return  # asked before it could listen, or say anything: it had nothing to finish
         if status == HUNG:
             why = "hung"
-        elif status == 1 and any(sentence in told for sentence in FENCED):
+        elif status == 1 and any(sentence in told for sentence in FENCED_MESSAGES):
             why = "fenced"
         else:
             why = f"status {status}"
             self.problems.append(f"{slot.name} ended with status {status}:\n{told}")
-        self.ended[why] = self.ended.get(why, 0) + 1
+        self.exits[why] = self.exits.get(why, 0) + 1
 
     @staticmethod
-    def _told(slot: Slot) -> str:
+    def _read_output(slot: WorkerSlot) -> str:
         """All that it has said since it was started."""
         return slot.log.read_bytes().rpartition(b"--- start ")[2].decode(errors="replace")
 
-    def works(self, number: int) -> bool:
+    def has_partitions(self, number: int) -> bool:
         """Whether it has been given partitions since it was started, as it tells in its log."""
         slot = self._slots[number]
-        return slot.alive and not slot.frozen and HAS_PARTITIONS in self._told(slot)
+        return slot.alive and not slot.frozen and HAS_PARTITIONS in self._read_output(slot)
 
-    def pid(self, number: int) -> int:
+    def get_pid(self, number: int) -> int:
         process = self._slots[number].process
         assert process is not None, "it does not run"
         return process.pid
@@ -129,25 +129,25 @@ class Workers:
 
     def kill(self, number: int, *, pause: float) -> bool:
         """Kills it without warning; it is started again after `pause`. False where there is nobody to kill."""
-        return self._end(number, signal.SIGKILL, pause)
+        return self._stop_with(number, signal.SIGKILL, pause)
 
     def terminate(self, number: int, *, pause: float) -> bool:
         """Asks it to end, as an orchestrator does."""
-        return self._end(number, signal.SIGTERM, pause)
+        return self._stop_with(number, signal.SIGTERM, pause)
 
-    def _end(self, number: int, with_signal: signal.Signals, pause: float) -> bool:
+    def _stop_with(self, number: int, with_signal: signal.Signals, pause: float) -> bool:
         slot = self._slots[number]
-        if not slot.alive or slot.frozen or slot.asked:
+        if not slot.alive or slot.frozen or slot.stop_requested:
             return False
         assert slot.process is not None
-        slot.asked, slot.due = True, time.monotonic() + pause
+        slot.stop_requested, slot.start_at = True, time.monotonic() + pause
         slot.process.send_signal(with_signal)
         return True
 
     def freeze(self, number: int) -> bool:
         """Freezes it, so that it can't know how time goes by."""
         slot = self._slots[number]
-        if not slot.alive or slot.frozen or slot.asked:
+        if not slot.alive or slot.frozen or slot.stop_requested:
             return False
         assert slot.process is not None
         slot.process.send_signal(signal.SIGSTOP)
@@ -165,18 +165,20 @@ class Workers:
         for number, slot in enumerate(self._slots):
             self.thaw(number)
             if slot.alive and slot.process is not None:
-                slot.asked = True
+                slot.stop_requested = True
                 slot.process.send_signal(signal.SIGTERM)
-        until = time.monotonic() + DRAIN_TIMEOUT
+        until = time.monotonic() + DRAIN_TIMEOUT_S
         for slot in self._slots:
             if slot.process is None:
                 continue
             with contextlib.suppress(subprocess.TimeoutExpired):
                 slot.process.wait(max(0.0, until - time.monotonic()))
             if slot.alive:
-                self.problems.append(f"{slot.name} did not end after SIGTERM:\n{self._told(slot)[-TAIL:]}")
+                self.problems.append(
+                    f"{slot.name} did not end after SIGTERM:\n{self._read_output(slot)[-MAX_OUTPUT_CHARS:]}"
+                )
             else:
-                self._note_end(slot)
+                self._record_exit(slot)
 
     def close(self) -> None:
         atexit.unregister(self.close)

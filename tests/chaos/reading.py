@@ -14,12 +14,21 @@ if TYPE_CHECKING:
 
     from kafka.consumer.fetcher import ConsumerRecord
 
-PATIENCE = 300.0
-ERRORS = (KafkaError, OSError, LookupError, RuntimeError, AttributeError, ValueError, TypeError, AssertionError)
+READ_TIMEOUT_S = 300.0
+TRANSIENT_ERRORS = (
+    KafkaError,
+    OSError,
+    LookupError,
+    RuntimeError,
+    AttributeError,
+    ValueError,
+    TypeError,
+    AssertionError,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ConsumedMessage:
     topic: str
     partition: int
     offset: int
@@ -29,23 +38,23 @@ class Message:
     timestamp_ms: int
 
     @property
-    def place(self) -> tuple[int, int]:
+    def partition_offset(self) -> tuple[int, int]:
         return self.partition, self.offset
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicDump:
     """Everything that a topic holds, in the order of each partition, and where its partitions end."""
 
-    messages: tuple[Message, ...]
-    ends: Mapping[int, int]
+    messages: tuple[ConsumedMessage, ...]
+    end_offsets: Mapping[int, int]
 
-    def newest(self) -> dict[tuple[int, bytes | None], bytes | None]:
+    def compact(self) -> dict[tuple[int, bytes | None], bytes | None]:
         """By partition and key, as compaction would leave it."""
         return {(message.partition, message.key): message.value for message in self.messages}
 
 
-def consumer(servers: str, *, committed: bool = True) -> KafkaConsumer:
+def open_consumer(servers: str, *, committed: bool = True) -> KafkaConsumer:
     return KafkaConsumer(
         bootstrap_servers=servers.split(","),
         isolation_level="read_committed" if committed else "read_uncommitted",
@@ -56,9 +65,9 @@ def consumer(servers: str, *, committed: bool = True) -> KafkaConsumer:
     )
 
 
-def as_messages(records: Iterable[ConsumerRecord]) -> list[Message]:
+def to_messages(records: Iterable[ConsumerRecord]) -> list[ConsumedMessage]:
     return [
-        Message(
+        ConsumedMessage(
             record.topic,
             record.partition,
             record.offset,
@@ -71,29 +80,29 @@ def as_messages(records: Iterable[ConsumerRecord]) -> list[Message]:
     ]
 
 
-def read_topic(servers: str, topic: str, *, committed: bool = True) -> Topic:
+def read_topic(servers: str, topic: str, *, committed: bool = True) -> TopicDump:
     """Up to the end that the topic has now, open transactions included: those are waited for."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + READ_TIMEOUT_S
     while True:
         try:
-            return _read(servers, topic, committed=committed, until=until)
-        except ERRORS:
+            return _read_to_end(servers, topic, committed=committed, until=until)
+        except TRANSIENT_ERRORS:
             if time.monotonic() > until:
                 raise
             time.sleep(1)
 
 
-def _read(servers: str, topic: str, *, committed: bool, until: float) -> Topic:
-    with consumer(servers, committed=False) as looker:
+def _read_to_end(servers: str, topic: str, *, committed: bool, until: float) -> TopicDump:
+    with open_consumer(servers, committed=False) as looker:
         places = [TopicPartition(topic, number) for number in looker.partitions_for_topic(topic) or ()]
         ends = {place.partition: int(end) for place, end in looker.end_offsets(places).items()}
-    found: list[Message] = []
-    with consumer(servers, committed=committed) as reader:
+    found: list[ConsumedMessage] = []
+    with open_consumer(servers, committed=committed) as reader:
         reader.assign(places)
         reader.seek_to_beginning(*places)
         while any(reader.position(place) < ends[place.partition] for place in places):
             for records in reader.poll(timeout_ms=500).values():
-                found += as_messages(records)
+                found += to_messages(records)
             if time.monotonic() > until:
-                raise TimeoutError(f"{topic} could not be read to its end in {PATIENCE:.0f} s")
-    return Topic(tuple(found), ends)
+                raise TimeoutError(f"{topic} could not be read to its end in {READ_TIMEOUT_S:.0f} s")
+    return TopicDump(tuple(found), ends)

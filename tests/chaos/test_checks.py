@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from service.datasets.registry import Datasets
+from service.datasets.registry import DatasetRegistry
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from service.log.codec import position_key, position_value
-from service.log.protocol import Output, Polled, Record
+from service.log.codec import to_position_key, to_position_value
+from service.log.protocol import Output, Record, RecordBatch
 from service.log.topics import Topics
-from service.stream.state.snapshot import Ledger
-from service.stream.worker.batch_processor import Assessor
-from tests.chaos.checks import Checker, Logs, longest_standstill
-from tests.chaos.messages import DATASETS, MAX_WORDS, Made, made_messages
-from tests.chaos.plan import LONG, OF_BROKERS, SHORT, WORKERS, Kind, plan
-from tests.chaos.reading import Message, Topic
+from service.stream.state.snapshot import StateSnapshot
+from service.stream.worker.batch_processor import BatchProcessor
+from tests.chaos.checks import TopicChecker, TopicDumps, find_longest_stall
+from tests.chaos.messages import DATASETS, MAX_WORDS, GeneratedMessage, generate_messages
+from tests.chaos.plan import BROKER_FAULTS, LONG_PROFILES, N_WORKERS, SHORT_PROFILES, FaultKind, plan_faults
+from tests.chaos.reading import ConsumedMessage, TopicDump
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.chaos.plan import Shape
+    from tests.chaos.plan import RunProfile
 
 TOPICS = Topics()
 N = 400
@@ -34,11 +34,11 @@ PARTITIONS = 2
 
 
 class Case(NamedTuple):
-    checker: Checker
-    made: dict[int, Made]
-    logs: Logs
+    checker: TopicChecker
+    made: dict[int, GeneratedMessage]
+    logs: TopicDumps
 
-    def problems(self, **changed: Topic) -> str:
+    def problems(self, **changed: TopicDump) -> str:
         found = self.checker.check(replace(self.logs, **changed), self.made, self.made)
         return "\n".join(found)
 
@@ -48,62 +48,66 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """What a worker that nothing happens to makes of messages in two partitions."""
     folder = make_model(tmp_path_factory.mktemp("tiny"), "wordpiece", poison="fails", manifest={"invariant": "exact"})
     classifier = Classifier(ModelFolder.load(folder))
-    made = list(itertools.islice(made_messages(1, classifier), N))
+    made = list(itertools.islice(generate_messages(1, classifier), N))
     sent: dict[int, list[Record]] = {0: [], 1: []}
     for one in made:
         partition = one.serial % PARTITIONS
         offset = len(sent[partition])
         sent[partition].append(Record(TOPICS.sentences, partition, offset, one.key, one.value, one.headers, 1000))
-    datasets = Datasets(classifier.folder, min_words=1, prior_words=0)
+    datasets = DatasetRegistry(classifier.folder, min_words=1, prior_words=0)
     for settings in DATASETS:
         datasets.put(settings)
-    assessor = Assessor(classifier, datasets, TOPICS, max_words=MAX_WORDS, publish_scores=True)
-    work, _ = assessor.assess(Polled(sent), Ledger())
+    assessor = BatchProcessor(classifier, datasets, TOPICS, max_words=MAX_WORDS, publish_scores=True)
+    work, _ = assessor.process(RecordBatch(sent), StateSnapshot())
     state = [
         Output(TOPICS.state, key, value, partition=partition)
         for partition, values in work.state.items()
-        for key, value in {**values, position_key(partition): position_value(len(sent[partition]))}.items()
+        for key, value in {**values, to_position_key(partition): to_position_value(len(sent[partition]))}.items()
     ]
     outputs = [*work.outputs, *state]
-    logs = Logs(
-        Topic(tuple(_message(record) for records in sent.values() for record in records), {0: N // 2, 1: N // 2}),
+    logs = TopicDumps(
+        TopicDump(tuple(_message(record) for records in sent.values() for record in records), {0: N // 2, 1: N // 2}),
         *(_topic(outputs, name) for name in (TOPICS.review, TOPICS.scores, TOPICS.dead_letters, TOPICS.state)),
     )
-    return Case(Checker(classifier, min_words=1, prior_words=0), {one.serial: one for one in made}, logs)
+    return Case(TopicChecker(classifier, min_words=1, prior_words=0), {one.serial: one for one in made}, logs)
 
 
-def _message(record: Record) -> Message:
-    return Message(
+def _message(record: Record) -> ConsumedMessage:
+    return ConsumedMessage(
         record.topic, record.partition, record.offset, record.key, record.value, record.headers, record.timestamp_ms
     )
 
 
-def _topic(outputs: list[Output], name: str) -> Topic:
+def _topic(outputs: list[Output], name: str) -> TopicDump:
     chosen = [output for output in outputs if output.topic == name]
     messages = [
-        Message(name, output.partition or 0, offset, output.key, output.value, output.headers, 1000)
+        ConsumedMessage(name, output.partition or 0, offset, output.key, output.value, output.headers, 1000)
         for offset, output in enumerate(chosen)
     ]
-    return Topic(tuple(messages), {})
+    return TopicDump(tuple(messages), {})
 
 
-def _spoilt(topic: Topic, choose: Callable[[Message], bool], change: Callable[[Message], list[Message]]) -> Topic:
+def _spoilt(
+    topic: TopicDump,
+    choose: Callable[[ConsumedMessage], bool],
+    change: Callable[[ConsumedMessage], list[ConsumedMessage]],
+) -> TopicDump:
     """The first message that is chosen, changed."""
     at = next(index for index, message in enumerate(topic.messages) if choose(message))
     return replace(topic, messages=(*topic.messages[:at], *change(topic.messages[at]), *topic.messages[at + 1 :]))
 
 
-def _any(_: Message) -> bool:
+def _any(_: ConsumedMessage) -> bool:
     return True
 
 
-def _edited(field: str, value: object) -> Callable[[Message], list[Message]]:
+def _edited(field: str, value: object) -> Callable[[ConsumedMessage], list[ConsumedMessage]]:
     return lambda message: [
         replace(message, value=json.dumps({**json.loads(message.value or b""), field: value}).encode())
     ]
 
 
-def _because(reason: str) -> Callable[[Message], bool]:
+def _because(reason: str) -> Callable[[ConsumedMessage], bool]:
     return lambda message: json.loads(message.value or b"")["reason"] == reason
 
 
@@ -158,12 +162,14 @@ def test_an_assessment_that_does_not_follow_is_seen(
         (lambda one: [replace(one, headers=(("serial", b"x"), *one.headers[1:]))], "byte for byte"),
     ],
 )
-def test_a_changed_dead_letter_is_seen(case: Case, change: Callable[[Message], list[Message]], told: str) -> None:
+def test_a_changed_dead_letter_is_seen(
+    case: Case, change: Callable[[ConsumedMessage], list[ConsumedMessage]], told: str
+) -> None:
     assert told in case.problems(dead_letters=_spoilt(case.logs.dead_letters, _any, change))
 
 
 def test_one_part_in_a_sum_is_seen(case: Case) -> None:
-    def more(message: Message) -> list[Message]:
+    def more(message: ConsumedMessage) -> list[ConsumedMessage]:
         snapshot = json.loads(message.value or b"")
         sums = snapshot["buckets"][""]["sums"]
         sums[next(k for k, value in enumerate(sums) if value)] += 1
@@ -177,8 +183,8 @@ def test_one_part_in_a_sum_is_seen(case: Case) -> None:
 def test_a_position_before_the_end_and_lost_statistics_are_seen(case: Case) -> None:
     behind = _spoilt(
         case.logs.state,
-        lambda one: one.key == position_key(1),
-        lambda one: [replace(one, value=position_value(N // 2 - 1))],
+        lambda one: one.key == to_position_key(1),
+        lambda one: [replace(one, value=to_position_value(N // 2 - 1))],
     )
     assert "the input ends at" in case.problems(state=behind)
     lost = _spoilt(case.logs.state, lambda one: b"news" in (one.key or b""), lambda _: [])
@@ -193,22 +199,23 @@ def test_an_acknowledged_message_that_is_gone_is_seen(case: Case) -> None:
 
 def test_a_standstill_is_the_longest_wait_with_something_to_read() -> None:
     arrived = (1000, 2000, 50_000)
-    sentences = Topic(
-        tuple(Message("in", 0, offset, None, b"", (), at) for offset, at in enumerate(arrived)), {0: len(arrived)}
+    sentences = TopicDump(
+        tuple(ConsumedMessage("in", 0, offset, None, b"", (), at) for offset, at in enumerate(arrived)),
+        {0: len(arrived)},
     )
-    assert longest_standstill(sentences, {0: [(1500, 1), (9500, 2), (50_100, 3)]})[:2] == (7.5, 0)
-    assert longest_standstill(sentences, {0: [(1500, 1), (2100, 2), (53_000, 3)]}).seconds == 3.0
-    assert longest_standstill(sentences, {0: [(1500, 1), (9500, 2)]}, [(0, 4000), (9000, 20_000)]).seconds == 5.0
+    assert find_longest_stall(sentences, {0: [(1500, 1), (9500, 2), (50_100, 3)]})[:2] == (7.5, 0)
+    assert find_longest_stall(sentences, {0: [(1500, 1), (2100, 2), (53_000, 3)]}).seconds == 3.0
+    assert find_longest_stall(sentences, {0: [(1500, 1), (9500, 2)]}, [(0, 4000), (9000, 20_000)]).seconds == 5.0
 
 
-@pytest.mark.parametrize("shape", [*SHORT.values(), *LONG.values()])
-def test_a_plan_follows_from_its_seed(shape: Shape) -> None:
-    faults = plan(3, shape)
-    assert faults == plan(3, shape) != plan(4, shape)
+@pytest.mark.parametrize("shape", [*SHORT_PROFILES.values(), *LONG_PROFILES.values()])
+def test_a_plan_follows_from_its_seed(shape: RunProfile) -> None:
+    faults = plan_faults(3, shape)
+    assert faults == plan_faults(3, shape) != plan_faults(4, shape)
     assert [fault.at for fault in faults] == sorted(fault.at for fault in faults)
     assert {kind: sum(fault.kind is kind for fault in faults) for kind in shape.faults} == shape.faults
     for fault in faults:
         assert 0 <= fault.at <= shape.window
-        assert fault.target in (range(1, shape.brokers + 1) if fault.kind in OF_BROKERS else range(WORKERS))
-        if fault.kind is Kind.FREEZE:
-            assert fault.seconds * 1000 > max(shape.intervals.poll, shape.intervals.session)
+        assert fault.target in (range(1, shape.brokers + 1) if fault.kind in BROKER_FAULTS else range(N_WORKERS))
+        if fault.kind is FaultKind.FREEZE:
+            assert fault.seconds * 1000 > max(shape.timeouts.poll, shape.timeouts.session)

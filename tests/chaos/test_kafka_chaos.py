@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tests.chaos.kafka_chaos import run
-from tests.chaos.plan import SHORT
+from tests.chaos.kafka_chaos import run_chaos
+from tests.chaos.plan import SHORT_PROFILES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,8 +15,8 @@ SEED = 5
 
 
 def test_kills_and_stops_leave_no_trace(tmp_path: Path) -> None:
-    shape = SHORT[1]
-    report = run(tmp_path, seed=SEED, shape=shape, servers=os.environ.get("KAFKA_BOOTSTRAP_SERVERS"))
+    shape = SHORT_PROFILES[1]
+    report = run_chaos(tmp_path, seed=SEED, profile=shape, servers=os.environ.get("KAFKA_BOOTSTRAP_SERVERS"))
     assert not report.problems, "\n".join(report.problems)
     assert report.messages >= shape.messages
     assert report.faults == shape.faults

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.chaos.processes import Slot, Workers
+from tests.chaos.processes import WorkerProcesses, WorkerSlot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,13 +32,13 @@ AFTER_WORDS = f"print('model tiny', flush=True); {QUIET}"
 def test_an_end_is_a_problem_unless_it_was_asked_for_and_went_as_it_should(
     tmp_path: Path, code: str, asked: bool, fine: bool
 ) -> None:
-    workers = Workers(tmp_path, {}, ())
-    slot = Slot("worker 0", {}, tmp_path / "log", asked=asked)
+    workers = WorkerProcesses(tmp_path, {}, ())
+    slot = WorkerSlot("worker 0", {}, tmp_path / "log", stop_requested=asked)
     with slot.log.open("wb") as log:
         log.write(b"--- start 1\n")
         log.flush()
         slot.process = subprocess.Popen([sys.executable, "-c", code], stdout=log, stderr=log)
     slot.process.wait(60)
-    workers._note_end(slot)
+    workers._record_exit(slot)
     assert (workers.problems == []) is fine
     assert slot.process is None

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.cli.stream.dead_letters import Letter
+from service.cli.stream.dead_letters import DeadLetter
 from service.contracts import Assessment, DatasetSettings, read_sentence
 from service.errors import InvalidInput
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
-from service.log.codec import position_key, position_value, read_position
+from service.log.codec import parse_position, to_position_key, to_position_value
 from service.log.protocol import Output
 from service.log.sqlite.log import PARTITION, SqliteStream
 from service.log.topics import Topics
 from service.runtime.open_log import read_state
-from service.stream.state.snapshot import Account
-from tests.stream_desk import Desk, sentences
+from service.stream.state.snapshot import StatsKey
+from tests.stream_desk import CommandHarness, make_sentences
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Expected:
     """What one undisturbed pass over the input gives."""
 
-    totals: dict[Account, RunningStats] = field(default_factory=dict)
+    totals: dict[StatsKey, RunningStats] = field(default_factory=dict)
     review: list[Assessment] = field(default_factory=list)
     dead: list[int] = field(default_factory=list)
 
@@ -77,38 +77,38 @@ def one_pass(model: Path, records: list[Record]) -> Expected:
         except InvalidInput:
             found.dead.append(record.offset)
             continue
-        account = Account(sentence.dataset, judge.stats_key)
-        stats = found.totals.get(account, judge.empty())
-        said = judge.judge(seen, stats)
+        account = StatsKey(sentence.dataset, judge.stats_key)
+        stats = found.totals.get(account, judge.create_empty_stats())
+        said = judge.assess(seen, stats)
         found.totals[account] = judge.learn(seen, stats, priority=said.priority)
         if said.reason != "scored":
             found.review.append(said)
     return found
 
 
-def files(desk: Desk, rng: random.Random) -> list[Path]:
+def files(desk: CommandHarness, rng: random.Random) -> list[Path]:
     """Two datasets, some updates, and messages that no worker can assess."""
     made = []
     for number in range(FILES):
-        content = sentences(PER_FILE, seed=number)
+        content = make_sentences(PER_FILE, seed=number)
         for one in content:
             one["dataset"] = rng.choice(["news", "sport"])
             one["update"] = rng.random() < 0.05
             if rng.random() < 0.02:
                 one["labels"] = ["B-GHOST"] * len(one["labels"])  # type: ignore[arg-type]
-        made.append(desk.file(content, f"{number}.jsonl"))
+        made.append(desk.write_file(content, f"{number}.jsonl"))
     return made
 
 
 class Watcher:
     """Sees from outside how far the worker is."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._stream = SqliteStream(desk.log, TOPICS, worker=False)
+    def __init__(self, desk: CommandHarness) -> None:
+        self._stream = SqliteStream(desk.log_path, TOPICS, worker=False)
 
     def position(self) -> int:
         kept = {record.key: record.value for record in self._stream.read(TOPICS.state, 0, 1_000)}
-        return read_position(kept.get(position_key(PARTITION)) or position_value(0))
+        return parse_position(kept.get(to_position_key(PARTITION)) or to_position_value(0))
 
     def end(self) -> int:
         return self._stream.lag()[PARTITION]  # of one that has read nothing
@@ -138,7 +138,7 @@ def kill_at_a_random_instant(worker: subprocess.Popen[str], log: Watcher, rng: r
 @pytest.mark.parametrize("seed", range(SEED, SEED + RUNS))
 def test_kill_9_loses_and_repeats_nothing(seed: int, tmp_path: Path, model: Path) -> None:
     rng = random.Random(seed)
-    desk = Desk(tmp_path, model)
+    desk = CommandHarness(tmp_path, model)
     waiting = files(desk, rng)
     sent = done(desk.start("send", waiting.pop(0)))
     assert sent.startswith(f"{PER_FILE} sentences sent to labelwatch.sentences in ")
@@ -165,22 +165,22 @@ def done(process: subprocess.Popen[str]) -> str:
     return out
 
 
-def check(desk: Desk, model: Path, sent: int) -> None:
-    records = desk.records(TOPICS.sentences)
+def check(desk: CommandHarness, model: Path, sent: int) -> None:
+    records = desk.read_records(TOPICS.sentences)
     assert len(records) == sent
     assert len({record.key for record in records}) == len(records)
     expected = one_pass(model, records)
-    with closing(SqliteStream(desk.log, TOPICS, worker=False)) as stream:
+    with closing(SqliteStream(desk.log_path, TOPICS, worker=False)) as stream:
         kept = read_state(stream, TOPICS)
     assert kept.positions == {PARTITION: len(records)}
-    assert kept.ledger.totals == expected.totals
+    assert kept.snapshot.totals == expected.totals
     # Each write takes an offset: none is missing, so none was overwritten by a second one of its key.
-    review = desk.records(TOPICS.review)
+    review = desk.read_records(TOPICS.review)
     assert [record.offset for record in review] == list(range(len(expected.review)))
-    for said, wanted in zip(desk.review(), expected.review, strict=True):
+    for said, wanted in zip(desk.read_assessments(), expected.review, strict=True):
         published = {"position", "scored_at", "request_id"}
         assert said.model_dump(exclude=published) == wanted.model_dump(exclude=published)
-    letters = [Letter(record) for record in desk.records(TOPICS.dead_letters)]
+    letters = [DeadLetter(record) for record in desk.read_records(TOPICS.dead_letters)]
     assert [letter.origin for letter in letters] == [f"{TOPICS.sentences}-0-{offset}" for offset in expected.dead]
     assert {letter.stage for letter in letters} == {"labels"}
 
@@ -189,12 +189,12 @@ def check(desk: Desk, model: Path, sent: int) -> None:
 def test_a_batch_that_is_worked_on_twice_would_be_noticed(
     back: int, tmp_path: Path, model: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    desk = Desk(tmp_path, model, capfd=capfd)
-    content = [*sentences(19), {"id": "ghost", "tokens": ["a"], "labels": ["B-GHOST"]}]
-    desk.run("send", desk.file(content))
+    desk = CommandHarness(tmp_path, model, capfd=capfd)
+    content = [*make_sentences(19), {"id": "ghost", "tokens": ["a"], "labels": ["B-GHOST"]}]
+    desk.run("send", desk.write_file(content))
     desk.run("worker", "--once")
     check(desk, model, 20)
-    desk.append(Output(TOPICS.state, position_key(PARTITION), position_value(20 - back)))
+    desk.append(Output(TOPICS.state, to_position_key(PARTITION), to_position_value(20 - back)))
     desk.run("worker", "--once")
     with pytest.raises(AssertionError):
         check(desk, model, 20)

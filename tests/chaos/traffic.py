@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from kafka import KafkaProducer, TopicPartition
 
 from tests.chaos.messages import DATASETS
-from tests.chaos.reading import ERRORS, consumer
+from tests.chaos.reading import TRANSIENT_ERRORS, open_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from kafka.producer.future import FutureRecordMetadata
 
     from service.log.topics import Topics
-    from tests.chaos.messages import Made
+    from tests.chaos.messages import GeneratedMessage
 
-PATIENCE = 300.0
-BACKLOG = 300  # enough that no worker ever waits for work, little enough that a slow machine gets through
+SEND_TIMEOUT_S = 300.0
+MAX_BACKLOG = 300  # enough that no worker ever waits for work, little enough that a slow machine gets through
 
 
-def producer(servers: str) -> KafkaProducer:
+def open_producer(servers: str) -> KafkaProducer:
     return KafkaProducer(
         bootstrap_servers=servers.split(","),
         acks="all",
-        delivery_timeout_ms=int(PATIENCE * 1000),
-        max_block_ms=int(PATIENCE * 1000),
+        delivery_timeout_ms=int(SEND_TIMEOUT_S * 1000),
+        max_block_ms=int(SEND_TIMEOUT_S * 1000),
         reconnect_backoff_max_ms=1_000,
         metrics_enabled=False,
     )
@@ -38,31 +38,37 @@ def producer(servers: str) -> KafkaProducer:
 
 def send_settings(servers: str, topics: Topics) -> None:
     """Before the workers start: a sentence judged before its dataset was set up would be right too, but not checkable."""
-    with producer(servers) as sender:
+    with open_producer(servers) as sender:
         futures = [
             sender.send(topics.datasets, key=one.name.encode(), value=one.model_dump_json().encode())
             for one in DATASETS
         ]
         for future in futures:
-            future.get(timeout=PATIENCE)
+            future.get(timeout=SEND_TIMEOUT_S)
 
 
-class Feeder:
+class LoadGenerator:
     """Sends messages at a steady rate until it is told that there were enough; waits where the workers are far behind."""
 
     def __init__(
-        self, servers: str, topic: str, messages: Iterator[Made], *, rate: float, done: Callable[[], int]
+        self,
+        servers: str,
+        topic: str,
+        messages: Iterator[GeneratedMessage],
+        *,
+        rate: float,
+        count_processed: Callable[[], int],
     ) -> None:
-        self._producer = producer(servers)
+        self._producer = open_producer(servers)
         self._topic = topic
         self._messages = messages
-        self._pause = 1 / rate
-        self._done = done
-        self._enough = threading.Event()
-        self._held = False
+        self._interval_s = 1 / rate
+        self._count_processed = count_processed
+        self._stop = threading.Event()
+        self._paused = False
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
         self._futures: dict[int, FutureRecordMetadata] = {}
-        self.made: dict[int, Made] = {}
+        self.sent: dict[int, GeneratedMessage] = {}
         self.error: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -70,7 +76,7 @@ class Feeder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._enough.set()
+        self._stop.set()
         self._thread.join()
         self._producer.close(timeout=1)
 
@@ -78,30 +84,30 @@ class Feeder:
         due = time.monotonic()
         try:
             for one in self._messages:
-                self.made[one.serial] = one
+                self.sent[one.serial] = one
                 self._futures[one.serial] = self._producer.send(
                     self._topic, key=one.key, value=one.value, headers=list(one.headers)
                 )
-                due = max(due + self._pause, time.monotonic() - 1)  # what was missed for long is not made up for
-                if self._enough.wait(max(0.0, due - time.monotonic())):
+                due = max(due + self._interval_s, time.monotonic() - 1)  # what was missed for long is not made up for
+                if self._stop.wait(max(0.0, due - time.monotonic())):
                     return
-                while self._waits() and not self._enough.wait(0.1):
+                while self._must_wait() and not self._stop.wait(0.1):
                     pass
         except BaseException as error:  # noqa: BLE001 - told by the thread that waits for us
             self.error = error
 
-    def _waits(self) -> bool:
-        return self._held or len(self.made) - self._done() > BACKLOG
+    def _must_wait(self) -> bool:
+        return self._paused or len(self.sent) - self._count_processed() > MAX_BACKLOG
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Sends nothing more until it is released."""
-        self._held = True
+        self._paused = True
 
-    def release(self) -> None:
-        self._held = False
+    def resume(self) -> None:
+        self._paused = False
 
     @property
-    def ends(self) -> dict[int, int] | None:
+    def end_offsets(self) -> dict[int, int] | None:
         """Where the partitions end, by what was acknowledged; none while answers are missing."""
         ends: dict[int, int] = {}
         for future in list(self._futures.values()):
@@ -112,25 +118,25 @@ class Feeder:
 
     def finish(self) -> set[int]:
         """Stops sending; gives the serial numbers of what the brokers have acknowledged."""
-        self._enough.set()
+        self._stop.set()
         self._thread.join()
         if self.error is not None:
             raise self.error
-        self._producer.flush(timeout=PATIENCE)
+        self._producer.flush(timeout=SEND_TIMEOUT_S)
         return {serial for serial, future in self._futures.items() if future.succeeded()}
 
 
-class Onlooker:
+class ProgressMonitor:
     """Follows the positions in the state topic as any reader of committed messages could."""
 
     def __init__(self, servers: str, topics: Topics, *, partitions: int) -> None:
         self._servers = servers
-        self._places = [TopicPartition(topics.state, number) for number in range(partitions)]
-        self._next = dict.fromkeys(self._places, 0)
+        self._partitions = [TopicPartition(topics.state, number) for number in range(partitions)]
+        self._next_offsets = dict.fromkeys(self._partitions, 0)
         self._close = threading.Event()
         self._thread = threading.Thread(target=self._run, name="onlooker", daemon=True)
-        self.steps: dict[int, list[tuple[int, int]]] = {number: [] for number in range(partitions)}
-        self.moved_at = time.monotonic()
+        self.history: dict[int, list[tuple[int, int]]] = {number: [] for number in range(partitions)}
+        self.last_progress_at = time.monotonic()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -142,26 +148,26 @@ class Onlooker:
 
     @property
     def positions(self) -> dict[int, int]:
-        return {partition: steps[-1][1] for partition, steps in self.steps.items() if steps}
+        return {partition: steps[-1][1] for partition, steps in self.history.items() if steps}
 
     def _run(self) -> None:
         while not self._close.is_set():
             try:
-                with consumer(self._servers) as reader:
+                with open_consumer(self._servers) as reader:
                     self._follow(reader)
-            except ERRORS:
+            except TRANSIENT_ERRORS:
                 time.sleep(0.5)
 
     def _follow(self, reader: KafkaConsumer) -> None:
-        reader.assign(self._places)
-        for place, offset in self._next.items():
+        reader.assign(self._partitions)
+        for place, offset in self._next_offsets.items():
             reader.seek(place, offset)
         while not self._close.is_set():
             for place, records in reader.poll(timeout_ms=200).items():
                 for record in records:
-                    self._next[place] = record.offset + 1
+                    self._next_offsets[place] = record.offset + 1
                     kind, partition, *_ = json.loads(record.key)
                     if kind == "position":
                         offset = json.loads(record.value)["next_offset"]
-                        self.steps[partition].append((record.timestamp, offset))
-                        self.moved_at = time.monotonic()
+                        self.history[partition].append((record.timestamp, offset))
+                        self.last_progress_at = time.monotonic()

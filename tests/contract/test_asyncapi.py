@@ -15,8 +15,8 @@ from schemas import events, generate, messages
 from service.contracts import Claim, Decision
 from service.log import codec
 from service.log.topics import Topics
-from service.review.decisions import claim_output, decision_output
-from tests.node_packages import installed
+from service.review.decisions import build_claim_output, build_decision_output
+from tests.node_packages import install_packages
 
 TOOL = Path(__file__).with_name("asyncapi")
 FILE = generate.HERE / "asyncapi.yaml"
@@ -25,7 +25,7 @@ ERROR, WARNING = 0, 1
 
 
 def diagnostics(file: Path) -> tuple[int, list[dict[str, Any]]]:
-    packages = installed(TOOL)
+    packages = install_packages(TOOL)
     done = subprocess.run(
         ["node", TOOL / "validate.js", file], cwd=packages, capture_output=True, text=True, check=False
     )
@@ -51,11 +51,14 @@ def test_the_parser_would_tell_a_mistake(tmp_path: Path) -> None:
 
 def test_every_topic_has_a_channel() -> None:
     addresses = {channel["address"]: channel for channel in DOCUMENT["channels"].values()}
-    specs = {spec.name: spec for spec in Topics().specs()}
+    specs = {spec.name: spec for spec in Topics().list_specs()}
     assert set(addresses) == set(specs)
     for name, channel in addresses.items():
         kept = channel["bindings"]["kafka"]["topicConfiguration"]
-        assert kept == {"cleanup.policy": [specs[name].cleanup], "max.message.bytes": specs[name].max_bytes}
+        assert kept == {
+            "cleanup.policy": [specs[name].cleanup_policy],
+            "max.message.bytes": specs[name].max_message_bytes,
+        }
 
 
 def test_every_message_is_on_a_channel_and_every_file_is_there() -> None:
@@ -66,7 +69,7 @@ def test_every_message_is_on_a_channel_and_every_file_is_there() -> None:
         assert (generate.HERE / file).is_file()
 
 
-@pytest.mark.parametrize("name", ["SENTENCE", "ASSESSMENT", "DATASET"])
+@pytest.mark.parametrize("name", ["SENTENCE_EVENT_TYPE", "ASSESSMENT_EVENT_TYPE", "DATASET_EVENT_TYPE"])
 def test_event_types_are_the_names_of_messages(name: str) -> None:
     assert getattr(codec, name) in {message["name"] for message in DOCUMENT["components"]["messages"].values()}
 
@@ -75,12 +78,12 @@ def test_keys_are_as_the_code_makes_them() -> None:
     topics = Topics()
     examples = {one.name: one.key_example.encode() for one in messages.CONTRACTS}
     about = {"dataset": "news", "id": "4711", "reviewer": "anna"}
-    decision = decision_output(topics, Decision.model_validate({**about, "verdict": "ok"}))
-    claim = claim_output(topics, Claim.model_validate(about))
+    decision = build_decision_output(topics, Decision.model_validate({**about, "verdict": "ok"}))
+    claim = build_claim_output(topics, Claim.model_validate(about))
     assert (decision.key, claim.key) == (examples["decision.v1"], examples["claim.v1"])
     for output, name in ((decision, "decision.v1"), (claim, "claim.v1")):
-        kind = codec.header(output.headers, "ce_type")
+        kind = codec.get_header(output.headers, "ce_type")
         assert kind == f"labelwatch.{name}"
-    assert json.loads(codec.position_key(3)) == ["position", 3]
-    assert json.loads(codec.state_key(3, "news", "k")) == ["stats", 3, "news", "k"]
-    assert set(events.USES) == {spec.name.removeprefix(topics.prefix) for spec in topics.specs()}
+    assert json.loads(codec.to_position_key(3)) == ["position", 3]
+    assert json.loads(codec.to_state_key(3, "news", "k")) == ["stats", 3, "news", "k"]
+    assert set(events.TOPIC_USAGES) == {spec.name.removeprefix(topics.prefix) for spec in topics.list_specs()}

@@ -20,14 +20,14 @@ from schemathesis.core.parameters import ParameterLocation
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from service.api.http.auth import digest_of, new_key
+from service.api.http.auth import generate_key, hash_key
 from service.api.ingest.query import EXAMPLE, FORMAT_NAMES
 from service.contracts import BelowPolicy, DatasetSettings
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from tests.api_desk import ApiDesk, api_desk, wait_for
-from tests.live_server import PATIENCE, served
-from tests.stream_desk import sentences
+from tests.api_desk import ApiHarness, api_harness, wait_for
+from tests.live_server import STOP_TIMEOUT_S, serve_app
+from tests.stream_desk import make_sentences
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiDesk]:
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiHarness]:
     folder = tmp_path_factory.mktemp("rest")
     classifier = Classifier(ModelFolder.load(make_model(folder / "model", "wordpiece")))
     stop = threading.Event()
-    with api_desk(folder, classifier, keys=f"fuzz:write:{digest_of(KEY)}") as desk:
+    with api_harness(folder, classifier, keys=f"fuzz:write:{hash_key(KEY)}") as desk:
         desk.worker._datasets.put(DatasetSettings(flag_policy=BelowPolicy(kind="below", cut=2.0)))
-        desk.send(*sentences(5))
+        desk.send(*make_sentences(5))
         thread = threading.Thread(target=desk.backend.batcher.run, args=(stop,))
         thread.start()
         try:
@@ -55,11 +55,11 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiDesk]:
 
 
 @pytest.fixture(scope="module")
-def document(desk: ApiDesk) -> BaseSchema:
+def document(desk: ApiHarness) -> BaseSchema:
     return schemathesis.openapi.from_asgi("/openapi.json", desk.app)
 
 
-KEY = new_key()
+KEY = generate_key()
 ALLOWED = {"Authorization": f"Bearer {KEY}"}
 EXAMPLES = int(os.environ.get("LABELWATCH_REST_EXAMPLES", "10"))
 DEEPER = 5  # times as many for what takes the most
@@ -223,7 +223,7 @@ def test_records_that_are_nearly_right_are_answered_as_it_says(document: BaseSch
 
 
 @pytest.mark.parametrize("path", ["/v1/score", "/v1/sentences"])
-def test_lines_get_one_answer_each(desk: ApiDesk, path: str) -> None:
+def test_lines_get_one_answer_each(desk: ApiHarness, path: str) -> None:
     problem = desk.app.openapi()["components"]["schemas"]["Problem"]
     lines = st.one_of(
         records().map(lambda one: json.dumps(one[1])), VALUES.map(json.dumps), st.sampled_from(["{", "", "nul"])
@@ -248,12 +248,12 @@ def test_lines_get_one_answer_each(desk: ApiDesk, path: str) -> None:
 # -- what stays open ---------------------------------------------------------------------------------------------------
 
 
-def test_who_listens_gets_a_first_event_as_the_document_says(desk: ApiDesk) -> None:
+def test_who_listens_gets_a_first_event_as_the_document_says(desk: ApiHarness) -> None:
     operation = desk.app.openapi()["paths"]["/v1/events"]["get"]
     (kind,) = operation["responses"]["200"]["content"]
     example = json.loads(operation["responses"]["200"]["content"][kind]["example"].partition("data: ")[2])
     counters = desk.app.state.counters
-    with served(desk.app) as port, socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
+    with serve_app(desk.app) as port, socket.create_connection(("127.0.0.1", port), STOP_TIMEOUT_S) as client:
         head = f"GET /v1/events?dataset=default HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n"
         client.sendall(head.encode())
         heard = b""
@@ -272,7 +272,7 @@ def test_who_listens_gets_a_first_event_as_the_document_says(desk: ApiDesk) -> N
         wait_for(lambda: counters.listeners == 0)
 
 
-def test_who_may_not_listen_is_told(desk: ApiDesk) -> None:
+def test_who_may_not_listen_is_told(desk: ApiHarness) -> None:
     problem = desk.app.openapi()["components"]["schemas"]["Problem"]
     for query, headers, status in (("", {}, 401), ("?dataset=No!", ALLOWED, 422)):
         answer = desk.client.get(f"/v1/events{query}", headers=headers)

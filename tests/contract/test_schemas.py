@@ -14,15 +14,15 @@ from pydantic import ValidationError
 from schemas import generate, messages
 from service.contracts import LabelledSentence, Message, read_sentence
 from service.errors import InvalidInput, LabelwatchError, SettingsError
-from service.log.codec import dead_letter, event_headers, position_value, read_position
+from service.log.codec import build_dead_letter, build_event_headers, parse_position, to_position_value
 from service.log.protocol import Record
 from service.statistics.running import RunningStats
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILES = generate.files()
-SCHEMAS = messages.schemas()
+FILES = generate.render_files()
+SCHEMAS = messages.build_schemas()
 MODELS: dict[str, type[Message]] = {one.name: one.model for one in messages.CONTRACTS}
 EXAMPLES = sorted(generate.EXAMPLES.glob("*.json"))
 RELEASES = sorted(path for path in generate.RELEASED.iterdir() if path.is_dir())
@@ -67,7 +67,7 @@ def read(path: Path, *, unknown: Any = "ignore") -> Message | None:
         restored = RunningStats.restore(json.loads(text))
         assert restored.snapshot() == json.loads(text)
     elif name == "position.v1":
-        assert read_position(text.encode()) == json.loads(text)["next_offset"]
+        assert parse_position(text.encode()) == json.loads(text)["next_offset"]
     return None
 
 
@@ -166,7 +166,7 @@ def test_statistics_as_they_are_written_fit_their_schema() -> None:
         RunningStats.empty(2, keep_days=3).update(probs, np.array([1, 1]), day="2024-05-28", priority=0.9),
     ):
         jsonschema_rs.validate(SCHEMAS["state.v1"], json.loads(json.dumps(stats.snapshot())))
-    jsonschema_rs.validate(SCHEMAS["position.v1"], json.loads(position_value(7)))
+    jsonschema_rs.validate(SCHEMAS["position.v1"], json.loads(to_position_value(7)))
 
 
 def kinds_of(error: type[LabelwatchError]) -> list[type[LabelwatchError]]:
@@ -175,25 +175,25 @@ def kinds_of(error: type[LabelwatchError]) -> list[type[LabelwatchError]]:
 
 def test_headers_as_they_are_written_fit_their_schema() -> None:
     record = Record("labelwatch.sentences", 3, 14, b"k", b"{", (("mine", b"1"),))
-    for stage in messages.stages():
+    for stage in messages.list_stages():
         error = next(kind for kind in kinds_of(LabelwatchError) if kind.stage == stage)
-        letter = dead_letter("labelwatch.dead-letters", record, error("what to change"))
+        letter = build_dead_letter("labelwatch.dead-letters", record, error("what to change"))
         headers = {name: value.decode() for name, value in letter.headers}
         jsonschema_rs.validate(SCHEMAS["dead-letter-headers.v1"], headers)
         assert headers["mine"] == "1"
-    assert messages.stages() == ["decode", "inference", "labels", "too_long", "validate"]
-    written = event_headers("labelwatch.assessment.v1", identity="1", at=datetime.now(UTC))
+    assert messages.list_stages() == ["decode", "inference", "labels", "too_long", "validate"]
+    written = build_event_headers("labelwatch.assessment.v1", event_id="1", at=datetime.now(UTC))
     jsonschema_rs.validate(SCHEMAS["event-headers.v1"], {name: value.decode() for name, value in written})
 
 
 def test_a_release_is_frozen_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generate, "RELEASED", tmp_path)
-    folder = generate.release("9.9.9")
+    folder = generate.freeze_release("9.9.9")
     assert sorted(path.name for path in folder.glob("*.schema.json")) == sorted(
         f"{name}.schema.json" for name in SCHEMAS
     )
     example = next((folder / "examples").iterdir())
     example.write_text("as it was released")
     with pytest.raises(SettingsError, match=r"9\.9\.9 is frozen already.*raise the version"):
-        generate.release("9.9.9")
+        generate.freeze_release("9.9.9")
     assert example.read_text() == "as it was released"

@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 
-class MissingError(AssertionError):
+class MissingFileError(AssertionError):
     """A step names a file that would not be there."""
 
 
 @dataclass(frozen=True)
-class Ignored:
+class DockerIgnore:
     """What .dockerignore keeps out of the build: the last line that fits a path decides."""
 
     rules: tuple[tuple[bool, re.Pattern[str]], ...]
 
     @classmethod
-    def read(cls, path: Path) -> Ignored:
+    def read(cls, path: Path) -> DockerIgnore:
         lines = [line.strip() for line in path.read_text().splitlines()]
         wanted = [line for line in lines if line and not line.startswith("#")]
-        return cls(tuple((not line.startswith("!"), _pattern(line.removeprefix("!"))) for line in wanted))
+        return cls(tuple((not line.startswith("!"), _compile_pattern(line.removeprefix("!"))) for line in wanted))
 
     def __call__(self, path: str) -> bool:
         out = False
@@ -37,13 +37,13 @@ class Ignored:
         return out
 
 
-def _pattern(line: str) -> re.Pattern[str]:
+def _compile_pattern(line: str) -> re.Pattern[str]:
     """`*` stays within a folder, `**/` is any number of folders; a folder's name covers what is in it."""
     text = re.escape(line.strip("/")).replace(r"\*\*/", "(?:.*/)?").replace(r"\*", "[^/]*")
     return re.compile(f"{text}(?:/.*)?$")
 
 
-def instructions(text: str) -> list[tuple[str, str]]:
+def parse_instructions(text: str) -> list[tuple[str, str]]:
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
     return [
@@ -63,14 +63,14 @@ class Image:
     copied: list[str] = field(default_factory=list)
 
     def build(self) -> None:
-        ignored = Ignored.read(self.context / ".dockerignore")
+        ignored = DockerIgnore.read(self.context / ".dockerignore")
         folder = "/"
-        for name, rest in instructions((self.context / "Dockerfile").read_text()):
+        for name, rest in parse_instructions((self.context / "Dockerfile").read_text()):
             if name == "FROM":
                 folder, self.variables = "/", {}
             elif name == "WORKDIR":
                 folder = rest
-                self.inside(folder).mkdir(parents=True, exist_ok=True)
+                self.resolve_path(folder).mkdir(parents=True, exist_ok=True)
             elif name == "COPY":
                 self._copy(rest, folder, ignored)
             elif name == "RUN":
@@ -79,7 +79,7 @@ class Image:
                 self.variables.update(dict(part.split("=", 1) for part in shlex.split(rest)))
             self.last[name] = rest
 
-    def inside(self, path: str) -> Path:
+    def resolve_path(self, path: str) -> Path:
         return self.root / path.lstrip("/")
 
     @property
@@ -87,39 +87,39 @@ class Image:
         """As a container has it, with the paths that lie in our root."""
         path = os.environ["PATH"]
         given = {name: value.replace("$PATH", path) for name, value in self.variables.items()}
-        ours = {name: str(self.inside(value)) for name, value in given.items() if value.startswith("/data")}
+        ours = {name: str(self.resolve_path(value)) for name, value in given.items() if value.startswith("/data")}
         # The steps compiled nothing here, so that is done at the first start, and kept where a container could not write.
         del given["PYTHONDONTWRITEBYTECODE"]
         compiled = {"PYTHONPYCACHEPREFIX": str(self.root / "compiled")}
         return {**given, **ours, **compiled, "PATH": f"{self.root}{given['PATH']}", "HOME": str(self.root)}
 
-    def command(self, name: str) -> list[str]:
+    def resolve_command(self, name: str) -> list[str]:
         """A command in its exec form, the program found as a container would find it."""
         words: list[str] = json.loads(self.last[name][self.last[name].index("[") :])
         program = shutil.which(words[0], path=self.environment["PATH"])
         if program is None:
-            raise MissingError(f"{name}: {words[0]} is not in the image")
+            raise MissingFileError(f"{name}: {words[0]} is not in the image")
         return [program, *words[1:]]
 
-    def _copy(self, rest: str, folder: str, ignored: Ignored) -> None:
+    def _copy(self, rest: str, folder: str, ignored: DockerIgnore) -> None:
         words = rest.split()
         options = [word for word in words if word.startswith("--")]
         *sources, target = words[len(options) :]
         if any(option.startswith("--from=") for option in options):
             assert sources == [target], f"COPY {rest}: the environment only works at the path it was made for"
-            if not self.inside(target).exists():
-                raise MissingError(f"COPY {rest}: the stage before made no such thing")
+            if not self.resolve_path(target).exists():
+                raise MissingFileError(f"COPY {rest}: the stage before made no such thing")
             return
-        to = self.inside(str(Path(folder, target)))
+        to = self.resolve_path(str(Path(folder, target)))
         for source in sources:
-            self._take(source, to / Path(source).name if target.endswith("/") else to, ignored)
+            self._copy_files(source, to / Path(source).name if target.endswith("/") else to, ignored)
 
-    def _take(self, source: str, to: Path, ignored: Ignored) -> None:
+    def _copy_files(self, source: str, to: Path, ignored: DockerIgnore) -> None:
         found = self.context / source
         files = [found] if found.is_file() else sorted(path for path in found.rglob("*") if path.is_file())
         sent = [path for path in files if not ignored(str(path.relative_to(self.context)))]
         if not sent:
-            raise MissingError(f"COPY {source}: there is no such file, or .dockerignore keeps it out")
+            raise MissingFileError(f"COPY {source}: there is no such file, or .dockerignore keeps it out")
         for path in sent:
             place = to / path.relative_to(found) if found.is_dir() else to
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ class Image:
         }
         done = subprocess.run(
             ["sh", "-c", command],
-            cwd=self.inside(folder),
+            cwd=self.resolve_path(folder),
             env=environment,
             capture_output=True,
             text=True,

@@ -19,46 +19,50 @@ import yaml
 Document = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
-KEPT = Path(__file__).with_name("kustomized")
-RECORDED = {"base": KEPT / "base.yaml", "overlays/example": KEPT / "example.yaml"}
-OLDEST = 5  # kustomize; Debian's kubectl has one from before there were components
-KNOWN = {
+RECORDED_FOLDER = Path(__file__).with_name("kustomized")
+RECORDED = {"base": RECORDED_FOLDER / "base.yaml", "overlays/example": RECORDED_FOLDER / "example.yaml"}
+MIN_KUSTOMIZE_VERSION = 5  # kustomize; Debian's kubectl has one from before there were components
+KNOWN_FIELDS = {
     *("apiVersion", "kind", "resources", "components", "namespace", "labels"),
     *("configMapGenerator", "images", "replicas", "patches"),
 }
 CLUSTER_WIDE = {"Namespace"}
-TEMPLATES = {"Deployment", "StatefulSet", "Job"}
-SELECTORS = {"Deployment", "StatefulSet", "PodDisruptionBudget"}
+KINDS_WITH_TEMPLATE = {"Deployment", "StatefulSet", "Job"}
+KINDS_WITH_SELECTOR = {"Deployment", "StatefulSet", "PodDisruptionBudget"}
 
 
 def build(folder: Path) -> list[Document]:
-    return _apply(folder, [])
+    return _apply_kustomization(folder, [])
 
 
-def _apply(folder: Path, before: list[Document]) -> list[Document]:
+def _apply_kustomization(folder: Path, before: list[Document]) -> list[Document]:
     wanted = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    assert not set(wanted) - KNOWN, f"{folder}: this stand-in does not know {set(wanted) - KNOWN}"
+    assert not set(wanted) - KNOWN_FIELDS, f"{folder}: this stand-in does not know {set(wanted) - KNOWN_FIELDS}"
     documents = before
     for name in wanted.get("resources", ()):
-        documents += build(folder / name) if (folder / name).is_dir() else _read(folder / name)
+        documents += build(folder / name) if (folder / name).is_dir() else _read_documents(folder / name)
     for name in wanted.get("components", ()):
-        documents = _apply(folder / name, documents)
+        documents = _apply_kustomization(folder / name, documents)
     for generator in wanted.get("configMapGenerator", ()):
-        _config_map(documents, generator)
+        _apply_config_map(documents, generator)
     for patch in wanted.get("patches", ()):
-        _patch(documents, patch, folder)
+        _apply_patch(documents, patch, folder)
     for label in wanted.get("labels", ()):
         assert label["includeSelectors"]
         for document in documents:
-            _label(document, label["pairs"])
+            _apply_labels(document, label["pairs"])
     for replicas in wanted.get("replicas", ()):
-        found = [one for one in documents if one["metadata"]["name"] == replicas["name"] and one["kind"] in SELECTORS]
+        found = [
+            one
+            for one in documents
+            if one["metadata"]["name"] == replicas["name"] and one["kind"] in KINDS_WITH_SELECTOR
+        ]
         changed = [one for one in found if "replicas" in one["spec"]]
         assert changed, f"{folder}: nothing named {replicas['name']} has replicas"
         for one in changed:
             one["spec"]["replicas"] = replicas["count"]
     for image in wanted.get("images", ()):
-        _image(documents, image)
+        _apply_image(documents, image)
     if "namespace" in wanted:
         for document in documents:
             if document["kind"] not in CLUSTER_WIDE:
@@ -66,11 +70,11 @@ def _apply(folder: Path, before: list[Document]) -> list[Document]:
     return documents
 
 
-def _read(path: Path) -> list[Document]:
+def _read_documents(path: Path) -> list[Document]:
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
-def _config_map(documents: list[Document], generator: dict[str, Any]) -> None:
+def _apply_config_map(documents: list[Document], generator: dict[str, Any]) -> None:
     data = dict(literal.split("=", 1) for literal in generator["literals"])
     if generator.get("behavior") == "merge":
         (found,) = (
@@ -82,15 +86,15 @@ def _config_map(documents: list[Document], generator: dict[str, Any]) -> None:
         documents.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
 
-def _label(document: Document, pairs: dict[str, str]) -> None:
+def _apply_labels(document: Document, pairs: dict[str, str]) -> None:
     places = [document["metadata"].setdefault("labels", {})]
     spec = document.get("spec", {})
-    if document["kind"] in TEMPLATES:
+    if document["kind"] in KINDS_WITH_TEMPLATE:
         template = spec["template"]
         places.append(template["metadata"]["labels"])
         spreads = template["spec"].get("topologySpreadConstraints", ())
         places += [spread["labelSelector"]["matchLabels"] for spread in spreads]
-    if document["kind"] in SELECTORS:
+    if document["kind"] in KINDS_WITH_SELECTOR:
         places.append(spec["selector"]["matchLabels"])
     if document["kind"] == "Service":
         places.append(spec["selector"])
@@ -100,16 +104,16 @@ def _label(document: Document, pairs: dict[str, str]) -> None:
         place.update(pairs)
 
 
-def _image(documents: list[Document], image: dict[str, str]) -> None:
+def _apply_image(documents: list[Document], image: dict[str, str]) -> None:
     for document in documents:
-        if document["kind"] not in TEMPLATES:
+        if document["kind"] not in KINDS_WITH_TEMPLATE:
             continue
         for container in document["spec"]["template"]["spec"]["containers"]:
             if container["image"].split(":")[0] == image["name"]:
                 container["image"] = f"{image.get('newName', image['name'])}:{image['newTag']}"
 
 
-def _patch(documents: list[Document], patch: dict[str, Any], folder: Path) -> None:
+def _apply_patch(documents: list[Document], patch: dict[str, Any], folder: Path) -> None:
     text = (folder / patch["path"]).read_text() if "path" in patch else patch["patch"]
     target = patch["target"]
     found = [
@@ -120,10 +124,10 @@ def _patch(documents: list[Document], patch: dict[str, Any], folder: Path) -> No
     assert found, f"{folder}: nothing fits the patch for {target}"
     for one in found:
         for step in yaml.safe_load(text):
-            _step(one, step)
+            _apply_patch_step(one, step)
 
 
-def _step(document: Document, step: dict[str, Any]) -> None:
+def _apply_patch_step(document: Document, step: dict[str, Any]) -> None:
     *parents, last = step["path"].strip("/").replace("~1", "\0").split("/")
     place: Any = document
     for name in (parent.replace("\0", "/") for parent in parents):
@@ -146,18 +150,18 @@ def _step(document: Document, step: dict[str, Any]) -> None:
 # -- the real one ------------------------------------------------------------------------------------------------------
 
 
-def by_kubectl(name: str) -> str | None:
+def build_with_kubectl(name: str) -> str | None:
     """What kustomize makes of a folder; none where there is no kubectl that is new enough."""
     if shutil.which("kubectl") is None:
         return None
     told = subprocess.run(["kubectl", "version", "--client"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"Kustomize Version: v(\d+)", told)
-    if found is None or int(found[1]) < OLDEST:
+    if found is None or int(found[1]) < MIN_KUSTOMIZE_VERSION:
         return None
     return subprocess.run(["kubectl", "kustomize", FOLDER / name], capture_output=True, text=True, check=True).stdout
 
 
-def without_hashes(text: str) -> dict[tuple[str, str], Document]:
+def parse_without_hashes(text: str) -> dict[tuple[str, str], Document]:
     """By kind and name. It adds a hash to names of config maps, so that pods start anew with a changed one."""
     plain = re.sub(
         r"name: labelwatch-(?=[a-z0-9]{10}$)[a-z]*\d[a-z0-9]*$", "name: labelwatch", text, flags=re.MULTILINE
@@ -167,7 +171,7 @@ def without_hashes(text: str) -> dict[tuple[str, str], Document]:
 
 def main() -> None:
     for name, path in RECORDED.items():
-        made = by_kubectl(name)
+        made = build_with_kubectl(name)
         if made is None:
             sys.exit("this needs kubectl 1.27 or newer: https://kubernetes.io/docs/tasks/tools/")
         path.write_text(made)

@@ -25,19 +25,19 @@ ROOT = Path(__file__).resolve().parents[2]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 SAMPLE = ROOT / "models" / "sample" / "sample.tsv"
 HOST = "127.0.0.1"
-PATIENCE = 90.0
-PAUSE = 0.2
+WAIT_TIMEOUT_S = 90.0
+POLL_INTERVAL_S = 0.2
 SCRAPE_INTERVAL = "1s"
-PORTION = 16
+BATCH_SIZE = 16
 ANNOTATORS = ("ann", "ben", "eve", None)
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.create_server((HOST, 0)) as taken:
         return int(taken.getsockname()[1])
 
 
-def sample() -> list[dict[str, Any]]:
+def make_sample_stream() -> list[dict[str, Any]]:
     """Sentences of the sample data, in two datasets and by several annotators."""
     found = []
     for number, block in enumerate(SAMPLE.read_text(encoding="utf-8").strip().split("\n\n")):
@@ -53,10 +53,10 @@ def sample() -> list[dict[str, Any]]:
 
 
 @dataclass
-class Monitored:
+class MonitoredService:
     service: httpx.Client
     prometheus: httpx.Client
-    troubles: list[str] = field(default_factory=list)
+    feed_errors: list[str] = field(default_factory=list)
 
     def query(self, expr: str) -> list[dict[str, Any]]:
         """Series with a number at this moment."""
@@ -68,30 +68,30 @@ class Monitored:
         return [one for one in series if one["value"][1] != "NaN"]
 
     def wait_for(self, what: str, reached: Callable[[], object]) -> None:
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + WAIT_TIMEOUT_S
         while not reached():
-            assert not self.troubles, self.troubles
+            assert not self.feed_errors, self.feed_errors
             assert time.monotonic() < until, what
-            time.sleep(PAUSE)
+            time.sleep(POLL_INTERVAL_S)
 
     # -- the sample stream ---------------------------------------------------------------------------------------------
 
     def feed(self, stop: threading.Event) -> None:
         """Sends, scores and decides as producers and reviewers do, until it is told to stop."""
         try:
-            sentences = itertools.cycle(sample())
+            sentences = itertools.cycle(make_sample_stream())
             for number in itertools.count():
-                portion = list(itertools.islice(sentences, PORTION))
+                portion = list(itertools.islice(sentences, BATCH_SIZE))
                 bad = {"id": f"bad-{number}", "tokens": ["a"], "labels": ["B-GHOST"]}
                 self._call("POST", "/v1/sentences", {"sentences": [*portion, bad]})
                 self._call("POST", "/v1/score", {"sentences": portion[:2]})
-                self._decide(number)
-                if stop.wait(PAUSE):
+                self._decide_items(number)
+                if stop.wait(POLL_INTERVAL_S):
                     return
         except Exception as error:  # noqa: BLE001 - told by whoever waits for what it would have brought
-            self.troubles.append(f"{type(error).__name__}: {error}")
+            self.feed_errors.append(f"{type(error).__name__}: {error}")
 
-    def _decide(self, number: int) -> None:
+    def _decide_items(self, number: int) -> None:
         items = self._call("GET", "/v1/review?dataset=news&limit=2")["items"]
         verdicts = ("error", "ok", "error", "unsure")
         for place, item in enumerate(items):
@@ -111,7 +111,7 @@ class Monitored:
 
 
 @contextmanager
-def running(arguments: list[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+def run_process(arguments: list[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as out:
         process = subprocess.Popen(
             arguments, cwd=ROOT, env={"PATH": os.environ["PATH"], **environment}, stdout=out, stderr=subprocess.STDOUT
@@ -129,7 +129,7 @@ def running(arguments: list[str], log: Path, **environment: str) -> Iterator[sub
             process.kill()
 
 
-def scrape_config(target: str) -> dict[str, Any]:
+def make_scrape_config(target: str) -> dict[str, Any]:
     """As it is deployed, but for where the service is, and how often it is asked."""
     config: dict[str, Any] = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
     config["global"] |= {
@@ -144,10 +144,10 @@ def scrape_config(target: str) -> dict[str, Any]:
 
 
 @contextmanager
-def monitored(folder: Path) -> Iterator[Monitored]:
-    service, watcher = (f"{HOST}:{free_port()}" for _ in range(2))
+def run_monitored_service(folder: Path) -> Iterator[MonitoredService]:
+    service, watcher = (f"{HOST}:{find_free_port()}" for _ in range(2))
     config = folder / "prometheus.yml"
-    config.write_text(yaml.safe_dump(scrape_config(service)))
+    config.write_text(yaml.safe_dump(make_scrape_config(service)))
     up = [sys.executable, "-c", "from service.cli.main import main; main()", "up"]
     settings = {
         "LABELWATCH_LOG_PATH": str(folder / "log.sqlite"),
@@ -164,14 +164,14 @@ def monitored(folder: Path) -> Iterator[Monitored]:
         "--log.level=warn",
     ]
     with (
-        running(up, folder / "service.log", **settings),
-        running(watch, folder / "prometheus.log"),
+        run_process(up, folder / "service.log", **settings),
+        run_process(watch, folder / "prometheus.log"),
         httpx.Client(base_url=f"http://{service}", trust_env=False, timeout=60) as here,
         httpx.Client(base_url=f"http://{watcher}", trust_env=False, timeout=60) as there,
     ):
-        made = Monitored(here, there)
-        made.wait_for("the service is ready", lambda: _ok(here, "/readyz"))
-        made.wait_for("Prometheus is ready", lambda: _ok(there, "/-/ready"))
+        made = MonitoredService(here, there)
+        made.wait_for("the service is ready", lambda: _is_ok(here, "/readyz"))
+        made.wait_for("Prometheus is ready", lambda: _is_ok(there, "/-/ready"))
         # Counters have to be seen at 0 before they move.
         made.wait_for("the service is scraped", lambda: made.query('up{job="labelwatch"} == 1'))
         made._call("PUT", "/v1/datasets/news", {"control_share": 1.0})
@@ -185,7 +185,7 @@ def monitored(folder: Path) -> Iterator[Monitored]:
             feeder.join(60)
 
 
-def _ok(client: httpx.Client, path: str) -> bool:
+def _is_ok(client: httpx.Client, path: str) -> bool:
     try:
         return client.get(path).status_code == httpx.codes.OK
     except httpx.TransportError:

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from service import __version__
-from tests.deploy.image import instructions
-from tests.deploy.variables import settings_from
+from tests.deploy.image import parse_instructions
+from tests.deploy.variables import parse_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "deploy" / "compose.yaml"
@@ -69,7 +69,7 @@ def test_what_a_service_names_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_the_settings_are_those_there_are(name: str) -> None:
     given = SERVICES[name]["environment"]
-    settings = settings_from({key: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for key, value in given.items()})
+    settings = parse_settings({key: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for key, value in given.items()})
     assert settings.kafka is not None
     host, port = settings.kafka.servers[0].split(":")
     assert f"INSIDE://{host}:{port}" in SERVICES[host]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
@@ -95,9 +95,9 @@ def test_each_worker_has_its_own_identity_and_the_input_has_a_partition_for_each
 
 def test_the_image_s_health_check_finds_api_and_workers() -> None:
     """It asks one port; both must listen there, on an address that others reach."""
-    text = dict(instructions((ROOT / "Dockerfile").read_text()))["ENV"]
+    text = dict(parse_instructions((ROOT / "Dockerfile").read_text()))["ENV"]
     image = dict(part.split("=", 1) for part in text.split() if part.startswith("LABELWATCH_"))
-    settings = settings_from(image)
+    settings = parse_settings(image)
     assert settings.api.port == settings.worker.metrics_port == 8765
     assert settings.api.host == settings.worker.metrics_host == "0.0.0.0"  # noqa: S104 - within its own network
     assert [name for name in OURS if "healthcheck" in SERVICES[name]] == ["topics"]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from deploy.grafana.build import files
+from deploy.grafana.build import render_files
 from tests.deploy.monitored import PROMETHEUS, ROOT
-from tests.node_packages import installed
+from tests.node_packages import install_packages
 
 if TYPE_CHECKING:
-    from tests.deploy.monitored import Monitored
+    from tests.deploy.monitored import MonitoredService
 
 GRAFANA = ROOT / "deploy" / "grafana"
 SCHEMA = Path(__file__).parent / "grafana-schema"
@@ -34,8 +34,8 @@ VARIABLES = {"$__rate_interval": "20s", "$__range": "10m", "$dataset": "default|
 
 
 def test_the_files_are_as_they_are_made() -> None:
-    assert {path.name for path in files()} == {f"{name}.json" for name in DASHBOARDS}
-    for path, text in files().items():
+    assert {path.name for path in render_files()} == {f"{name}.json" for name in DASHBOARDS}
+    for path, text in render_files().items():
         assert path.read_text() == text, f"run `python -m deploy.grafana.build`: {path.name} has changed"
 
 
@@ -79,7 +79,7 @@ def test_every_panel_is_described_and_asks_the_chosen_source(panel: dict[str, An
 
 def test_they_fit_grafanas_schema(tmp_path: Path) -> None:
     """Grafana's own types, checked by tsc; what is wrong on purpose must be found, or the check is worth nothing."""
-    (tmp_path / "node_modules").symlink_to(installed(SCHEMA) / "node_modules")
+    (tmp_path / "node_modules").symlink_to(install_packages(SCHEMA) / "node_modules")
     for name in ("types.ts", "tsconfig.json"):
         shutil.copy(SCHEMA / name, tmp_path)
     good = DASHBOARDS["label-quality"]
@@ -131,13 +131,13 @@ def filled_in(expr: str) -> str:
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_every_query_has_an_answer(monitored: Monitored, panel: dict[str, Any]) -> None:
+def test_every_query_has_an_answer(monitored: MonitoredService, panel: dict[str, Any]) -> None:
     for target in panel["targets"]:
         expr = filled_in(target["expr"])
         monitored.wait_for(expr, lambda expr=expr: monitored.query(expr))  # type: ignore[misc]
 
 
-def test_the_variables_offer_something(monitored: Monitored) -> None:
+def test_the_variables_offer_something(monitored: MonitoredService) -> None:
     for dashboard in DASHBOARDS.values():
         for variable in dashboard["templating"]["list"]:
             if variable["type"] == "query":
@@ -147,7 +147,7 @@ def test_the_variables_offer_something(monitored: Monitored) -> None:
                 assert values.json()["data"]
 
 
-def test_an_annotator_who_is_not_on_the_list_stays_unnamed(monitored: Monitored) -> None:
+def test_an_annotator_who_is_not_on_the_list_stays_unnamed(monitored: MonitoredService) -> None:
     named = "labelwatch_annotator_sentences_total"
     monitored.wait_for("sentences by everybody", lambda: monitored.query(f"sum({named}) > 30"))
     found = {series["metric"]["annotator"] for series in monitored.query(f"{named} > 0")}

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from service import __version__
-from tests.deploy.image import Ignored, Image, MissingError
-from tests.deploy.wheels import wheelhouse
-from tests.kafka.broker import free_ports
+from tests.deploy.image import DockerIgnore, Image, MissingFileError
+from tests.deploy.wheels import fetch_wheelhouse
+from tests.kafka.broker import find_free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -30,15 +30,15 @@ def fingerprints(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    made = Image(ROOT, tmp_path_factory.mktemp("image"), wheelhouse("serving", "build"))
+    made = Image(ROOT, tmp_path_factory.mktemp("image"), fetch_wheelhouse("serving", "build"))
     made.build()
     return made
 
 
 def run(image: Image, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*image.command("ENTRYPOINT"), *arguments],
-        cwd=image.inside("/data"),
+        [*image.resolve_command("ENTRYPOINT"), *arguments],
+        cwd=image.resolve_path("/data"),
         env=image.environment,
         capture_output=True,
         text=True,
@@ -90,7 +90,7 @@ def test_the_installed_command_works_from_elsewhere(image: Image) -> None:
 @pytest.mark.parametrize("command", ["as it is", "worker"])
 def test_a_container_gets_healthy_and_ends_when_told(image: Image, command: str) -> None:
     """The service and a worker alone, started and checked by the image's own commands."""
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     environment = {
         **image.environment,
         **dict.fromkeys(("LABELWATCH_API_PORT", "LABELWATCH_WORKER_METRICS_PORT"), str(port)),
@@ -99,8 +99,8 @@ def test_a_container_gets_healthy_and_ends_when_told(image: Image, command: str)
     before = fingerprints(image.root / "opt")
     words = json.loads(image.last["CMD"]) if command == "as it is" else [command]
     process = subprocess.Popen(
-        [*image.command("ENTRYPOINT"), *words],
-        cwd=image.inside(image.last["WORKDIR"]),
+        [*image.resolve_command("ENTRYPOINT"), *words],
+        cwd=image.resolve_path(image.last["WORKDIR"]),
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -108,7 +108,7 @@ def test_a_container_gets_healthy_and_ends_when_told(image: Image, command: str)
     )
     try:
         while subprocess.run(
-            image.command("HEALTHCHECK"), env=environment, capture_output=True, check=False
+            image.resolve_command("HEALTHCHECK"), env=environment, capture_output=True, check=False
         ).returncode:
             assert process.poll() is None, process.communicate()[0]
     finally:
@@ -119,7 +119,7 @@ def test_a_container_gets_healthy_and_ends_when_told(image: Image, command: str)
 
 
 def test_the_installation_left_its_source_alone(image: Image) -> None:
-    source = image.inside("/src")
+    source = image.resolve_path("/src")
     assert sorted(fingerprints(source)) == sorted(image.copied)
 
 
@@ -138,7 +138,7 @@ def test_the_installed_package_is_whole(image: Image) -> None:
 def test_the_health_check_asks_the_service(image: Image, *, status: int | None, healthy: bool) -> None:
     with answering(status) as port:
         environment = {**image.environment, "LABELWATCH_API_PORT": str(port)}
-        done = subprocess.run(image.command("HEALTHCHECK"), env=environment, capture_output=True, check=False)
+        done = subprocess.run(image.resolve_command("HEALTHCHECK"), env=environment, capture_output=True, check=False)
     assert (done.returncode == 0) == healthy
 
 
@@ -195,7 +195,7 @@ def context(tmp_path: Path) -> Path:
 
 
 def test_the_ignore_file_is_read_as_docker_does(context: Path) -> None:
-    ignored = Ignored.read(context / ".dockerignore")
+    ignored = DockerIgnore.read(context / ".dockerignore")
     assert [ignored(name) for name in ("kept/a", "kept/deep/b", "kept/deep/c.pyc", "secret")] == [
         False,
         False,
@@ -207,7 +207,7 @@ def test_the_ignore_file_is_read_as_docker_does(context: Path) -> None:
 @pytest.mark.parametrize("step", ["COPY absent /x", "COPY secret /x", "COPY --from=build /opt /opt"])
 def test_a_missing_file_shows(context: Path, step: str) -> None:
     (context / "Dockerfile").write_text(f"FROM python:3.11 AS build\n{step}\n")
-    with pytest.raises(MissingError):
+    with pytest.raises(MissingFileError):
         Image(context, context / "root").build()
 
 

@@ -15,8 +15,17 @@ import yaml
 
 from service import __version__
 from service.log.topics import Topics
-from tests.deploy.kustomize import FOLDER, RECORDED, ROOT, TEMPLATES, Document, build, by_kubectl, without_hashes
-from tests.deploy.variables import settings_from
+from tests.deploy.kustomize import (
+    FOLDER,
+    KINDS_WITH_TEMPLATE,
+    RECORDED,
+    ROOT,
+    Document,
+    build,
+    build_with_kubectl,
+    parse_without_hashes,
+)
+from tests.deploy.variables import parse_settings
 
 CUSTOM = json.loads(Path(__file__).with_name("custom-resources.schema.json").read_text())
 BUILT = {name: build(FOLDER / name) for name in RECORDED}
@@ -50,7 +59,7 @@ def pods(documents: list[Document]) -> list[tuple[str, dict[str, Any], dict[str,
             template["metadata"]["labels"],
         )
         for each in documents
-        if each["kind"] in TEMPLATES
+        if each["kind"] in KINDS_WITH_TEMPLATE
         for template in [each["spec"]["template"]]
     ]
 
@@ -81,9 +90,9 @@ def test_it_is_what_kustomize_builds(name: str) -> None:
     """What it built stands in files, so that this is held to everywhere; where it is at hand, so are the files."""
     kept = RECORDED[name].read_text()
     ours = {(each["kind"], each["metadata"]["name"]): each for each in BUILT[name]}
-    assert ours == without_hashes(kept), STALE
-    made = by_kubectl(name)
-    assert made is None or without_hashes(made) == without_hashes(kept), STALE
+    assert ours == parse_without_hashes(kept), STALE
+    made = build_with_kubectl(name)
+    assert made is None or parse_without_hashes(made) == parse_without_hashes(kept), STALE
 
 
 def test_every_file_is_used() -> None:
@@ -135,7 +144,7 @@ def test_the_settings_are_those_there_are(documents: list[Document], name: str) 
         ]
         own = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in container.get("env", ())}
         assert own == ({"LABELWATCH_WORKER_ID": "metadata.name"} if component == "worker" else {})
-        settings = settings_from({**config, **SECRET[name], **dict.fromkeys(own, "labelwatch-worker-0")})
+        settings = parse_settings({**config, **SECRET[name], **dict.fromkeys(own, "labelwatch-worker-0")})
         assert settings.kafka is not None
         assert settings.metrics.open
         ports = {port for policy in documents if policy["kind"] == "NetworkPolicy" for port in egress(policy)}
@@ -190,7 +199,7 @@ def test_selectors_find_their_pods(documents: list[Document]) -> None:
 def test_scaling_looks_at_what_the_workers_read() -> None:
     documents = BUILT["overlays/example"]
     config = one(documents, "ConfigMap", "labelwatch")["data"]
-    settings = settings_from({**config, **SECRET["overlays/example"]})
+    settings = parse_settings({**config, **SECRET["overlays/example"]})
     spec = one(documents, "ScaledObject", "labelwatch-worker")["spec"]
     workers = one(documents, spec["scaleTargetRef"]["kind"], spec["scaleTargetRef"]["name"])
     assert "replicas" not in workers["spec"], "each apply would undo what KEDA decided"
@@ -226,7 +235,7 @@ def test_every_pod_is_scraped_as_the_alerts_expect() -> None:
 
 def test_temporary_files_have_room_and_a_limit(documents: list[Document], name: str) -> None:
     config = one(documents, "ConfigMap", "labelwatch")["data"]
-    spool = settings_from({**config, **SECRET[name]}).api.max_spool_bytes
+    spool = parse_settings({**config, **SECRET[name]}).api.max_spool_bytes
     for component, pod, _ in pods(documents):
         (temporary,) = (volume for volume in pod["volumes"] if volume["name"] == "tmp")
         limit = bytes_of(temporary["emptyDir"]["sizeLimit"])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from service.log.codec import position_key, read_position
+from service.log.codec import parse_position, to_position_key
 from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
 
@@ -121,9 +121,9 @@ def log_of(folder: Path, topic: str) -> list[Record]:
 
 
 def next_offset(folder: Path) -> int:
-    positions = [record.value for record in log_of(folder, TOPICS.state) if record.key == position_key(0)]
+    positions = [record.value for record in log_of(folder, TOPICS.state) if record.key == to_position_key(0)]
     assert positions[-1] is not None
-    return read_position(positions[-1])
+    return parse_position(positions[-1])
 
 
 def test_a_first_run_ctrl_c_and_a_second(tmp_path: Path) -> None:

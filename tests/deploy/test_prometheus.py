@@ -12,7 +12,7 @@ import yaml
 from tests.deploy.monitored import PROMETHEUS, ROOT
 
 if TYPE_CHECKING:
-    from tests.deploy.monitored import Monitored
+    from tests.deploy.monitored import MonitoredService
 
 RULES: dict[str, Any] = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())
 ALERTS: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}
@@ -58,11 +58,11 @@ def test_each_alert_says_what_it_means_and_where_help_stands(name: str) -> None:
 # -- against the running service ---------------------------------------------------------------------------------------
 
 
-def test_the_metrics_are_as_they_should_be(monitored: Monitored) -> None:
+def test_the_metrics_are_as_they_should_be(monitored: MonitoredService) -> None:
     promtool("check", "metrics", given=monitored.service.get("/metrics").content)
 
 
-def test_the_rules_are_loaded_and_can_be_evaluated(monitored: Monitored) -> None:
+def test_the_rules_are_loaded_and_can_be_evaluated(monitored: MonitoredService) -> None:
     def rules() -> list[dict[str, Any]]:
         groups = monitored.prometheus.get("/api/v1/rules").json()["data"]["groups"]
         return [rule for group in groups for rule in group["rules"]]
@@ -75,5 +75,5 @@ def test_the_rules_are_loaded_and_can_be_evaluated(monitored: Monitored) -> None
     ("name", "selector"),
     sorted({(name, selector) for name, rule in ALERTS.items() for selector in SELECTOR.findall(rule["expr"])}),
 )
-def test_what_an_alert_looks_at_is_there(monitored: Monitored, name: str, selector: str) -> None:
+def test_what_an_alert_looks_at_is_there(monitored: MonitoredService, name: str, selector: str) -> None:
     monitored.wait_for(f"{name}: {selector}", lambda: monitored.query(selector))

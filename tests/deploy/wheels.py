@@ -10,12 +10,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-LOCKS = Path(__file__).resolve().parents[2] / "deploy" / "requirements"
+LOCK_FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "requirements"
 
 
-def wheelhouse(*names: str) -> Path:
+def fetch_wheelhouse(*names: str) -> Path:
     """A folder with every wheel that these locks name for this Python; hashes are checked here and when they are used."""
-    locks = [LOCKS / f"{name}.txt" for name in names]
+    locks = [LOCK_FOLDER / f"{name}.txt" for name in names]
     content = b"".join(lock.read_bytes() for lock in locks)
     home = os.environ.get("XDG_CACHE_HOME")
     cache = (Path(home) if home else Path.home() / ".cache") / "labelwatch" / "wheels"
@@ -26,11 +26,11 @@ def wheelhouse(*names: str) -> Path:
     with (cache / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         if not folder.is_dir():
-            _fetch(locks, folder)
+            _download_wheels(locks, folder)
     return folder
 
 
-def _fetch(locks: list[Path], folder: Path) -> None:
+def _download_wheels(locks: list[Path], folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         made = Path(scratch) / "made"
         for lock in locks:

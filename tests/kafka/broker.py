@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 POM = Path(__file__).with_name("pom.xml")
 PACKAGES = {"java": "default-jre-headless", "mvn": "maven"}
 HOST = "127.0.0.1"
-START_TIMEOUT = 600.0
+START_TIMEOUT_S = 600.0
 JAVA = ("java", "-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 # The kernel ends the broker with us, however we end; it stays the same process through exec.
 SHIM = """
@@ -52,7 +52,7 @@ class KafkaUnavailableError(RuntimeError):
     """There is no broker to test with. The message says what to do."""
 
 
-def need(*commands: str) -> None:
+def require_commands(*commands: str) -> None:
     missing = [PACKAGES[name] for name in commands if shutil.which(name) is None]
     if missing:
         packages = " ".join(missing)
@@ -62,32 +62,32 @@ def need(*commands: str) -> None:
         )
 
 
-def cache_folder() -> Path:
+def get_cache_folder() -> Path:
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "labelwatch" / "kafka"
 
 
-def jars() -> Path:
+def fetch_jars() -> Path:
     """The folder of the broker's jars; fetched the first time, then kept outside the checkout."""
-    folder = cache_folder() / hashlib.sha256(POM.read_bytes()).hexdigest()[:16]
+    folder = get_cache_folder() / hashlib.sha256(POM.read_bytes()).hexdigest()[:16]
     if folder.is_dir():
         return folder
-    need("java", "mvn")
+    require_commands("java", "mvn")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.parent / "lock"):
+    with _file_lock(folder.parent / "lock"):
         if not folder.is_dir():
-            _fetch(folder)
+            _download_jars(folder)
     return folder
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _file_lock(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _fetch(folder: Path) -> None:
+def _download_jars(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         shutil.copy(POM, scratch)
         made = Path(scratch) / "jars"
@@ -102,7 +102,7 @@ def _fetch(folder: Path) -> None:
         made.rename(folder)
 
 
-def free_ports(n: int) -> list[int]:
+def find_free_ports(n: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         taken = [stack.enter_context(socket.socket()) for _ in range(n)]
         for one in taken:
@@ -110,7 +110,7 @@ def free_ports(n: int) -> list[int]:
         return [int(one.getsockname()[1]) for one in taken]
 
 
-def _cluster_id() -> str:
+def _make_cluster_id() -> str:
     while True:
         made = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if not made.startswith("-"):
@@ -123,7 +123,7 @@ class Cluster:
     def __init__(self, folder: Path, *, brokers: int = 1, settings: dict[str, str] | None = None) -> None:
         self._folder = folder
         self._nodes = range(1, brokers + 1)
-        ports = free_ports(2 * brokers)
+        ports = find_free_ports(2 * brokers)
         self._ports = dict(zip(self._nodes, ports[:brokers], strict=True))
         self._controllers = dict(zip(self._nodes, ports[brokers:], strict=True))
         self._settings = settings or {}
@@ -140,7 +140,7 @@ class Cluster:
     def __enter__(self) -> Self:
         atexit.register(self.close)
         try:
-            self._begin()
+            self._format_and_start()
         except BaseException:
             self.close()
             raise
@@ -149,16 +149,16 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _begin(self) -> None:
-        need("java")
-        jars()
-        identity = _cluster_id()
+    def _format_and_start(self) -> None:
+        require_commands("java")
+        fetch_jars()
+        identity = _make_cluster_id()
         for node in self._nodes:
-            config = self._configure(node)
+            config = self._write_config(node)
             command = [
                 *JAVA,
                 "-cp",
-                f"{jars()}/*",
+                f"{fetch_jars()}/*",
                 "kafka.tools.StorageTool",
                 "format",
                 "-t",
@@ -171,9 +171,9 @@ class Cluster:
                 raise KafkaUnavailableError(f"Kafka's storage could not be formatted:\n{ran.stdout}{ran.stderr}")
         for node in self._nodes:
             self.start(node)
-        self.wait()
+        self.wait_until_ready()
 
-    def _configure(self, node: int) -> Path:
+    def _write_config(self, node: int) -> Path:
         data = self._folder / f"broker-{node}"
         data.mkdir(parents=True)
         copies = 3 if len(self._nodes) >= 3 else 1
@@ -216,7 +216,7 @@ class Cluster:
     def start(self, node: int) -> None:
         """Starts a broker, or starts it again with the data it had. `wait` says when it answers."""
         data = self._folder / f"broker-{node}"
-        command = [*JAVA, "-cp", f"{jars()}/*", "kafka.Kafka", str(data / "server.properties")]
+        command = [*JAVA, "-cp", f"{fetch_jars()}/*", "kafka.Kafka", str(data / "server.properties")]
         with (data / "output.log").open("ab") as log:
             self._processes[node] = subprocess.Popen(
                 [sys.executable, "-c", SHIM, *command],
@@ -227,12 +227,12 @@ class Cluster:
             )
 
     def kill(self, node: int) -> None:
-        self._signal(node, signal.SIGKILL)
+        self._send_signal(node, signal.SIGKILL)
         self._processes.pop(node).wait()
 
     def stop(self, node: int) -> None:
         """As an administrator would: leadership moves first."""
-        self._signal(node, signal.SIGTERM)
+        self._send_signal(node, signal.SIGTERM)
         process = self._processes.pop(node)
         try:
             process.wait(60)
@@ -241,24 +241,24 @@ class Cluster:
             process.wait()
 
     def pause(self, node: int) -> None:
-        self._signal(node, signal.SIGSTOP)
+        self._send_signal(node, signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
-        self._signal(node, signal.SIGCONT)
+        self._send_signal(node, signal.SIGCONT)
 
-    def _signal(self, node: int, number: signal.Signals) -> None:
+    def _send_signal(self, node: int, number: signal.Signals) -> None:
         self._processes[node].send_signal(number)
 
-    def wait(self, timeout: float = START_TIMEOUT) -> None:
+    def wait_until_ready(self, timeout: float = START_TIMEOUT_S) -> None:
         """Until an admin call answers and tells of every broker that was started: an open port says little."""
         until = time.monotonic() + timeout
         last: object = "no answer"
         while time.monotonic() < until:
             for node, process in self._processes.items():
                 if process.poll() is not None:
-                    raise KafkaUnavailableError(f"broker {node} has ended:\n{self._output(node)}")
+                    raise KafkaUnavailableError(f"broker {node} has ended:\n{self._read_output(node)}")
             try:
-                up = self._count()
+                up = self._count_brokers()
             except (KafkaError, OSError) as error:
                 last = error
             else:
@@ -266,16 +266,18 @@ class Cluster:
                     return
                 last = f"{up} of {len(self._processes)} brokers are up"
             time.sleep(0.3)
-        raise KafkaUnavailableError(f"Kafka was not ready after {timeout:.0f} s: {last}\n{self._output(self.nodes[0])}")
+        raise KafkaUnavailableError(
+            f"Kafka was not ready after {timeout:.0f} s: {last}\n{self._read_output(self.nodes[0])}"
+        )
 
-    def _count(self) -> int:
+    def _count_brokers(self) -> int:
         for node in self._processes:
             socket.create_connection((HOST, self._ports[node]), timeout=5).close()
         servers = [f"{HOST}:{self._ports[node]}" for node in self._processes]
         with KafkaAdminClient(bootstrap_servers=servers, bootstrap_timeout_ms=10_000) as admin:
             return len(admin.describe_cluster()["brokers"])
 
-    def _output(self, node: int) -> str:
+    def _read_output(self, node: int) -> str:
         return (self._folder / f"broker-{node}" / "output.log").read_text(errors="replace")[-4000:]
 
     def close(self) -> None:

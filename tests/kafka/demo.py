@@ -49,14 +49,14 @@ def main() -> int:
             return 0
         print("\n$ labelwatch worker &", flush=True)
         worker = subprocess.Popen([COMMAND, "worker"], env=environment)
-        stack.callback(_end, worker)
+        stack.callback(_stop_process, worker)
         labelwatch("send", str(SAMPLE), "--dataset", "sample")
         with contextlib.suppress(KeyboardInterrupt, subprocess.CalledProcessError):
             labelwatch("tail", "review", "--follow")
     return 0
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _stop_process(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(30)

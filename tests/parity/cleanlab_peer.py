@@ -12,7 +12,7 @@ import cleanlab.token_classification.filter
 import cleanlab.token_classification.rank
 import numpy as np
 
-from service.scoring.flat import Bools, Flat, Floats, Ints, flatten
+from service.scoring.flat import Bools, FlatSentences, Floats, Ints, flatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ class Nested:
     probs: list[Floats]
 
     @property
-    def flat(self) -> Flat:
+    def flat(self) -> FlatSentences:
         return flatten(self.given, self.probs)
 
 
@@ -62,7 +62,7 @@ def peer_scores(data: Nested, token_score: str, sentence_score: str = "min", **o
     return np.concatenate([series.to_numpy() for series in words]), sentences
 
 
-def peer_adjusted_scores(flat: Flat, token_score: str) -> Floats:
+def peer_adjusted_scores(flat: FlatSentences, token_score: str) -> Floats:
     with _its_warnings_aside():
         scores: Floats = cleanlab.rank.get_label_quality_scores(
             flat.given, flat.probs, method=token_score.replace("-", "_"), adjust_pred_probs=True

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.scoring.confident import class_sums, thresholds
+from service.scoring.confident import compute_thresholds, sum_by_class
 from service.scoring.flat import Floats, merge_classes, merge_labels
 from service.scoring.sentence import score_sentences, worst_token_softmin
-from service.scoring.token import TOKEN_SCORES, adjusted, confidence_weighted_entropy
+from service.scoring.token import TOKEN_SCORES, adjust_probs, confidence_weighted_entropy
 from tests.parity.cleanlab_peer import KINDS, Nested, data_set, peer_adjusted_scores, peer_scores
 
 SEEDS = range(6)
@@ -76,7 +76,7 @@ def test_its_entropy_is_upside_down_on_saturated_words_and_ours_is_not() -> None
 def test_threshold_adjusted_probabilities(kind: str, token_score: str) -> None:
     for seed in SEEDS:
         flat = data_set(kind, seed).flat
-        probs = adjusted(flat.probs, thresholds(*class_sums(flat.probs, flat.given)))
+        probs = adjust_probs(flat.probs, compute_thresholds(*sum_by_class(flat.probs, flat.given)))
         ours = TOKEN_SCORES[token_score](probs, flat.given)
         assert_close(ours, peer_adjusted_scores(flat, token_score))
 

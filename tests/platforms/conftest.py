@@ -10,66 +10,68 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from service.api.http.auth import digest_of, new_key
-from service.inference.model.default import default_model
+from service.api.http.auth import generate_key, hash_key
+from service.inference.model.default import find_default_model
 from tests.platforms import studio as label_studio
-from tests.stream_desk import Desk, Ran
+from tests.stream_desk import CommandHarness, CommandResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.platforms.studio import Studio
+    from tests.platforms.studio import LabelStudioServer
 
-PATIENCE = 600.0
+WAIT_TIMEOUT_S = 600.0
 
 
 @dataclass
-class Watch:
+class LabelwatchInstance:
     """A running labelwatch: its API, and the commands beside it."""
 
     url: str
     key: str
-    desk: Desk
+    harness: CommandHarness
     http: httpx.Client = field(repr=False)
 
-    def queue(self, dataset: str, state: str = "all") -> dict[str, dict[str, Any]]:
+    def list_items(self, dataset: str, state: str = "all") -> dict[str, dict[str, Any]]:
         """The items by their id."""
         answer = self.http.get("/v1/review", params={"dataset": dataset, "state": state})
         assert answer.is_success, answer.text
         return {item["id"]: item for item in answer.json()["items"]}
 
-    def waited(self, dataset: str, wanted: Callable[[dict[str, dict[str, Any]]], bool]) -> dict[str, dict[str, Any]]:
-        end = time.monotonic() + PATIENCE
-        while not wanted(found := self.queue(dataset)):
+    def wait_for_items(
+        self, dataset: str, wanted: Callable[[dict[str, dict[str, Any]]], bool]
+    ) -> dict[str, dict[str, Any]]:
+        end = time.monotonic() + WAIT_TIMEOUT_S
+        while not wanted(found := self.list_items(dataset)):
             assert time.monotonic() < end, found
             time.sleep(0.05)
         return found
 
-    def run(self, *arguments: object, **variables: str) -> Ran:
-        return self.desk.run(*arguments, **variables)
+    def run(self, *arguments: object, **variables: str) -> CommandResult:
+        return self.harness.run(*arguments, **variables)
 
 
 @pytest.fixture(scope="session")
-def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
-    with label_studio.started(tmp_path_factory.mktemp("label-studio")) as running:
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabelStudioServer]:
+    with label_studio.run_label_studio(tmp_path_factory.mktemp("label-studio")) as running:
         yield running
 
 
 @pytest.fixture
-def watch(service: Watch, capfd: pytest.CaptureFixture[str]) -> Watch:
-    service.desk.capfd = capfd
+def watch(service: LabelwatchInstance, capfd: pytest.CaptureFixture[str]) -> LabelwatchInstance:
+    service.harness.capfd = capfd
     return service
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory, studio: Studio) -> Iterator[Watch]:
+def service(tmp_path_factory: pytest.TempPathFactory, studio: LabelStudioServer) -> Iterator[LabelwatchInstance]:
     """`labelwatch up` that wants a key; it must also end well."""
-    desk = Desk(tmp_path_factory.mktemp("labelwatch"), default_model())
-    key = new_key()
+    desk = CommandHarness(tmp_path_factory.mktemp("labelwatch"), find_default_model())
+    key = generate_key()
     process = desk.start(
         "up",
         LABELWATCH_API_PORT="0",
-        LABELWATCH_API_KEYS=f"label-studio:write:{digest_of(key)}",
+        LABELWATCH_API_KEYS=f"label-studio:write:{hash_key(key)}",
         LABELWATCH_API_LABEL_STUDIO_URL=studio.url,
     )
     try:
@@ -78,9 +80,9 @@ def service(tmp_path_factory: pytest.TempPathFactory, studio: Studio) -> Iterato
         found = re.search(r"http://[^/]+", ready)
         assert found is not None, ready or process.communicate()[1]
         headers = {"Authorization": f"Bearer {key}"}
-        with httpx.Client(base_url=found[0], headers=headers, timeout=PATIENCE, trust_env=False) as http:
-            yield Watch(found[0], key, desk, http)
+        with httpx.Client(base_url=found[0], headers=headers, timeout=WAIT_TIMEOUT_S, trust_env=False) as http:
+            yield LabelwatchInstance(found[0], key, desk, http)
     finally:
         process.terminate()
-        out, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate(timeout=WAIT_TIMEOUT_S)
     assert process.returncode == 0, out + err

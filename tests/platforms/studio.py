@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.kafka.broker import free_ports
+from tests.kafka.broker import find_free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-COMMAND = "LABEL_STUDIO"
+COMMAND_VARIABLE = "LABEL_STUDIO"
 DATABASE = "label_studio.sqlite3"
-PATIENCE = 900.0
+START_TIMEOUT_S = 900.0
 TOKEN = "0123456789abcdef0123456789abcdef01234567"
 USER = "lead@example.org"
 LABELS = ("PER", "ORG", "LOC", "MISC")
@@ -34,7 +34,7 @@ CONFIG = f"""
 
 
 @dataclass
-class Studio:
+class LabelStudioServer:
     url: str
     http: httpx.Client = field(repr=False)
 
@@ -43,29 +43,29 @@ class Studio:
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text[:2000]}"
         return answer.json() if answer.content else None
 
-    def project(self, title: str) -> int:
+    def create_project(self, title: str) -> int:
         return int(self.call("POST", "/api/projects/", {"title": title, "label_config": CONFIG})["id"])
 
-    def task(self, project: int, text: str) -> int:
+    def create_task(self, project: int, text: str) -> int:
         return int(self.call("POST", "/api/tasks/", {"project": project, "data": {"text": text}})["id"])
 
     def annotate(self, task: int, text: str, entities: Mapping[str, str]) -> int:
-        made = self.call("POST", f"/api/tasks/{task}/annotations/", {"result": regions(text, entities)})
+        made = self.call("POST", f"/api/tasks/{task}/annotations/", {"result": make_regions(text, entities)})
         return int(made["id"])
 
-    def correct(self, annotation: int, text: str, entities: Mapping[str, str]) -> None:
-        self.call("PATCH", f"/api/annotations/{annotation}/", {"result": regions(text, entities)})
+    def update_annotation(self, annotation: int, text: str, entities: Mapping[str, str]) -> None:
+        self.call("PATCH", f"/api/annotations/{annotation}/", {"result": make_regions(text, entities)})
 
-    def predictions(self, task: int) -> list[dict[str, Any]]:
+    def list_predictions(self, task: int) -> list[dict[str, Any]]:
         """As the task shows them."""
         found = self.call("GET", f"/api/tasks/{task}/")["predictions"]
         return [dict(one) for one in found]
 
-    def personal_token(self) -> str:
+    def create_personal_token(self) -> str:
         return str(self.call("POST", "/api/token/")["token"])
 
 
-def regions(text: str, entities: Mapping[str, str]) -> list[dict[str, Any]]:
+def make_regions(text: str, entities: Mapping[str, str]) -> list[dict[str, Any]]:
     """Spans as Label Studio's editor writes them."""
     found = []
     for number, (part, label) in enumerate(entities.items()):
@@ -78,30 +78,30 @@ def regions(text: str, entities: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Studio]:
-    named = os.environ.get(COMMAND)
+def run_label_studio(folder: Path) -> Iterator[LabelStudioServer]:
+    named = os.environ.get(COMMAND_VARIABLE)
     if not named:
-        raise pytest.UsageError(f"{COMMAND} does not name the command: run `make test-platforms`")
+        raise pytest.UsageError(f"{COMMAND_VARIABLE} does not name the command: run `make test-platforms`")
     command = Path(named).absolute()
-    shutil.copyfile(empty_database(command, folder), folder / DATABASE)
-    (port,) = free_ports(1)
+    shutil.copyfile(prepare_empty_database(command, folder), folder / DATABASE)
+    (port,) = find_free_ports(1)
     url = f"http://127.0.0.1:{port}"
     log = folder / "label-studio.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [command, "start", "--no-browser", "--internal-host", "127.0.0.1", "--port", str(port)],
             cwd=folder,
-            env=environment(folder),
+            env=make_environment(folder),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
     try:
         with httpx.Client(
-            base_url=url, headers={"Authorization": f"Token {TOKEN}"}, timeout=PATIENCE, trust_env=False
+            base_url=url, headers={"Authorization": f"Token {TOKEN}"}, timeout=START_TIMEOUT_S, trust_env=False
         ) as http:
-            _wait(process, http, log)
-            yield Studio(url, http)
+            _wait_until_healthy(process, http, log)
+            yield LabelStudioServer(url, http)
     finally:
         process.terminate()
         try:
@@ -111,7 +111,7 @@ def started(folder: Path) -> Iterator[Studio]:
             process.wait()
 
 
-def empty_database(command: Path, folder: Path) -> Path:
+def prepare_empty_database(command: Path, folder: Path) -> Path:
     """With one user. It is kept with the environment: making it takes a minute of one core, more than all the rest."""
     kept = command.parent.parent / "empty.sqlite3"
     if not kept.exists():
@@ -121,7 +121,7 @@ def empty_database(command: Path, folder: Path) -> Path:
         done = subprocess.run(
             [command, "init", "--quiet", "--enable-legacy-api-token", *user],
             cwd=made,
-            env=environment(made),
+            env=make_environment(made),
             capture_output=True,
             text=True,
             check=False,
@@ -132,7 +132,7 @@ def empty_database(command: Path, folder: Path) -> Path:
     return kept
 
 
-def environment(folder: Path) -> dict[str, str]:
+def make_environment(folder: Path) -> dict[str, str]:
     """Its folder, webhooks to this machine, and nothing told to anybody outside."""
     return {
         "PATH": os.environ["PATH"],
@@ -147,8 +147,8 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _wait(process: subprocess.Popen[bytes], http: httpx.Client, log: Path) -> None:
-    end = time.monotonic() + PATIENCE
+def _wait_until_healthy(process: subprocess.Popen[bytes], http: httpx.Client, log: Path) -> None:
+    end = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < end and process.poll() is None:
         try:
             if http.get("/health").is_success:

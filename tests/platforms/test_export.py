@@ -11,15 +11,17 @@ from tests.platforms.test_label_studio import RIGHT, TEXT, WRONG, connected, pag
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.platforms.conftest import Watch
-    from tests.platforms.studio import Studio
+    from tests.platforms.conftest import LabelwatchInstance
+    from tests.platforms.studio import LabelStudioServer
 
 
-def test_what_reviewers_corrected_is_imported_again(studio: Studio, watch: Watch, tmp_path: Path) -> None:
+def test_what_reviewers_corrected_is_imported_again(
+    studio: LabelStudioServer, watch: LabelwatchInstance, tmp_path: Path
+) -> None:
     project = connected(studio, watch, "corrected")
-    annotation = studio.annotate(studio.task(project, TEXT), TEXT, WRONG)
+    annotation = studio.annotate(studio.create_task(project, TEXT), TEXT, WRONG)
     identity = f"label-studio:{annotation}"
-    item = watch.waited("corrected", lambda queue: identity in queue)[identity]
+    item = watch.wait_for_items("corrected", lambda queue: identity in queue)[identity]
     right = [flag["suggested"] for flag in item["doubtful"]]
     labels = list(item["labels"])
     for flag, label in zip(item["doubtful"], right, strict=True):
@@ -32,7 +34,7 @@ def test_what_reviewers_corrected_is_imported_again(studio: Studio, watch: Watch
     _, *arguments = shlex.split(page("labelwatch export --decisions --dataset trips").replace("trips", "corrected"))
     ran = watch.run(*arguments[:-1], file)
     assert ran.code == 0, ran.err
-    other = studio.project("imported")
+    other = studio.create_project("imported")
     told = studio.call("POST", f"/api/projects/{other}/import", json.loads(file.read_text()))
     assert (told["task_count"], told["annotation_count"]) == (1, 1)
     (found,) = studio.call("GET", f"/api/projects/{other}/export", exportType="JSON")

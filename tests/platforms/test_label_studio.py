@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.contracts import Assessment
-from tests.docs_blocks import blocks
+from tests.docs_blocks import read_code_blocks
 from tests.platforms.studio import TOKEN, USER
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.platforms.conftest import Watch
-    from tests.platforms.studio import Studio
-    from tests.stream_desk import Ran
+    from tests.platforms.conftest import LabelwatchInstance
+    from tests.platforms.studio import LabelStudioServer
+    from tests.stream_desk import CommandResult
 
 # The ship is one character, and two UTF-16 units.
 TEXT = "🚢 Mara Quill sailed from Tallinn to Riga on Monday."
@@ -32,13 +32,13 @@ OTHER_WRONG = {"Tomas Berg": "PER", "Oslo": "ORG"}
 
 def page(part: str) -> str:
     """The command of docs/platforms.md with this in it."""
-    (found,) = [line for _, block in blocks("platforms.md") for line in block.splitlines() if part in line]
+    (found,) = [line for _, block in read_code_blocks("platforms.md") for line in block.splitlines() if part in line]
     return found
 
 
-def connected(studio: Studio, watch: Watch, dataset: str) -> int:
+def connected(studio: LabelStudioServer, watch: LabelwatchInstance, dataset: str) -> int:
     """A project whose webhook is made as the page says."""
-    project = studio.project(dataset)
+    project = studio.create_project(dataset)
     command = page("/api/webhooks/")
     for told, here in (
         ("http://127.0.0.1:8080", studio.url),
@@ -56,7 +56,9 @@ def connected(studio: Studio, watch: Watch, dataset: str) -> int:
     return project
 
 
-def push(watch: Watch, studio: Studio, project: int, dataset: str, *, token: str = TOKEN) -> Ran:
+def push(
+    watch: LabelwatchInstance, studio: LabelStudioServer, project: int, dataset: str, *, token: str = TOKEN
+) -> CommandResult:
     told = page("labelwatch push label-studio --url")
     command = told.replace("http://127.0.0.1:8080", studio.url).replace("--project 1 ", f"--project {project} ")
     _, *arguments = shlex.split(command.replace("trips", dataset))
@@ -78,13 +80,15 @@ def spans(prediction: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def test_a_wrong_label_comes_to_the_queue_and_goes_back_until_it_is_corrected(studio: Studio, watch: Watch) -> None:
+def test_a_wrong_label_comes_to_the_queue_and_goes_back_until_it_is_corrected(
+    studio: LabelStudioServer, watch: LabelwatchInstance
+) -> None:
     project = connected(studio, watch, "trips")
-    task, other = studio.task(project, TEXT), studio.task(project, OTHER_TEXT)
+    task, other = studio.create_task(project, TEXT), studio.create_task(project, OTHER_TEXT)
     annotation, right = studio.annotate(task, TEXT, WRONG), studio.annotate(other, OTHER_TEXT, OTHER_RIGHT)
     identity = f"label-studio:{annotation}"
 
-    item = watch.waited("trips", lambda queue: identity in queue)[identity]
+    item = watch.wait_for_items("trips", lambda queue: identity in queue)[identity]
     assert item["state"] == "open"
     assert flagged(item) == [("Riga", "B-PER", "B-LOC")]
     assert item["tokens"][:3] == ["🚢", "Mara", "Quill"]
@@ -95,7 +99,7 @@ def test_a_wrong_label_comes_to_the_queue_and_goes_back_until_it_is_corrected(st
     theirs = {"task": task, "model_version": "theirs", "score": 0.5, "result": []}
     kept = studio.call("POST", "/api/predictions/", theirs)["id"]
     assert push(watch, studio, project, "trips").out.startswith("1 prediction pushed")
-    ours = [one for one in studio.predictions(task) if one["id"] != kept]
+    ours = [one for one in studio.list_predictions(task) if one["id"] != kept]
     assert [spans(one) for one in ours] == [RIGHT]
     for region in ours[0]["result"]:
         value = region["value"]
@@ -104,32 +108,34 @@ def test_a_wrong_label_comes_to_the_queue_and_goes_back_until_it_is_corrected(st
     assert ours[0]["model_version"].startswith("labelwatch ")
     shown = {one["id"]: one for one in studio.call("GET", "/api/predictions/", project=project)}
     assert shown[ours[0]["id"]]["mislabeling"] == pytest.approx(1 - item["priority"])
-    assert studio.predictions(other) == []
+    assert studio.list_predictions(other) == []
     again = push(watch, studio, project, "trips").out
     assert "0 predictions pushed" in again
     assert "1 were there already; 0 no longer right were removed" in again
 
-    studio.correct(annotation, TEXT, RIGHT)
-    item = watch.waited("trips", lambda queue: queue[identity]["state"] != "open")[identity]
+    studio.update_annotation(annotation, TEXT, RIGHT)
+    item = watch.wait_for_items("trips", lambda queue: queue[identity]["state"] != "open")[identity]
     assert (item["state"], item["closed_by"]) == ("closed", "update")
-    assert f"label-studio:{right}" not in watch.queue("trips")
+    assert f"label-studio:{right}" not in watch.list_items("trips")
     assert "1 no longer right were removed" in push(watch, studio, project, "trips").out
-    assert [one["id"] for one in studio.predictions(task)] == [kept]
+    assert [one["id"] for one in studio.list_predictions(task)] == [kept]
 
     # Wrong again: the item opens again, in a newer revision.
-    studio.correct(annotation, TEXT, WRONG)
-    again_open = watch.waited("trips", lambda queue: queue[identity]["state"] == "open")[identity]
+    studio.update_annotation(annotation, TEXT, WRONG)
+    again_open = watch.wait_for_items("trips", lambda queue: queue[identity]["state"] == "open")[identity]
     assert again_open["revision"] > item["revision"]
 
 
-def test_what_reviewers_decide_is_pushed_in_place_of_the_models_word(studio: Studio, watch: Watch) -> None:
+def test_what_reviewers_decide_is_pushed_in_place_of_the_models_word(
+    studio: LabelStudioServer, watch: LabelwatchInstance
+) -> None:
     dataset = "decided"
     project = connected(studio, watch, dataset)
-    tasks = [studio.task(project, OTHER_TEXT) for _ in range(3)]
+    tasks = [studio.create_task(project, OTHER_TEXT) for _ in range(3)]
     names = [f"label-studio:{studio.annotate(task, OTHER_TEXT, OTHER_WRONG)}" for task in tasks]
-    queue = watch.waited(dataset, lambda queue: set(names) <= set(queue))
+    queue = watch.wait_for_items(dataset, lambda queue: set(names) <= set(queue))
     assert push(watch, studio, project, dataset).out.startswith("3 predictions pushed")
-    assert [spans(one) for task in tasks for one in studio.predictions(task)] == [OTHER_RIGHT] * 3
+    assert [spans(one) for task in tasks for one in studio.list_predictions(task)] == [OTHER_RIGHT] * 3
 
     labels = ["B-MISC" if label == "B-ORG" else label for label in queue[names[1]]["labels"]]
     right = {"dataset": dataset, "id": names[0], "reviewer": "kim", "verdict": "ok"}
@@ -139,37 +145,41 @@ def test_what_reviewers_decide_is_pushed_in_place_of_the_models_word(studio: Stu
     assert push(watch, studio, project, dataset).out.startswith(
         f"1 prediction pushed to project {project}; 1 were there already; 2 no longer right were removed"
     )
-    assert studio.predictions(tasks[0]) == []
-    assert [spans(one) for one in studio.predictions(tasks[1])] == [{"Tomas Berg": "PER", "Oslo": "MISC"}]
+    assert studio.list_predictions(tasks[0]) == []
+    assert [spans(one) for one in studio.list_predictions(tasks[1])] == [{"Tomas Berg": "PER", "Oslo": "MISC"}]
     shown = {one["task"]: one["mislabeling"] for one in studio.call("GET", "/api/predictions/", project=project)}
     assert shown[tasks[1]] == 1.0
-    assert [spans(one) for one in studio.predictions(tasks[2])] == [OTHER_RIGHT]
+    assert [spans(one) for one in studio.list_predictions(tasks[2])] == [OTHER_RIGHT]
 
 
-def test_a_task_that_is_deleted_at_once_leaves_nothing_open(studio: Studio, watch: Watch) -> None:
+def test_a_task_that_is_deleted_at_once_leaves_nothing_open(
+    studio: LabelStudioServer, watch: LabelwatchInstance
+) -> None:
     """Its deletion may be in the log before the annotation has been judged."""
     dataset = "at-once"
     project = connected(studio, watch, dataset)
-    task, other = studio.task(project, OTHER_TEXT), studio.task(project, OTHER_TEXT)
+    task, other = studio.create_task(project, OTHER_TEXT), studio.create_task(project, OTHER_TEXT)
     gone, stays = (f"label-studio:{studio.annotate(one, OTHER_TEXT, OTHER_WRONG)}" for one in (task, other))
     studio.call("DELETE", f"/api/tasks/{task}/")
 
     def judged(queue: dict[str, dict[str, Any]]) -> bool:
         return {gone, stays} <= set(queue) and queue[gone]["state"] == "closed"
 
-    queue = watch.waited(dataset, judged)
+    queue = watch.wait_for_items(dataset, judged)
     assert (set(queue), queue[gone]["closed_by"], queue[stays]["state"]) == ({gone, stays}, "deleted", "open")
 
 
-def test_what_is_deleted_or_skipped_is_closed_and_its_prediction_removed(studio: Studio, watch: Watch) -> None:
+def test_what_is_deleted_or_skipped_is_closed_and_its_prediction_removed(
+    studio: LabelStudioServer, watch: LabelwatchInstance
+) -> None:
     dataset = "gone"
     project = connected(studio, watch, dataset)
-    tasks = [studio.task(project, OTHER_TEXT) for _ in range(5)]
+    tasks = [studio.create_task(project, OTHER_TEXT) for _ in range(5)]
     made = [studio.annotate(task, OTHER_TEXT, OTHER_WRONG) for task in tasks]
     names = [f"label-studio:{one}" for one in made]
-    watch.waited(dataset, lambda queue: set(names) <= set(queue))
+    watch.wait_for_items(dataset, lambda queue: set(names) <= set(queue))
     # With a personal token, as accounts have them where the old kind is switched off.
-    pushed = push(watch, studio, project, dataset, token=studio.personal_token())
+    pushed = push(watch, studio, project, dataset, token=studio.create_personal_token())
     assert pushed.out.startswith("5 predictions pushed")
 
     studio.call("DELETE", f"/api/annotations/{made[0]}/")
@@ -182,39 +192,41 @@ def test_what_is_deleted_or_skipped_is_closed_and_its_prediction_removed(studio:
     def closed(queue: dict[str, dict[str, Any]]) -> bool:
         return [queue[name]["state"] for name in names] == ["closed"] * 4 + ["open"]
 
-    queue = watch.waited(dataset, closed)
+    queue = watch.wait_for_items(dataset, closed)
     assert {queue[name]["closed_by"] for name in names[:4]} == {"deleted"}
     push(watch, studio, project, dataset)
     left = studio.call("GET", "/api/predictions/", project=project)
     assert [one["task"] for one in left] == [tasks[4]]
 
 
-def test_a_key_is_needed(studio: Studio, watch: Watch) -> None:
+def test_a_key_is_needed(studio: LabelStudioServer, watch: LabelwatchInstance) -> None:
     project = connected(studio, watch, "locked")
     (hook,) = studio.call("GET", "/api/webhooks/", project=project)
     studio.call("PATCH", f"/api/webhooks/{hook['id']}/", {**hook, "headers": {"Authorization": "Bearer wrong"}})
-    unseen = studio.annotate(studio.task(project, OTHER_TEXT), OTHER_TEXT, OTHER_WRONG)
+    unseen = studio.annotate(studio.create_task(project, OTHER_TEXT), OTHER_TEXT, OTHER_WRONG)
     studio.call("PATCH", f"/api/webhooks/{hook['id']}/", hook)
-    seen = studio.annotate(studio.task(project, TEXT), TEXT, WRONG)
-    queue = watch.waited("locked", lambda queue: f"label-studio:{seen}" in queue)
+    seen = studio.annotate(studio.create_task(project, TEXT), TEXT, WRONG)
+    queue = watch.wait_for_items("locked", lambda queue: f"label-studio:{seen}" in queue)
     assert f"label-studio:{unseen}" not in queue
 
 
 @pytest.mark.parametrize("kind", ["JSON", "JSON_MIN"])
 @pytest.mark.parametrize("named", [True, False])
-def test_exports_are_audited_and_sent(studio: Studio, watch: Watch, tmp_path: Path, kind: str, named: bool) -> None:
-    project = studio.project("export")
+def test_exports_are_audited_and_sent(
+    studio: LabelStudioServer, watch: LabelwatchInstance, tmp_path: Path, kind: str, named: bool
+) -> None:
+    project = studio.create_project("export")
     made = [
-        studio.annotate(studio.task(project, text), text, entities)
+        studio.annotate(studio.create_task(project, text), text, entities)
         for text, entities in ((TEXT, RIGHT), (OTHER_TEXT, OTHER_WRONG))
     ]
-    studio.task(project, "Nobody has looked at this one.")
+    studio.create_task(project, "Nobody has looked at this one.")
     file, ranked = tmp_path / "export.json", tmp_path / "ranked.jsonl"
     answer = studio.http.get(f"/api/projects/{project}/export", params={"exportType": kind})
     assert answer.is_success, answer.text
     file.write_bytes(answer.content)
     form = ["--format", "label-studio"] if named else []
-    ran = watch.run("score", file, *form, "-o", ranked, "--model", watch.desk.model, "--stream")
+    ran = watch.run("score", file, *form, "-o", ranked, "--model", watch.harness.model, "--stream")
     assert ran.code == 0, ran.err
     worst, good = [Assessment.model_validate_json(line) for line in ranked.read_text().splitlines()]
     assert (worst.id, good.id) == (f"label-studio:{made[1]}", f"label-studio:{made[0]}")
@@ -223,4 +235,4 @@ def test_exports_are_audited_and_sent(studio: Studio, watch: Watch, tmp_path: Pa
 
     dataset = re.sub(r"[^a-z]", "-", f"sent-{kind.lower()}-{named}".lower())
     assert watch.run("send", file, *form, "--dataset", dataset).code == 0
-    watch.waited(dataset, lambda queue: list(queue) == [f"label-studio:{made[1]}"])
+    watch.wait_for_items(dataset, lambda queue: list(queue) == [f"label-studio:{made[1]}"])

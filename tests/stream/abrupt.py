@@ -11,12 +11,12 @@ from service.log.kafka.settings import KafkaSettings
 from service.log.protocol import Output, Stream
 from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
-from tests.stream.steps import batch, gain, values, work
+from tests.stream.steps import list_values, make_batch_result, poll_batch, wait_for_assignment
 
-STATUS = 9
+EXIT_STATUS = 9
 
 
-def opened(kind: str, topics: Topics, *where: str) -> Stream:
+def open_stream(kind: str, topics: Topics, *where: str) -> Stream:
     if kind == "sqlite":
         (path,) = where
         return SqliteStream(Path(path), topics)
@@ -26,13 +26,13 @@ def opened(kind: str, topics: Topics, *where: str) -> Stream:
 
 def main(kind: str, prefix: str, *where: str) -> None:
     topics = Topics(prefix)
-    stream = opened(kind, topics, *where)
-    gain(stream)
-    polled = batch(stream, max_records=1)
-    (value,) = values(polled)
-    stream.commit(work(polled, [Output(topics.review, value, value)], {b"state": b"of " + (value or b"")}))
-    batch(stream, max_records=1)
-    os._exit(STATUS)
+    stream = open_stream(kind, topics, *where)
+    wait_for_assignment(stream)
+    polled = poll_batch(stream, max_records=1)
+    (value,) = list_values(polled)
+    stream.commit(make_batch_result(polled, [Output(topics.review, value, value)], {b"state": b"of " + (value or b"")}))
+    poll_batch(stream, max_records=1)
+    os._exit(EXIT_STATUS)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from service.log.protocol import CommitRefused, Output, Overtaken, Work
-from tests.stream.steps import batch, everything, gain, read, records, sentences, until, values, work
+from service.log.protocol import BatchResult, CommitRefused, Output, VersionConflict
+from tests.stream.steps import (
+    iter_records,
+    list_values,
+    make_batch_result,
+    make_sentence_outputs,
+    poll_batch,
+    read_records,
+    read_topic,
+    wait_for_assignment,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +37,7 @@ HEADERS = (
 )
 
 
-class Log(Protocol):
+class LogUnderTest(Protocol):
     """A log under test."""
 
     topics: Topics
@@ -35,18 +45,18 @@ class Log(Protocol):
     def open(self) -> Stream:
         """A worker's stream; closed when the test ends, if it isn't yet."""
 
-    def producer(self) -> Stream:
+    def open_producer(self) -> Stream:
         """Another process's view, that only appends."""
 
-    def poison(self) -> Output:
+    def make_unwritable_output(self) -> Output:
         """An output that the log can't write."""
 
-    def abrupt(self) -> Sequence[str]:
+    def crash_arguments(self) -> Sequence[str]:
         """Arguments with which `abrupt.py` opens this log in a process of its own."""
 
 
 class Conformance:
-    def test_records_come_in_order_byte_for_byte(self, log: Log) -> None:
+    def test_records_come_in_order_byte_for_byte(self, log: LogUnderTest) -> None:
         stream = log.open()
         sent = [
             Output(log.topics.sentences, b"key", b'{"tokens": []}', HEADERS, 0),
@@ -56,219 +66,223 @@ class Conformance:
             Output(log.topics.sentences, None, None, HEADERS, 0),
         ]
         stream.append(sent)
-        gain(stream)
+        wait_for_assignment(stream)
         got: list[Record] = []
         while len(got) < len(sent):
-            got += records(batch(stream, max_records=2))
+            got += iter_records(poll_batch(stream, max_records=2))
         assert [(one.key, one.value, one.headers) for one in got] == [(one.key, one.value, one.headers) for one in sent]
         assert [one.offset for one in got] == list(range(len(sent)))
         assert {(one.topic, one.partition) for one in got} == {(log.topics.sentences, 0)}
         assert all(one.timestamp_ms > 1_700_000_000_000 for one in got)
 
-    def test_a_batch_has_no_more_records_than_asked_for(self, log: Log) -> None:
+    def test_a_batch_has_no_more_records_than_asked_for(self, log: LogUnderTest) -> None:
         stream = log.open()
-        stream.append(sentences(log.topics.sentences, [b"1", b"2", b"3", b"4", b"5"]))
-        gain(stream)
+        stream.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3", b"4", b"5"]))
+        wait_for_assignment(stream)
         sizes: list[int] = []
         while sum(sizes) < 5:
-            sizes.append(len(batch(stream, max_records=2)))
+            sizes.append(len(poll_batch(stream, max_records=2)))
         assert max(sizes) <= 2
 
-    def test_a_batch_has_no_more_bytes_than_asked_for_and_at_least_one_record(self, log: Log) -> None:
+    def test_a_batch_has_no_more_bytes_than_asked_for_and_at_least_one_record(self, log: LogUnderTest) -> None:
         stream = log.open()
         sent = [b"1" * 400, b"2" * 400, b"3" * 400, b"4" * 2_000, b"5" * 10]
-        stream.append(sentences(log.topics.sentences, sent))
-        gain(stream)
+        stream.append(make_sentence_outputs(log.topics.sentences, sent))
+        wait_for_assignment(stream)
         got: list[list[bytes | None]] = []
         while sum(map(len, got)) < len(sent):
-            got.append(values(batch(stream, max_records=5, max_bytes=1_000)))
+            got.append(list_values(poll_batch(stream, max_records=5, max_bytes=1_000)))
         assert [value for some in got for value in some] == sent
         assert all(len(some) == 1 or sum(len(value or b"") for value in some) <= 1_000 for some in got)
 
-    def test_without_records_a_poll_is_empty_and_nothing_is_there_to_commit(self, log: Log) -> None:
+    def test_without_records_a_poll_is_empty_and_nothing_is_there_to_commit(self, log: LogUnderTest) -> None:
         stream = log.open()
-        gained = gain(stream)[0]
+        gained = wait_for_assignment(stream)[0]
         polled = stream.poll(max_records=10, timeout=0.1)
         assert len(polled) == 0
         assert polled.next_offsets == {}
-        stream.commit(Work(polled))
+        stream.commit(BatchResult(polled))
         stream.close()
-        assert gain(log.open())[0] == gained
+        assert wait_for_assignment(log.open())[0] == gained
 
-    def test_a_stream_with_its_share_is_settled(self, log: Log) -> None:
+    def test_a_stream_with_its_share_is_settled(self, log: LogUnderTest) -> None:
         stream = log.open()
-        gain(stream)
-        assert stream.settled
+        wait_for_assignment(stream)
+        assert stream.assignment_complete
 
-    def test_a_new_log_begins_at_the_earliest_record_without_state(self, log: Log) -> None:
+    def test_a_new_log_begins_at_the_earliest_record_without_state(self, log: LogUnderTest) -> None:
         stream = log.open()
-        stream.append(sentences(log.topics.sentences, [b"first"]))
-        gained = gain(stream)[0]
+        stream.append(make_sentence_outputs(log.topics.sentences, [b"first"]))
+        gained = wait_for_assignment(stream)[0]
         assert (gained.next_offset, gained.state, gained.lost_records) == (0, {}, 0)
 
-    def test_a_commit_makes_outputs_visible_and_the_next_owner_goes_on_from_its_state(self, log: Log) -> None:
+    def test_a_commit_makes_outputs_visible_and_the_next_owner_goes_on_from_its_state(self, log: LogUnderTest) -> None:
         stream = log.open()
-        stream.append(sentences(log.topics.sentences, [b"1", b"2", b"3"]))
-        gain(stream)
-        polled = batch(stream, max_records=1)
+        stream.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
+        wait_for_assignment(stream)
+        polled = poll_batch(stream, max_records=1)
         outputs = [
             Output(log.topics.review, b"d/1", b'{"flags": []}', HEADERS),
             Output(log.topics.dead_letters, None, b"\x80", HEADERS),
         ]
-        stream.commit(work(polled, outputs, {b"statistics": b"[1]", b"more": b"\x00\xff"}))
-        assert [(r.key, r.value, r.headers) for r in everything(stream, log.topics.review)] == [
+        stream.commit(make_batch_result(polled, outputs, {b"statistics": b"[1]", b"more": b"\x00\xff"}))
+        assert [(r.key, r.value, r.headers) for r in read_topic(stream, log.topics.review)] == [
             (b"d/1", b'{"flags": []}', HEADERS)
         ]
-        assert [r.value for r in everything(stream, log.topics.dead_letters)] == [b"\x80"]
+        assert [r.value for r in read_topic(stream, log.topics.dead_letters)] == [b"\x80"]
         stream.close()
 
         successor = log.open()
-        gained = gain(successor)[0]
+        gained = wait_for_assignment(successor)[0]
         assert gained.state == {b"statistics": b"[1]", b"more": b"\x00\xff"}
         assert gained.next_offset == polled.next_offsets[0]
-        assert values(batch(successor, max_records=1)) == [b"2"]
+        assert list_values(poll_batch(successor, max_records=1)) == [b"2"]
 
-    def test_a_commit_of_nothing_but_its_position_counts_too(self, log: Log) -> None:
+    def test_a_commit_of_nothing_but_its_position_counts_too(self, log: LogUnderTest) -> None:
         stream = log.open()
-        stream.append(sentences(log.topics.sentences, [b"1", b"2"]))
-        gain(stream)
-        stream.commit(Work(batch(stream, max_records=1)))
+        stream.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2"]))
+        wait_for_assignment(stream)
+        stream.commit(BatchResult(poll_batch(stream, max_records=1)))
         stream.close()
-        assert gain(log.open())[0].next_offset == 1
+        assert wait_for_assignment(log.open())[0].next_offset == 1
 
-    def test_a_refused_commit_leaves_no_trace_and_the_records_come_again(self, log: Log) -> None:
+    def test_a_refused_commit_leaves_no_trace_and_the_records_come_again(self, log: LogUnderTest) -> None:
         stream = log.open()
-        stream.append(sentences(log.topics.sentences, [b"1", b"2"]))
-        gain(stream)
-        stream.commit(work(batch(stream, max_records=1), state={b"seen": b"1"}))
-        polled = batch(stream)
+        stream.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2"]))
+        wait_for_assignment(stream)
+        stream.commit(make_batch_result(poll_batch(stream, max_records=1), state={b"seen": b"1"}))
+        polled = poll_batch(stream)
         visible = Output(log.topics.review, b"key", b"must not be seen")
         with pytest.raises(CommitRefused):
-            stream.commit(work(polled, [visible, log.poison()], {b"seen": b"2"}))
+            stream.commit(make_batch_result(polled, [visible, log.make_unwritable_output()], {b"seen": b"2"}))
 
-        gained = gain(stream)[0]
+        gained = wait_for_assignment(stream)[0]
         assert (gained.next_offset, gained.state) == (1, {b"seen": b"1"})
-        assert everything(stream, log.topics.review) == []
-        again = batch(stream)
-        assert list(records(again)) == list(records(polled))
+        assert read_topic(stream, log.topics.review) == []
+        again = poll_batch(stream)
+        assert list(iter_records(again)) == list(iter_records(polled))
 
-        stream.commit(work(again, [visible], {b"seen": b"2"}))
-        assert [record.value for record in everything(stream, log.topics.review)] == [b"must not be seen"]
+        stream.commit(make_batch_result(again, [visible], {b"seen": b"2"}))
+        assert [record.value for record in read_topic(stream, log.topics.review)] == [b"must not be seen"]
         stream.close()
-        gained = gain(log.open())[0]
+        gained = wait_for_assignment(log.open())[0]
         assert (gained.next_offset, gained.state) == (2, {b"seen": b"2"})
 
-    def test_refused_again_and_again_it_gets_through_in_the_end_exactly_once(self, log: Log) -> None:
+    def test_refused_again_and_again_it_gets_through_in_the_end_exactly_once(self, log: LogUnderTest) -> None:
         stream = log.open()
-        stream.append(sentences(log.topics.sentences, [b"1", b"2", b"3"]))
-        gain(stream)
+        stream.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
+        wait_for_assignment(stream)
         for value in (b"1", b"2", b"3"):
             for _ in range(2):
                 output = Output(log.topics.review, value, value)
                 with pytest.raises(CommitRefused):
-                    stream.commit(work(batch(stream, max_records=1), [output, log.poison()]))
-                gain(stream)
-            polled = batch(stream, max_records=1)
-            assert values(polled) == [value]
-            stream.commit(work(polled, [Output(log.topics.review, value, value)], {b"last": value}))
-        assert sorted(record.value or b"" for record in everything(stream, log.topics.review)) == [b"1", b"2", b"3"]
+                    stream.commit(
+                        make_batch_result(poll_batch(stream, max_records=1), [output, log.make_unwritable_output()])
+                    )
+                wait_for_assignment(stream)
+            polled = poll_batch(stream, max_records=1)
+            assert list_values(polled) == [value]
+            stream.commit(make_batch_result(polled, [Output(log.topics.review, value, value)], {b"last": value}))
+        assert sorted(record.value or b"" for record in read_topic(stream, log.topics.review)) == [b"1", b"2", b"3"]
 
-    def test_state_and_offset_belong_together_after_every_commit(self, log: Log) -> None:
-        log.producer().append(sentences(log.topics.sentences, [b"1", b"2", b"3"]))
+    def test_state_and_offset_belong_together_after_every_commit(self, log: LogUnderTest) -> None:
+        log.open_producer().append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
         for n in range(3):
             stream = log.open()
-            gained = gain(stream)[0]
+            gained = wait_for_assignment(stream)[0]
             assert gained.next_offset == n
             assert gained.state == ({b"count": str(n).encode()} if n else {})
-            stream.commit(work(batch(stream, max_records=1), state={b"count": str(n + 1).encode()}))
+            stream.commit(make_batch_result(poll_batch(stream, max_records=1), state={b"count": str(n + 1).encode()}))
             stream.close()
 
-    def test_of_each_state_key_only_the_newest_value_is_restored(self, log: Log) -> None:
+    def test_of_each_state_key_only_the_newest_value_is_restored(self, log: LogUnderTest) -> None:
         stream = log.open()
-        stream.append(sentences(log.topics.sentences, [str(n).encode() for n in range(8)]))
-        gain(stream)
-        stream.commit(work(batch(stream, max_records=1), state={b"untouched": b"old", b"n": b"0"}))
+        stream.append(make_sentence_outputs(log.topics.sentences, [str(n).encode() for n in range(8)]))
+        wait_for_assignment(stream)
+        stream.commit(make_batch_result(poll_batch(stream, max_records=1), state={b"untouched": b"old", b"n": b"0"}))
         for n in range(1, 8):
-            stream.commit(work(batch(stream, max_records=1), state={b"n": str(n).encode()}))
+            stream.commit(make_batch_result(poll_batch(stream, max_records=1), state={b"n": str(n).encode()}))
         stream.close()
-        gained = gain(log.open())[0]
+        gained = wait_for_assignment(log.open())[0]
         assert gained.state == {b"untouched": b"old", b"n": b"7"}
         assert gained.next_offset == 8
 
-    def test_a_follower_reads_from_the_beginning_and_stays_behind(self, log: Log) -> None:
+    def test_a_follower_reads_from_the_beginning_and_stays_behind(self, log: LogUnderTest) -> None:
         stream = log.open()
         stream.append([Output(log.topics.datasets, b"a", b"1"), Output(log.topics.datasets, b"b", b"2", HEADERS)])
         follower = stream.follow(log.topics.datasets)
-        assert not _caught_up(follower)
-        first = read(follower, 2)
-        until(lambda: not follower.poll() and follower.caught_up, "the follower has caught up")
+        assert not _is_caught_up(follower)
+        first = read_records(follower, 2)
+        wait_until(lambda: not follower.poll() and follower.caught_up, "the follower has caught up")
         assert [(record.key, record.value, record.headers) for record in first] == [
             (b"a", b"1", ()),
             (b"b", b"2", HEADERS),
         ]
-        log.producer().append([Output(log.topics.datasets, b"a", None)])
-        assert [(record.key, record.value) for record in read(follower, 1)] == [(b"a", None)]
-        assert _caught_up(follower)
+        log.open_producer().append([Output(log.topics.datasets, b"a", None)])
+        assert [(record.key, record.value) for record in read_records(follower, 1)] == [(b"a", None)]
+        assert _is_caught_up(follower)
         follower.close()
 
-    def test_behind_an_empty_topic_one_is_caught_up(self, log: Log) -> None:
-        assert everything(log.open(), log.topics.decisions) == []
+    def test_behind_an_empty_topic_one_is_caught_up(self, log: LogUnderTest) -> None:
+        assert read_topic(log.open(), log.topics.decisions) == []
 
-    def test_what_is_appended_is_there_for_everybody(self, log: Log) -> None:
-        log.producer().append([Output(log.topics.decisions, b"k", b"v")], timeout=60)
-        assert [record.value for record in everything(log.open(), log.topics.decisions)] == [b"v"]
+    def test_what_is_appended_is_there_for_everybody(self, log: LogUnderTest) -> None:
+        log.open_producer().append([Output(log.topics.decisions, b"k", b"v")], timeout=60)
+        assert [record.value for record in read_topic(log.open(), log.topics.decisions)] == [b"v"]
 
-    def test_lag_counts_what_is_not_read_yet(self, log: Log) -> None:
+    def test_lag_counts_what_is_not_read_yet(self, log: LogUnderTest) -> None:
         stream = log.open()
-        stream.append(sentences(log.topics.sentences, [b"1", b"2", b"3"]))
-        gain(stream)
-        batch(stream, max_records=1)
+        stream.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
+        wait_for_assignment(stream)
+        poll_batch(stream, max_records=1)
         assert stream.lag()[0] == 2
-        log.producer().append(sentences(log.topics.sentences, [b"4"]))
+        log.open_producer().append(make_sentence_outputs(log.topics.sentences, [b"4"]))
         left = 3
         while left:
-            left -= len(batch(stream))
+            left -= len(poll_batch(stream))
         assert stream.lag()[0] == 0
 
-    def test_after_an_end_without_close_the_next_one_goes_on(self, log: Log) -> None:
-        log.producer().append(sentences(log.topics.sentences, [b"1", b"2", b"3"]))
+    def test_after_an_end_without_close_the_next_one_goes_on(self, log: LogUnderTest) -> None:
+        log.open_producer().append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
         # It commits one record with an output and state, reads the next, and is gone.
-        ran = subprocess.run([sys.executable, "-m", "tests.stream.abrupt", *log.abrupt()], check=False, timeout=600)
+        ran = subprocess.run(
+            [sys.executable, "-m", "tests.stream.abrupt", *log.crash_arguments()], check=False, timeout=600
+        )
         assert ran.returncode == 9
         stream = log.open()
-        gained = gain(stream)[0]
+        gained = wait_for_assignment(stream)[0]
         assert (gained.next_offset, gained.state) == (1, {b"state": b"of 1"})
-        assert [record.value for record in everything(stream, log.topics.review)] == [b"1"]
-        polled = batch(stream)
-        assert values(polled)[0] == b"2"
-        stream.commit(work(polled, state={b"state": b"of more"}))
+        assert [record.value for record in read_topic(stream, log.topics.review)] == [b"1"]
+        polled = poll_batch(stream)
+        assert list_values(polled)[0] == b"2"
+        stream.commit(make_batch_result(polled, state={b"state": b"of more"}))
 
-    def test_of_several_who_change_a_key_at_once_one_does(self, log: Log) -> None:
+    def test_of_several_who_change_a_key_at_once_one_does(self, log: LogUnderTest) -> None:
         topic = log.topics.datasets
-        writers = [log.producer() for _ in range(3)]
+        writers = [log.open_producer() for _ in range(3)]
         writers[0].append([Output(topic, b"k", b"before"), Output(topic, b"other", b"before")])
-        with pytest.raises(Overtaken, match=r"k of .*datasets"):
-            writers[1].append_after(Output(topic, b"k", b"never"), None)
-        first = next(one for one in everything(writers[0], topic) if one.key == b"k")
+        with pytest.raises(VersionConflict, match=r"k of .*datasets"):
+            writers[1].append_if_unchanged(Output(topic, b"k", b"never"), None)
+        first = next(one for one in read_topic(writers[0], topic) if one.key == b"k")
 
         def change(number: int) -> bool:
             try:
-                writers[number].append_after(Output(topic, b"k", str(number).encode()), first.spot)
-            except Overtaken:
+                writers[number].append_if_unchanged(Output(topic, b"k", str(number).encode()), first.position)
+            except VersionConflict:
                 return False
             return True
 
         with ThreadPoolExecutor(len(writers)) as pool:
             done = list(pool.map(change, range(len(writers))))
         assert sum(done) == 1
-        found = [one for one in everything(writers[0], topic) if one.key == b"k"]
+        found = [one for one in read_topic(writers[0], topic) if one.key == b"k"]
         assert [one.value for one in found if one.value != b"before"] == [str(done.index(True)).encode()]
         # On top of that one the next, and on top of nothing only what nobody has written.
-        writers[1].append_after(Output(topic, b"k", None), found[-1].spot)
-        writers[1].append_after(Output(topic, b"new", b"1"), None)
-        with pytest.raises(Overtaken):
-            writers[2].append_after(Output(topic, b"k", b"never"), found[-1].spot)
+        writers[1].append_if_unchanged(Output(topic, b"k", None), found[-1].position)
+        writers[1].append_if_unchanged(Output(topic, b"new", b"1"), None)
+        with pytest.raises(VersionConflict):
+            writers[2].append_if_unchanged(Output(topic, b"k", b"never"), found[-1].position)
 
 
-def _caught_up(follower: Follower) -> bool:
+def _is_caught_up(follower: Follower) -> bool:
     return follower.caught_up

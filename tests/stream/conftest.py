@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from service.log.kafka.admin import create_topics
-from service.log.kafka.clients import writer
+from service.log.kafka.clients import create_producer
 from service.log.kafka.session import KafkaStream
 from service.log.kafka.settings import KafkaSettings
 from service.log.topics import Topics
@@ -57,10 +57,10 @@ def kafka_topics(kafka_settings: KafkaSettings) -> Iterator[Topics]:
     create_topics(kafka_settings, topics, partitions=PARTITIONS, replication=1, min_isr=1)
     yield topics
     with KafkaAdminClient(bootstrap_servers=kafka_settings.servers) as admin:
-        admin.delete_topics([spec.name for spec in topics.specs()])
+        admin.delete_topics([spec.name for spec in topics.list_specs()])
 
 
-class Open(Protocol):
+class OpenStream(Protocol):
     """Opens a worker's stream on the test's topics; all are closed in the end."""
 
     def __call__(
@@ -79,7 +79,7 @@ def group(kafka_topics: Topics) -> str:
 
 
 @pytest.fixture
-def opened(kafka_settings: KafkaSettings, kafka_topics: Topics, group: str) -> Iterator[Open]:
+def opened(kafka_settings: KafkaSettings, kafka_topics: Topics, group: str) -> Iterator[OpenStream]:
     streams: list[KafkaStream] = []
 
     def made(
@@ -96,7 +96,7 @@ def opened(kafka_settings: KafkaSettings, kafka_topics: Topics, group: str) -> I
                 group=group,
                 worker_id=worker_id,
                 watchdog=watchdog,
-                patience=patience,
+                restore_grace_s=patience,
             )
         )
         return streams[-1]
@@ -109,7 +109,7 @@ def opened(kafka_settings: KafkaSettings, kafka_topics: Topics, group: str) -> I
 @pytest.fixture
 def stranger(kafka_settings: KafkaSettings) -> Iterator[KafkaProducer]:
     """Somebody else's transactional producer."""
-    producer = writer(kafka_settings, transactional_id="stranger")
+    producer = create_producer(kafka_settings, transactional_id="stranger")
     producer.init_transactions()
     yield producer
     producer.close(timeout=10)

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from service.log.protocol import CommitRefused, Output
-from tests.stream.steps import records, work
+from tests.stream.steps import iter_records, make_batch_result
 
 if TYPE_CHECKING:
     from service.log.protocol import Stream
     from service.log.topics import Topics
 
 
-class Runner(threading.Thread):
+class CountingWorker(threading.Thread):
     """A worker that counts the records of each partition in its state, and writes each to the review topic."""
 
     def __init__(self, stream: Stream, topics: Topics) -> None:
@@ -38,10 +38,10 @@ class Runner(threading.Thread):
             self.stream.close()
 
     def step(self) -> None:
-        changes = self.stream.changes()
-        self.lost += changes.lost
-        self.owned -= set(changes.lost)
-        for gained in changes.gained:
+        changes = self.stream.poll_rebalance()
+        self.lost += changes.revoked
+        self.owned -= set(changes.revoked)
+        for gained in changes.assigned:
             self.owned.add(gained.partition)
             self.counts[gained.partition] = int(gained.state.get(b"count", b"0"))
             assert self.counts[gained.partition] == gained.next_offset
@@ -49,9 +49,10 @@ class Runner(threading.Thread):
         if not len(polled):
             return
         counts = {partition: self.counts[partition] + len(some) for partition, some in polled.records.items()}
-        outputs = [Output(self.topics.review, record.value, record.value) for record in records(polled)]
+        outputs = [Output(self.topics.review, record.value, record.value) for record in iter_records(polled)]
         done = replace(
-            work(polled, outputs), state={partition: {b"count": b"%d" % n} for partition, n in counts.items()}
+            make_batch_result(polled, outputs),
+            state={partition: {b"count": b"%d" % n} for partition, n in counts.items()},
         )
         try:
             self.stream.commit(done)
@@ -59,7 +60,7 @@ class Runner(threading.Thread):
             return
         self.counts |= counts
 
-    def end(self) -> None:
+    def shut_down(self) -> None:
         self.stop.set()
         self.join(120)
         assert not self.is_alive()
@@ -67,7 +68,7 @@ class Runner(threading.Thread):
             raise self.error
 
 
-def owns(runner: Runner, partitions: set[int]) -> bool:
+def has_partitions(runner: CountingWorker, partitions: set[int]) -> bool:
     time.sleep(0.1)
     assert runner.error is None
     return runner.owned == partitions

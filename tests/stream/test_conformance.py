@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from service.log.protocol import Stream
 
 
-class SqliteLog:
+class SqliteLogUnderTest:
     def __init__(self, path: Path) -> None:
         self.topics = Topics()
         self.path = path
@@ -29,21 +29,21 @@ class SqliteLog:
     def open(self) -> Stream:
         return self._kept(SqliteStream(self.path, self.topics))
 
-    def producer(self) -> Stream:
+    def open_producer(self) -> Stream:
         return self._kept(SqliteStream(self.path, self.topics, worker=False))
 
     def _kept(self, stream: SqliteStream) -> Stream:
         self.streams.append(stream)
         return stream
 
-    def poison(self) -> Output:
+    def make_unwritable_output(self) -> Output:
         return Output(self.topics.review, b"key", object())  # type: ignore[arg-type]  # nothing SQLite could hold
 
-    def abrupt(self) -> Sequence[str]:
+    def crash_arguments(self) -> Sequence[str]:
         return ("sqlite", self.topics.prefix, str(self.path))
 
 
-class KafkaLog:
+class KafkaLogUnderTest:
     """All streams have one identity, so that a new one takes over at once."""
 
     def __init__(self, settings: KafkaSettings, topics: Topics) -> None:
@@ -56,21 +56,21 @@ class KafkaLog:
         self.streams.append(KafkaStream(self.settings, self.topics, group=self.group, worker_id="worker-0"))
         return self.streams[-1]
 
-    def producer(self) -> Stream:
+    def open_producer(self) -> Stream:
         return self.open()  # it joins the group only when it is asked for partitions
 
-    def poison(self) -> Output:
+    def make_unwritable_output(self) -> Output:
         return Output(self.topics.review, b"key", bytes(MAX_OUTPUT_BYTES + 100_000))
 
-    def abrupt(self) -> Sequence[str]:
+    def crash_arguments(self) -> Sequence[str]:
         settings = self.settings.model_dump_json(exclude_defaults=True)
         return ("kafka", self.topics.prefix, settings, self.group, "worker-0")
 
 
 class TestSqlite(Conformance):
     @pytest.fixture
-    def log(self, tmp_path: Path) -> Iterator[SqliteLog]:
-        made = SqliteLog(tmp_path / "log.sqlite")
+    def log(self, tmp_path: Path) -> Iterator[SqliteLogUnderTest]:
+        made = SqliteLogUnderTest(tmp_path / "log.sqlite")
         yield made
         for stream in made.streams:
             stream.close()
@@ -78,8 +78,8 @@ class TestSqlite(Conformance):
 
 class TestKafka(Conformance):
     @pytest.fixture
-    def log(self, kafka_settings: KafkaSettings, kafka_topics: Topics) -> Iterator[KafkaLog]:
-        made = KafkaLog(kafka_settings, kafka_topics)
+    def log(self, kafka_settings: KafkaSettings, kafka_topics: Topics) -> Iterator[KafkaLogUnderTest]:
+        made = KafkaLogUnderTest(kafka_settings, kafka_topics)
         yield made
         for stream in made.streams:
             stream.close()

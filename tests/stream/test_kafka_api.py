@@ -12,8 +12,8 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from service.errors import StreamError
-from service.log.protocol import Checked
-from tests.stream_desk import Desk, sentences
+from service.log.protocol import PingableFollower
+from tests.stream_desk import CommandHarness, make_sentences
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from service.log.kafka.settings import KafkaSettings
     from service.log.topics import Topics
-    from tests.stream.conftest import Open
+    from tests.stream.conftest import OpenStream
 
 WAIT = 120.0
 
@@ -34,7 +34,7 @@ def test_up_from_a_sentence_to_a_decision(tmp_path: Path, kafka_settings: KafkaS
         "LABELWATCH_TOPICS_PREFIX": kafka_topics.prefix,
         "LABELWATCH_WORKER_GROUP": f"{kafka_topics.prefix}workers",
     }
-    desk = Desk(tmp_path, make_model(tmp_path / "model", "wordpiece"), variables, topics=kafka_topics)
+    desk = CommandHarness(tmp_path, make_model(tmp_path / "model", "wordpiece"), variables, topics=kafka_topics)
     process = desk.start("up")
     try:
         assert process.stdout is not None
@@ -43,7 +43,7 @@ def test_up_from_a_sentence_to_a_decision(tmp_path: Path, kafka_settings: KafkaS
         with httpx.Client(base_url=found[0], timeout=WAIT) as client:
             policy = {"flag_policy": {"kind": "below", "cut": 2.0}}  # so that each sentence comes to review
             assert client.put("/v1/datasets/news", json=policy).json()["version"] == 1
-            sent = [{**one, "dataset": "news"} for one in sentences(10)]
+            sent = [{**one, "dataset": "news"} for one in make_sentences(10)]
             until(lambda: client.post("/v1/score", json=sent[0]).json()["settings"]["news"]["version"] == 1)
             until_reviewed(client, sent)
             items = client.get("/v1/review", params={"dataset": "news"}).json()["items"]
@@ -83,16 +83,16 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def test_a_broker_that_does_not_answer_is_noticed(
-    opened: Open, kafka_topics: Topics, monkeypatch: pytest.MonkeyPatch
+    opened: OpenStream, kafka_topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     follower = opened().follow(kafka_topics.datasets)
-    assert isinstance(follower, Checked)
-    follower.check()
+    assert isinstance(follower, PingableFollower)
+    follower.ping()
 
     def silent(*_: object, **__: object) -> None:
         raise KafkaTimeoutError("no answer")
 
-    monkeypatch.setattr(follower._opened(), "end_offsets", silent)
+    monkeypatch.setattr(follower._ensure_consumer(), "end_offsets", silent)
     with pytest.raises(StreamError, match="does not answer"):
-        follower.check()
+        follower.ping()
     follower.close()

@@ -9,7 +9,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from service.log.topics import Topics
-from tests.stream_desk import Desk, sentences
+from tests.stream_desk import CommandHarness, make_sentences
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def desk(
     tmp_path: Path, kafka_settings: KafkaSettings, kafka_topics: Topics, capfd: pytest.CaptureFixture[str]
-) -> Desk:
+) -> CommandHarness:
     variables = {
         "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": kafka_settings.bootstrap_servers,
         "LABELWATCH_KAFKA_SESSION_TIMEOUT_MS": "10000",
@@ -30,16 +30,16 @@ def desk(
         "LABELWATCH_TOPICS_MIN_ISR": "1",
         "LABELWATCH_WORKER_GROUP": f"{kafka_topics.prefix}workers",
     }
-    return Desk(tmp_path, make_model(tmp_path / "model", "wordpiece"), variables, capfd, kafka_topics)
+    return CommandHarness(tmp_path, make_model(tmp_path / "model", "wordpiece"), variables, capfd, kafka_topics)
 
 
-def test_a_day_with_the_stream(desk: Desk, kafka_topics: Topics) -> None:
+def test_a_day_with_the_stream(desk: CommandHarness, kafka_topics: Topics) -> None:
     assert "nothing to create: all topics are there" in desk.run("topics", "create").out
     ran = desk.run("check")
     assert ran.code == 0, ran.out
     assert f"{kafka_topics.state}: 2 partitions, 1 copy (a single copy is for trying out)" in ran.out
-    given: list[dict[str, Any]] = [*sentences(60), {"id": "ghost", "tokens": ["a"], "labels": ["B-GHOST"]}]
-    assert desk.run("send", desk.file(given)).out == f"61 sentences sent to {kafka_topics.sentences}\n"
+    given: list[dict[str, Any]] = [*make_sentences(60), {"id": "ghost", "tokens": ["a"], "labels": ["B-GHOST"]}]
+    assert desk.run("send", desk.write_file(given)).out == f"61 sentences sent to {kafka_topics.sentences}\n"
     ran = desk.run("worker", "--once")
     assert ran.code == 0, ran.err
     assert "61 messages read" in ran.err
@@ -59,9 +59,9 @@ def test_a_day_with_the_stream(desk: Desk, kafka_topics: Topics) -> None:
 
 
 def test_a_replay_beside_the_live_topics_and_a_reset(
-    desk: Desk, kafka_settings: KafkaSettings, kafka_topics: Topics
+    desk: CommandHarness, kafka_settings: KafkaSettings, kafka_topics: Topics
 ) -> None:
-    desk.run("send", desk.file(sentences(40)))
+    desk.run("send", desk.write_file(make_sentences(40)))
     desk.run("worker", "--once")
     other = make_model(desk.folder / "other", "wordpiece", seed=5)
     trial = Topics(f"{kafka_topics.prefix}trial.")
@@ -77,10 +77,10 @@ def test_a_replay_beside_the_live_topics_and_a_reset(
     [view] = json.loads(desk.run("thresholds", "show", "--json").out)["datasets"]
     assert (view["epoch"], view["sentences"]) == (1, 0)
     with KafkaAdminClient(bootstrap_servers=kafka_settings.servers) as admin:
-        admin.delete_topics([spec.name for spec in trial.specs() if spec.name != trial.sentences])
+        admin.delete_topics([spec.name for spec in trial.list_specs() if spec.name != trial.sentences])
 
 
-def test_what_is_not_there_is_told(desk: Desk, kafka_topics: Topics) -> None:
+def test_what_is_not_there_is_told(desk: CommandHarness, kafka_topics: Topics) -> None:
     ran = desk.run("worker", "leave", "nobody")
     assert ran.code == 1
     assert f"no member of the group {kafka_topics.prefix}workers" in ran.err

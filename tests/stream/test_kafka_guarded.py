@@ -21,8 +21,8 @@ from service.log.kafka.admin import create_topics
 from service.log.kafka.follower import KafkaFollower
 from service.log.kafka.settings import KafkaSettings
 from service.log.topics import Topics
-from tests.kafka.guarded import Guarded, guarded
-from tests.stream_desk import Desk, Ran, sentences
+from tests.kafka.guarded import SecuredCluster, secured_cluster
+from tests.stream_desk import CommandHarness, CommandResult, make_sentences
 from tests.tiny_models import make_model
 from tests.unit.formats import platform_bodies as bodies
 
@@ -36,26 +36,26 @@ CONDITIONS = {"api", "datasets", "draining", "mirror", "model", "review"}
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    with guarded(tmp_path_factory.mktemp("guarded")) as made:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
+    with secured_cluster(tmp_path_factory.mktemp("guarded")) as made:
         yield made
 
 
 @pytest.fixture
-def desk(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Desk:
-    return Desk(tmp_path, make_model(tmp_path / "model", "wordpiece"), capfd=capfd)
+def desk(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
+    return CommandHarness(tmp_path, make_model(tmp_path / "model", "wordpiece"), capfd=capfd)
 
 
 @pytest.fixture(autouse=True)
-def settings(broker: Guarded) -> Iterator[KafkaSettings]:
+def settings(broker: SecuredCluster) -> Iterator[KafkaSettings]:
     """The administrator's, who leaves no topic to the next."""
-    yield KafkaSettings.at(broker.cluster.bootstrap_servers)
+    yield KafkaSettings.for_servers(broker.cluster.bootstrap_servers)
     with KafkaAdminClient(bootstrap_servers=broker.cluster.bootstrap_servers) as admin:
         admin.delete_topics([name for name in admin.list_topics() if not name.startswith("_")])
 
 
 @contextmanager
-def serving(desk: Desk, **variables: str) -> Iterator[httpx.Client]:
+def serving(desk: CommandHarness, **variables: str) -> Iterator[httpx.Client]:
     """`labelwatch api` as a process of its own, which ends well when it is told to."""
     quiet = "warning"  # nobody reads what it says before it ends
     process = desk.start("api", LABELWATCH_API_PORT="0", LABELWATCH_LOGS_LEVEL=quiet, **variables)
@@ -111,19 +111,19 @@ def metric(client: httpx.Client, name: str) -> float:
 
 
 def overlapping() -> dict[str, Any]:
-    both = (bodies.region("Mara Quill", "PER"), bodies.region("Mara", "ORG"))
-    return bodies.event(annotation=bodies.annotation(*both))
+    both = (bodies.make_region("Mara Quill", "PER"), bodies.make_region("Mara", "ORG"))
+    return bodies.make_event(annotation=bodies.make_annotation(*both))
 
 
-def test_what_the_page_grants_is_enough(broker: Guarded, desk: Desk) -> None:
+def test_what_the_page_grants_is_enough(broker: SecuredCluster, desk: CommandHarness) -> None:
     """Each command as the user that the table has for it; who is not in a line of it is refused."""
     one_copy = {"LABELWATCH_TOPICS_REPLICATION": "1", "LABELWATCH_TOPICS_MIN_ISR": "1"}
     worker = {"LABELWATCH_WORKER_ID": "w-0", "LABELWATCH_WORKER_PUBLISH_SCORES": "true"}
 
-    def run(user: str, *arguments: object, **variables: str) -> Ran:
-        return desk.run(*arguments, **broker.login(user), **one_copy, **variables)
+    def run(user: str, *arguments: object, **variables: str) -> CommandResult:
+        return desk.run(*arguments, **broker.make_login_settings(user), **one_copy, **variables)
 
-    def well(user: str, *arguments: object, **variables: str) -> Ran:
+    def well(user: str, *arguments: object, **variables: str) -> CommandResult:
         done = run(user, *arguments, **variables)
         assert done.code == 0, (user, arguments, done.err)
         assert "uthorization" not in done.err
@@ -131,8 +131,8 @@ def test_what_the_page_grants_is_enough(broker: Guarded, desk: Desk) -> None:
 
     well("topics-create", "topics", "create")
     well("datasets-set", "datasets", "set", "news", "control_share=0.1")
-    file = desk.file([{**each, "dataset": "news"} for each in sentences(5)])
-    with serving(desk, **broker.login("API")) as client:
+    file = desk.write_file([{**each, "dataset": "news"} for each in make_sentences(5)])
+    with serving(desk, **broker.make_login_settings("API")) as client:
         until(lambda: client.get("/readyz").json()["degraded"] == {})
         well("your-producers", "send", file)
         assert client.post("/v1/sentences", json={"tokens": ["a"], "labels": ["B-GHOST"]}).status_code == 202
@@ -164,10 +164,12 @@ def test_what_the_page_grants_is_enough(broker: Guarded, desk: Desk) -> None:
     assert (forbidden.code, "TopicAuthorizationFailedError" in forbidden.err) == (1, True)
 
 
-def test_a_broker_that_goes_and_comes_back(broker: Guarded, settings: KafkaSettings, desk: Desk) -> None:
+def test_a_broker_that_goes_and_comes_back(
+    broker: SecuredCluster, settings: KafkaSettings, desk: CommandHarness
+) -> None:
     cluster, topics = broker.cluster, Topics()
     create_topics(settings, topics, partitions=2, replication=1, min_isr=1)
-    one, *others = sentences(5)
+    one, *others = make_sentences(5)
     before, lost, late, line, after = (str(each["id"]) for each in (one, *others))
     by_id: dict[str, Any] = {str(each["id"]): each for each in (one, *others)}
     away = 'labelwatch_degraded{condition="broker"}'
@@ -182,7 +184,7 @@ def test_a_broker_that_goes_and_comes_back(broker: Guarded, settings: KafkaSetti
         found: dict[str, Any] = answer.json()
         return found
 
-    with serving(desk, LABELWATCH_API_TIMEOUT_S="6", **broker.login("API")) as client:
+    with serving(desk, LABELWATCH_API_TIMEOUT_S="6", **broker.make_login_settings("API")) as client:
         until(lambda: readiness()["degraded"] == {})
         assert post(before).json()["ids"] == [before]
         judged = client.post("/v1/score", json=one).json()["assessments"]
@@ -209,7 +211,7 @@ def test_a_broker_that_goes_and_comes_back(broker: Guarded, settings: KafkaSetti
         assert client.get("/healthz").status_code == 200
 
         cluster.start(1)
-        cluster.wait()
+        cluster.wait_until_ready()
         until(lambda: readiness()["degraded"] == {})
         assert metric(client, away) == 0
         answer = post(after)

@@ -6,10 +6,10 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING
 
-from service.log.kafka.clients import send, writer
-from service.log.kafka.group_consumer import Member
+from service.log.kafka.clients import create_producer, send
+from service.log.kafka.group_consumer import GroupConsumer
 from service.log.protocol import Output
-from tests.stream.steps import until
+from tests.stream.steps import wait_until
 
 if TYPE_CHECKING:
     from service.log.kafka.settings import KafkaSettings
@@ -22,11 +22,11 @@ def test_a_partition_that_is_stopped_with_records_in_hand_goes_on(
     kafka_settings: KafkaSettings, kafka_topics: Topics
 ) -> None:
     topic = kafka_topics.sentences
-    with contextlib.closing(writer(kafka_settings)) as producer:
+    with contextlib.closing(create_producer(kafka_settings)) as producer:
         for number in range(2 * N):
             send(producer, Output(topic, None, b"%d" % number, partition=number % 2))
         producer.flush()
-    with contextlib.closing(Member(kafka_settings, topic, group=uuid.uuid4().hex, worker_id=None)) as member:
+    with contextlib.closing(GroupConsumer(kafka_settings, topic, group=uuid.uuid4().hex, worker_id=None)) as member:
         read: dict[int, list[int]] = {0: [], 1: []}
 
         def reads(partition: int, n: int, *, max_records: int = 100) -> bool:
@@ -34,12 +34,14 @@ def test_a_partition_that_is_stopped_with_records_in_hand_goes_on(
                 read[at] += [message.offset for message in messages]
             return len(read[partition]) >= n
 
-        until(lambda: reads(0, 0) and any(note.came for note in member.news()), "the partitions are ours")
-        member.release(0, 0)
-        until(lambda: reads(0, 1, max_records=1), "one record of many is handed out")
-        member.hold(0)
-        member.release(1, 0)
-        until(lambda: reads(1, N), "the other partition is read meanwhile")
-        member.release(0, 1)
-        until(lambda: reads(0, N), "the rest is read")
+        wait_until(
+            lambda: reads(0, 0) and any(note.assigned for note in member.drain_rebalances()), "the partitions are ours"
+        )
+        member.resume_from(0, 0)
+        wait_until(lambda: reads(0, 1, max_records=1), "one record of many is handed out")
+        member.pause(0)
+        member.resume_from(1, 0)
+        wait_until(lambda: reads(1, N), "the other partition is read meanwhile")
+        member.resume_from(0, 1)
+        wait_until(lambda: reads(0, N), "the rest is read")
     assert read == {0: list(range(N)), 1: list(range(N))}

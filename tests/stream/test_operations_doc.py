@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from kafka import KafkaAdminClient
 
 from service.contracts import Claim, Decision
-from service.log.kafka.admin import COMPACTED, create_topics
+from service.log.kafka.admin import COMPACTED_TOPIC_CONFIG, create_topics
 from service.log.kafka.follower import KafkaFollower
 from service.log.protocol import Output, Record
 from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
-from service.review.decisions import claim_output, decision_output
-from tests.docs_blocks import DOCS, blocks
-from tests.stream_desk import Desk
+from service.review.decisions import build_claim_output, build_decision_output
+from tests.docs_blocks import DOCS, read_code_blocks
+from tests.stream_desk import CommandHarness
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import pytest
 
     from service.log.kafka.settings import KafkaSettings
-    from tests.stream.conftest import Open
+    from tests.stream.conftest import OpenStream
 
 PAGE = (DOCS / "operations.md").read_text()
-SHOWN = [block for kind, block in blocks("operations.md") if kind == "sh"]
+SHOWN = [block for kind, block in read_code_blocks("operations.md") if kind == "sh"]
 SAVE, RESTORE, FORGET, ERASE = SHOWN
 ODD = "Xylophonia"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,7 +57,7 @@ def decision(number: int, reviewer: str = "anna") -> Decision:
 
 
 def test_decisions_and_settings_are_saved_and_brought_back(
-    tmp_path: Path, opened: Open, kafka_settings: KafkaSettings, kafka_topics: Topics
+    tmp_path: Path, opened: OpenStream, kafka_settings: KafkaSettings, kafka_topics: Topics
 ) -> None:
     def here(text: str, topics: Topics) -> str:
         return text.replace("kafka-1:9092", kafka_settings.servers[0]).replace("labelwatch.", topics.prefix)
@@ -66,9 +66,9 @@ def test_decisions_and_settings_are_saved_and_brought_back(
     settings = [
         Output(kafka_topics.datasets, b"news", json.dumps({"name": "news", "version": n}).encode()) for n in (1, 2)
     ]
-    decisions = [decision_output(kafka_topics, decision(4700 + number)) for number in range(20)]
-    odd = decision_output(kafka_topics, decision(1, reviewer="an/na 100%"))
-    opened().append([*settings, *decisions, odd, claim_output(kafka_topics, claim)])
+    decisions = [build_decision_output(kafka_topics, decision(4700 + number)) for number in range(20)]
+    odd = build_decision_output(kafka_topics, decision(1, reviewer="an/na 100%"))
+    opened().append([*settings, *decisions, odd, build_claim_output(kafka_topics, claim)])
     shell(here(SAVE, kafka_topics), tmp_path)
 
     others = Topics(prefix=f"{kafka_topics.prefix}back.")
@@ -85,13 +85,13 @@ def test_decisions_and_settings_are_saved_and_brought_back(
     assert [key for (_, key), value in erased.items() if value is None] == [b"news/4711/anna"]
     assert erased.keys() == after.keys()
     with KafkaAdminClient(bootstrap_servers=kafka_settings.servers) as admin:
-        admin.delete_topics([spec.name for spec in others.specs()])
+        admin.delete_topics([spec.name for spec in others.list_specs()])
 
 
 def test_a_sentence_is_erased_from_the_embedded_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / ".labelwatch"
     folder.mkdir()
-    desk = Desk(folder, make_model(tmp_path / "model", "wordpiece"), capfd=capfd)
+    desk = CommandHarness(folder, make_model(tmp_path / "model", "wordpiece"), capfd=capfd)
     topics = desk.topics
 
     def work(*messages: dict[str, object]) -> str:
@@ -103,21 +103,21 @@ def test_a_sentence_is_erased_from_the_embedded_log(tmp_path: Path, capfd: pytes
         )
         return desk.run("worker", "--once", LABELWATCH_WORKER_PUBLISH_SCORES="true").err
 
-    desk.settings(name="news", flag_policy={"kind": "below", "cut": 2.0})
+    desk.append_settings(name="news", flag_policy={"kind": "below", "cut": 2.0})
     others: list[dict[str, object]] = [
         {"id": str(number), "tokens": ["Oslo"], "labels": ["B-LOC"]} for number in range(3)
     ]
     work({"id": "4711", "tokens": [ODD, "ran"], "labels": ["B-PER", "O"]}, *others)
-    desk.append(decision_output(topics, decision(4711)))
+    desk.append(build_decision_output(topics, decision(4711)))
     (folder / "queue.sqlite").write_text("of no matter here")
-    assert ODD.encode() in desk.log.read_bytes()
+    assert ODD.encode() in desk.log_path.read_bytes()
     work({"id": "4711", "deleted": True, "revision": 1})
 
     shell(ERASE, tmp_path)
     assert not [path.name for path in folder.iterdir() if ODD.encode() in path.read_bytes()]
     assert not list(folder.glob("queue.sqlite*"))
-    assert desk.records(topics.decisions) == []
-    assert [one.reason for one in desk.review() if one.id == "4711"] == ["deleted"]
+    assert desk.read_records(topics.decisions) == []
+    assert [one.reason for one in desk.read_assessments() if one.id == "4711"] == ["deleted"]
     assert "1 message read, 1 to review" in work({"id": "after", "tokens": ["Oslo"], "labels": ["B-LOC"]})
 
 
@@ -128,12 +128,12 @@ def test_the_topics_are_as_the_table_says() -> None:
         if row.startswith("| `labelwatch.")
     ]
     told = {name: rest for name, *rest in rows if len(rest) == 3}
-    assert told.keys() == {spec.name for spec in Topics().specs()}
-    for spec in Topics().specs():
+    assert told.keys() == {spec.name for spec in Topics().list_specs()}
+    for spec in Topics().list_specs():
         partitions, cleanup, largest = told[spec.name]
         fixed = "as many as the input" if spec.per_source_partition else str(spec.partitions or "as you like")
-        assert (partitions, cleanup.split("`")[0], int(largest)) == (fixed, spec.cleanup, spec.max_bytes)
-    assert all(f"`{name}={value}`" in PAGE for name, value in COMPACTED.items())
+        assert (partitions, cleanup.split("`")[0], int(largest)) == (fixed, spec.cleanup_policy, spec.max_message_bytes)
+    assert all(f"`{name}={value}`" in PAGE for name, value in COMPACTED_TOPIC_CONFIG.items())
 
 
 def test_the_embedded_log_is_saved_while_it_is_open(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -141,8 +141,8 @@ def test_the_embedded_log_is_saved_while_it_is_open(tmp_path: Path, capfd: pytes
     command = line.split("`")[1]
     folder = tmp_path / ".labelwatch"
     folder.mkdir()
-    desk = Desk(folder, tmp_path, capfd=capfd)
-    with closing(SqliteStream(desk.log, desk.topics)) as stream:
+    desk = CommandHarness(folder, tmp_path, capfd=capfd)
+    with closing(SqliteStream(desk.log_path, desk.topics)) as stream:
         stream.append([Output(desk.topics.decisions, b"a/1/x", b"{}")])
         shell(command, tmp_path)
         stream.append([Output(desk.topics.decisions, b"a/2/x", b"{}")])

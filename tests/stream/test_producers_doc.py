@@ -6,9 +6,9 @@ import json
 import subprocess
 from typing import TYPE_CHECKING
 
-from service.inference.model.default import default_model
-from tests.docs_blocks import blocks
-from tests.stream_desk import Desk
+from service.inference.model.default import find_default_model
+from tests.docs_blocks import read_code_blocks
+from tests.stream_desk import CommandHarness
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def test_what_the_page_shows_works(
         assert done.returncode == 0, f"{told}\n{done.stderr}"
         return done.stdout
 
-    runnable = [(kind, block) for kind, block in blocks("producers.md") if kind in ("python", "sh")]
+    runnable = [(kind, block) for kind, block in read_code_blocks("producers.md") if kind in ("python", "sh")]
     writing = [each for each in runnable if not any(mark in each[1] for mark in READ)]
     reading = [each for each in runnable if each not in writing]
     assert (len(writing), len(reading)) == (5, 2)
@@ -54,7 +54,7 @@ def test_what_the_page_shows_works(
         "LABELWATCH_TOPICS_PREFIX": kafka_topics.prefix,
         "LABELWATCH_WORKER_GROUP": f"{kafka_topics.prefix}workers",
     }
-    desk = Desk(tmp_path, default_model(), variables, capfd, kafka_topics)
+    desk = CommandHarness(tmp_path, find_default_model(), variables, capfd, kafka_topics)
     done = desk.run("worker", "--once")
     assert done.code == 0, done.err
     assert "7 messages read" in done.err

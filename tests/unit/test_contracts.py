@@ -86,7 +86,7 @@ def test_another_encoding_is_told_from_broken_json() -> None:
 
 def test_all_fields_to_correct_are_named_up_to_five() -> None:
     with pytest.raises(InvalidInput) as caught:
-        read_sentence({"tokens": "Anna flew", "labels": "O O"}, at="sentences.1")
+        read_sentence({"tokens": "Anna flew", "labels": "O O"}, location="sentences.1")
     array = 'give an array, as ["…", "…"]'
     assert str(caught.value) == f"`sentences.1.tokens`: 'Anna flew': {array}; `sentences.1.labels`: 'O O': {array}"
     with pytest.raises(InvalidInput) as caught:

@@ -14,7 +14,7 @@ from service.contracts import DatasetSettings
 from service.evaluation.metrics import auroc, entity_f1
 from service.formats import read_sentences
 from service.inference.classifier import Classifier, WordProbs
-from service.inference.model.default import default_model
+from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder, Precision
 from service.judging.judge import Judge
 from service.labels import Scheme
@@ -33,7 +33,7 @@ MEGABYTE = 1_000_000
 )
 def classifier(request: pytest.FixtureRequest) -> Classifier:
     precision, threads = request.param
-    return Classifier(ModelFolder.load(default_model(), precision=precision), threads=threads)
+    return Classifier(ModelFolder.load(find_default_model(), precision=precision), threads=threads)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def answers(classifier: Classifier, sentences: list[LabelledSentence]) -> list[n
 
 
 def test_the_folder_is_small_and_starts_warm() -> None:
-    folder = ModelFolder.load(default_model())
+    folder = ModelFolder.load(find_default_model())
     assert sum(file.stat().st_size for file in folder.path.glob("model*")) < 25 * MEGABYTE
     assert folder.exactly_invariant
     assert folder.held_out is not None
@@ -62,7 +62,7 @@ def test_the_folder_is_small_and_starts_warm() -> None:
 
 
 def test_the_self_test_finds_no_change_between_batches(classifier: Classifier) -> None:
-    assert classifier.invariance == 0
+    assert classifier.batch_deviation == 0
     assert classifier.batching == "planned"
 
 
@@ -75,7 +75,7 @@ def test_probabilities_do_not_depend_on_batch_mates_to_the_bit(
     @settings(deadline=None, max_examples=15)
     @given(st.permutations(range(len(chosen))), st.integers(1, 40), st.sampled_from([64, 256, 512, 4096]))
     def any_plan(order: list[int], size: int, budget: int) -> None:
-        classifier._budget = budget
+        classifier._batch_tokens = budget
         for start in range(0, len(order), size):
             group = order[start : start + size]
             for index, probs in zip(group, answers(classifier, [chosen[i] for i in group]), strict=True):
@@ -88,7 +88,7 @@ def test_a_sentence_of_5000_words_works(classifier: Classifier) -> None:
     [answer] = classifier.infer([["Oslo", "waits", "for", "rain", "."] * 1000])
     assert isinstance(answer, WordProbs)
     assert answer.probs.shape == (5000, 9)
-    assert answer.windows > 1
+    assert answer.n_windows > 1
     np.testing.assert_allclose(answer.probs.sum(axis=1), 1)
 
 
@@ -105,11 +105,11 @@ def test_it_ranks_planted_errors_first(
 ) -> None:
     judge = Judge(classifier.folder, DatasetSettings())
     wrong = np.array([one.labels != other.labels for one, other in zip(sample, truth, strict=True)])
-    stats, priorities, flagged = judge.empty(), [], []
+    stats, priorities, flagged = judge.create_empty_stats(), [], []
     for sentence, words in zip(sample, classifier.infer_stream(s.tokens for s in sample), strict=True):
         assert isinstance(words, WordProbs)
         seen = judge.observe(sentence, words)
-        said = judge.judge(seen, stats)
+        said = judge.assess(seen, stats)
         stats = judge.learn(seen, stats, priority=said.priority)
         priorities.append(said.priority)
         flagged.append(said.reason == "flagged")

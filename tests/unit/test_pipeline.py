@@ -12,9 +12,9 @@ from service.errors import InvalidInput, UnknownLabelError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.model.folder import HeldOutSums, ModelFolder
 from service.judging.judge import Judge
-from service.judging.types import Lesson, Observation
-from service.labels import is_valid
-from service.scoring.confident import NEVER, class_sums, flag_words, thresholds
+from service.judging.types import Observation, StatsUpdate
+from service.labels import is_valid_sequence
+from service.scoring.confident import UNREACHABLE_THRESHOLD, compute_thresholds, flag_words, sum_by_class
 from service.scoring.sentence import METHODS
 from tests.tiny_models import make_model
 
@@ -58,25 +58,29 @@ def observe_all(judge: Judge, classifier: Classifier, given: list[LabelledSenten
 def test_judging_and_learning_one_by_one_ends_at_the_thresholds_of_one_pass(
     folder: ModelFolder, classifier: Classifier
 ) -> None:
-    judge = Judge(folder, DatasetSettings(), min_words=0, held_out=False)
+    judge = Judge(folder, DatasetSettings(), min_words=0, use_held_out=False)
     seen = observe_all(judge, classifier, sentences(folder.labels))
-    stats = judge.empty()
+    stats = judge.create_empty_stats()
     for each in seen:
         before = stats
-        judge.judge(each, stats)
+        judge.assess(each, stats)
         assert stats == before
         stats = judge.learn(each, stats)
     probs, given = np.concatenate([s.probs for s in seen]), np.concatenate([s.given for s in seen])
-    np.testing.assert_allclose(judge.yardstick(stats).thresholds, thresholds(*class_sums(probs, given)), atol=1e-11)
+    np.testing.assert_allclose(
+        judge.build_threshold_set(stats).by_index, compute_thresholds(*sum_by_class(probs, given)), atol=1e-11
+    )
 
 
 def test_an_assessment_can_be_judged_again_from_what_it_carries(folder: ModelFolder, classifier: Classifier) -> None:
-    judge = Judge(folder, DatasetSettings(), min_words=1, held_out=False)
-    stats, flagged = judge.empty(), 0
+    judge = Judge(folder, DatasetSettings(), min_words=1, use_held_out=False)
+    stats, flagged = judge.create_empty_stats(), 0
     for seen in observe_all(judge, classifier, sentences(folder.labels)):
-        said = judge.judge(seen, stats)
+        said = judge.assess(seen, stats)
         stats = judge.learn(seen, stats, priority=said.priority)
-        carried = np.array([NEVER if said.thresholds[c] is None else said.thresholds[c] for c in judge.classes], float)
+        carried = np.array(
+            [UNREACHABLE_THRESHOLD if said.thresholds[c] is None else said.thresholds[c] for c in judge.classes], float
+        )
         again = np.flatnonzero(flag_words(seen.probs, seen.given, carried))
         assert [flag.index for flag in said.flags] == again.tolist()
         assert said.reason == ("flagged" if said.flags else "scored")
@@ -103,10 +107,10 @@ def test_words_without_a_subword_are_told_and_left_out(folder: ModelFolder, clas
     words = ("Oslo", "\u200b", "dog")
     sentence = LabelledSentence(tokens=words, labels=("O", "O", "O"))
     [seen] = observe_all(judge, classifier, [sentence])
-    said = judge.judge(seen, judge.empty())
+    said = judge.assess(seen, judge.create_empty_stats())
     assert [word.unscored is None for word in said.words] == [True, False, True]
     assert said.words[1].p_given is None
-    assert judge.learn(seen, judge.empty()).total().counts[0] == 2
+    assert judge.learn(seen, judge.create_empty_stats()).get_total().counts[0] == 2
 
 
 def test_a_sentence_of_nothing_but_such_words_has_no_score_and_teaches_nothing(
@@ -114,11 +118,11 @@ def test_a_sentence_of_nothing_but_such_words_has_no_score_and_teaches_nothing(
 ) -> None:
     judge = Judge(folder, DatasetSettings())
     [seen] = observe_all(judge, classifier, [LabelledSentence(tokens=("\u200b",), labels=("O",))])
-    said = judge.judge(seen, judge.empty())
+    said = judge.assess(seen, judge.create_empty_stats())
     assert said.score is None
     assert said.priority is None
     assert not said.flags
-    assert judge.learn(seen, judge.empty()) == judge.empty()
+    assert judge.learn(seen, judge.create_empty_stats()) == judge.create_empty_stats()
 
 
 def test_a_label_without_a_class_is_refused_or_left_out_as_the_dataset_says(
@@ -129,7 +133,7 @@ def test_a_label_without_a_class_is_refused_or_left_out_as_the_dataset_says(
         observe_all(Judge(folder, DatasetSettings()), classifier, [sentence])
     judge = Judge(folder, DatasetSettings(unmapped="unscored"))
     [seen] = observe_all(judge, classifier, [sentence])
-    said = judge.judge(seen, judge.empty())
+    said = judge.assess(seen, judge.create_empty_stats())
     assert said.words[0].unscored == "its label has no class in the model"
     assert said.words[1].p_given is not None
 
@@ -138,17 +142,19 @@ def test_labels_without_prefixes_are_judged_as_types(folder: ModelFolder, classi
     judge = Judge(folder, DatasetSettings(scheme="io"))
     assert all("-" not in name for name in judge.classes)
     kinds = tuple(judge.classes)
-    stats = judge.empty()
+    stats = judge.create_empty_stats()
     for seen in observe_all(judge, classifier, sentences(kinds)):
         np.testing.assert_allclose(seen.probs.sum(axis=1), 1)
-        stats = judge.learn(seen, stats, priority=judge.judge(seen, stats).priority)
-    assert sum(stats.total().counts) > 0
+        stats = judge.learn(seen, stats, priority=judge.assess(seen, stats).priority)
+    assert sum(stats.get_total().counts) > 0
 
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_every_method_is_at_hand_by_name(folder: ModelFolder, classifier: Classifier, method: str) -> None:
     judge = Judge(folder, DatasetSettings(method=method))
-    said = [judge.judge(s, judge.empty()) for s in observe_all(judge, classifier, sentences(folder.labels, 5))]
+    said = [
+        judge.assess(s, judge.create_empty_stats()) for s in observe_all(judge, classifier, sentences(folder.labels, 5))
+    ]
     assert all(each.score is not None and each.method == method for each in said)
 
 
@@ -170,21 +176,23 @@ def test_learning_many_at_once_is_learning_one_after_the_other(
     judge = Judge(folder, DatasetSettings(forget_after_days=days))
     start = datetime(2026, 3, 1, tzinfo=UTC)
     lessons = [
-        Lesson(seen, judge.judge(seen, judge.empty()).priority, start + timedelta(hours=7 * number % 150))
+        StatsUpdate(
+            seen, judge.assess(seen, judge.create_empty_stats()).priority, start + timedelta(hours=7 * number % 150)
+        )
         for number, seen in enumerate(observe_all(judge, classifier, sentences(folder.labels)))
     ]
-    stats = judge.empty()
+    stats = judge.create_empty_stats()
     for lesson in lessons:
-        stats = judge.learn(lesson.seen, stats, priority=lesson.priority, arrived_at=lesson.arrived_at)
-    assert judge.learn_all(lessons, judge.empty()) == stats
-    halves = judge.learn_all(lessons[20:], judge.learn_all(lessons[:20], judge.empty()))
+        stats = judge.learn(lesson.observation, stats, priority=lesson.priority, arrived_at=lesson.arrived_at)
+    assert judge.learn_all(lessons, judge.create_empty_stats()) == stats
+    halves = judge.learn_all(lessons[20:], judge.learn_all(lessons[:20], judge.create_empty_stats()))
     assert halves == stats
 
 
 def test_the_worst_word_is_told_whether_it_is_flagged_or_not(folder: ModelFolder, classifier: Classifier) -> None:
     judge = Judge(folder, DatasetSettings())
     for seen in observe_all(judge, classifier, sentences(folder.labels)):
-        said = judge.judge(seen, judge.empty())
+        said = judge.assess(seen, judge.create_empty_stats())
         assert said.worst is not None
         assert said.worst.suggested != said.worst.given
         numbers = [word.p_given for word in said.words]
@@ -202,13 +210,13 @@ def test_policies_decide_what_goes_to_review(folder: ModelFolder, classifier: Cl
     below = Judge(folder, DatasetSettings.model_validate({"flag_policy": {"kind": "below", "cut": 0.05}}))
     seen = observe_all(below, classifier, given)
     for each in seen:
-        said = below.judge(each, below.empty())
+        said = below.assess(each, below.create_empty_stats())
         assert said.score is not None
         assert (said.reason == "flagged") == (said.score < 0.05)
     budget = Judge(folder, DatasetSettings.model_validate({"flag_policy": {"kind": "budget", "share": 0.1}}))
-    stats, sent = budget.empty(), 0
+    stats, sent = budget.create_empty_stats(), 0
     for each in seen:
-        said = budget.judge(each, stats)
+        said = budget.assess(each, stats)
         stats = budget.learn(each, stats, priority=said.priority)
         sent += said.reason == "flagged"
     assert 0 < sent <= 0.2 * len(seen)
@@ -233,10 +241,12 @@ def test_thresholds_start_from_the_models_own_sums_merged_or_not(folder: ModelFo
     warm = replace(folder, held_out=sums, held_out_types=merged)
     for settings, value in ((DatasetSettings(), 0.5), (DatasetSettings(scheme="io"), 0.25)):
         judge = Judge(warm, settings)
-        np.testing.assert_allclose(judge.yardstick(judge.empty()).thresholds, value)
-        assert judge.yardstick(judge.empty()).warming_up == judge.classes
-        cold = Judge(warm, settings, held_out=False)
-        np.testing.assert_array_equal(cold.yardstick(cold.empty()).thresholds, NEVER)
+        np.testing.assert_allclose(judge.build_threshold_set(judge.create_empty_stats()).by_index, value)
+        assert judge.build_threshold_set(judge.create_empty_stats()).warming_up == judge.classes
+        cold = Judge(warm, settings, use_held_out=False)
+        np.testing.assert_array_equal(
+            cold.build_threshold_set(cold.create_empty_stats()).by_index, UNREACHABLE_THRESHOLD
+        )
 
 
 def test_a_word_without_a_class_parts_spans_and_one_without_a_subword_does_not(folder: ModelFolder) -> None:
@@ -254,7 +264,9 @@ def test_a_word_without_a_class_parts_spans_and_one_without_a_subword_does_not(f
         seen = judge.observe(LabelledSentence(tokens=("a", "b", "c"), labels=labels), words)
         flags = np.ones(len(seen.given), np.bool_)
         return sorted(
-            (s.given_span.start, s.given_span.end) for s in judge._wording._suspects(seen, flags) if s.given_span
+            (s.given_span.start, s.given_span.end)
+            for s in judge._assessment_builder._build_suspects(seen, flags)
+            if s.given_span
         )
 
     assert person
@@ -269,22 +281,24 @@ def told(
 
     The model reads `read` and is quite sure of it.
     """
-    judge = Judge(folder, DatasetSettings.model_validate(settings), min_words=0, held_out=False)
+    judge = Judge(folder, DatasetSettings.model_validate(settings), min_words=0, use_held_out=False)
     labels = tuple(given.split())
     probs = np.full((len(labels), len(folder.labels)), 0.001)
     for row, name in enumerate(read.split()):
         probs[row, folder.labels.index(name)] = 1 - 0.001 * (len(folder.labels) - 1)
     words = WordProbs(probs, np.ones(len(labels), np.bool_), 1, {})
     seen = judge.observe(LabelledSentence(tokens=tuple("abcdefgh"[: len(labels)]), labels=labels), words)
-    yardstick = replace(judge.yardstick(judge.empty()), thresholds=np.full(len(judge.classes), 0.5))
-    yardstick = replace(yardstick, named={name: k / 100 for k, name in enumerate(judge.classes)})
-    said = judge.judge(seen, yardstick)
+    yardstick = replace(
+        judge.build_threshold_set(judge.create_empty_stats()), by_index=np.full(len(judge.classes), 0.5)
+    )
+    yardstick = replace(yardstick, by_class={name: k / 100 for k, name in enumerate(judge.classes)})
+    said = judge.assess(seen, yardstick)
     corrected = list(labels)
     for flag in said.flags:
         corrected[flag.index] = flag.suggested
         assert flag.given == labels[flag.index]
         best = int(seen.probs[flag.index].argmax())
-        assert flag.threshold == yardstick.named[judge.classes[best]]
+        assert flag.threshold == yardstick.by_class[judge.classes[best]]
     if said.flags:
         assert said.worst in said.flags
     types = [
@@ -329,9 +343,9 @@ def test_suggestions_are_in_the_datasets_own_names_and_scheme(
     corrected, found, judge = told(folder, read, given, scheme=scheme, label_map=label_map)
     assert corrected == wanted.split()
     assert found == types
-    judge.labels.map(corrected)  # the dataset may have them
-    assert is_valid(corrected, judge.scheme) or "S-" in wanted
-    assert not judge.own.same or not label_map
+    judge.label_map.map(corrected)  # the dataset may have them
+    assert is_valid_sequence(corrected, judge.scheme) or "S-" in wanted
+    assert not judge.label_writer.is_identity or not label_map
 
 
 def test_of_several_names_for_one_type_the_one_given_nearest_by_is_suggested(folder: ModelFolder) -> None:
@@ -356,19 +370,22 @@ def test_names_that_change_places_are_told_once(folder: ModelFolder) -> None:
 
 def test_a_model_with_the_datasets_own_labels_keeps_the_short_way(folder: ModelFolder) -> None:
     judge = Judge(folder, DatasetSettings())
-    assert judge.own.same
-    assert judge.own.by_class == judge.classes
-    assert judge.own.simple(("B-PER", "O"))
+    assert judge.label_writer.is_identity
+    assert judge.label_writer.label_by_class == judge.classes
+    assert judge.label_writer.is_direct(("B-PER", "O"))
 
 
 def test_a_word_that_the_valid_path_reads_otherwise_still_gets_a_label_of_the_scheme(folder: ModelFolder) -> None:
     """An I- that continues nothing is likeliest, but the path doesn't have it."""
-    judge = Judge(folder, DatasetSettings(scheme="biluo"), min_words=0, held_out=False)
+    judge = Judge(folder, DatasetSettings(scheme="biluo"), min_words=0, use_held_out=False)
     probs = np.full((2, len(folder.labels)), 0.01)
     probs[0, folder.labels.index("O")] = 0.9
     probs[1, [folder.labels.index("I-LOC"), folder.labels.index("B-ORG")]] = (0.48, 0.45)
     probs /= probs.sum(axis=1, keepdims=True)
     words = WordProbs(probs, np.ones(2, np.bool_), 1, {})
     seen = judge.observe(LabelledSentence(tokens=("a", "b"), labels=("O", "O")), words)
-    said = judge.judge(seen, replace(judge.yardstick(judge.empty()), thresholds=np.full(len(judge.classes), 0.4)))
+    said = judge.assess(
+        seen,
+        replace(judge.build_threshold_set(judge.create_empty_stats()), by_index=np.full(len(judge.classes), 0.4)),
+    )
     assert [flag.suggested for flag in said.flags] == ["U-LOC"]

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from service.errors import SettingsError
-from service.settings import read_settings, unknown_variables
+from service.settings import find_unknown_variables, read_settings
 
 
 @pytest.fixture(autouse=True)
@@ -53,4 +53,4 @@ def test_secrets_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_variables_that_look_like_settings_are_found() -> None:
     there = {"LABELWATCH_WORKER_ID": "a", "LABELWATCH_WRKER_ID": "a", "PATH": "/bin", "labelwatch_x": "1"}
-    assert unknown_variables(there) == ["LABELWATCH_WRKER_ID", "labelwatch_x"]
+    assert find_unknown_variables(there) == ["LABELWATCH_WRKER_ID", "labelwatch_x"]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput
-from service.judging.suspects import Suspect, decode_valid, find_suspects
-from service.labels import Scheme, Span, is_valid, spans
+from service.judging.suspects import Suspect, decode_valid_path, find_suspects
+from service.labels import Scheme, Span, is_valid_sequence, parse_spans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def valid_paths(scheme: Scheme, n: int) -> NDArray[np.intp]:
     """All sequences of n classes that the scheme allows."""
     classes = CLASSES[scheme]
     paths = product(range(len(classes)), repeat=n)
-    return np.array([path for path in paths if is_valid([classes[k] for k in path], scheme)], np.intp)
+    return np.array([path for path in paths if is_valid_sequence([classes[k] for k in path], scheme)], np.intp)
 
 
 @given(cases())
@@ -76,8 +76,8 @@ def test_decoding_equals_brute_force(case: tuple[Scheme, NDArray[np.float64], in
     chosen = probs[words, valid_paths(scheme, len(probs))]
     zeros = (chosen == 0).sum(axis=1)
     products = np.where(chosen == 0, 1, chosen).prod(axis=1)
-    decoded = decode_valid(probs, CLASSES[scheme], scheme)
-    assert is_valid([CLASSES[scheme][k] for k in decoded], scheme)
+    decoded = decode_valid_path(probs, CLASSES[scheme], scheme)
+    assert is_valid_sequence([CLASSES[scheme][k] for k in decoded], scheme)
     reached = probs[words, decoded]
     assert (reached == 0).sum() == zeros.min()
     assert reached[reached > 0].prod() == pytest.approx(products[zeros == zeros.min()].max(), rel=1e-9)
@@ -88,40 +88,40 @@ def test_decoding_equals_brute_force(case: tuple[Scheme, NDArray[np.float64], in
 def test_decoding_is_always_valid_and_the_argmax_where_that_is(case: tuple[Scheme, NDArray[np.float64], int]) -> None:
     scheme, probs, _ = case
     classes = CLASSES[scheme]
-    decoded = decode_valid(probs, classes, scheme)
-    assert is_valid([classes[k] for k in decoded], scheme)
+    decoded = decode_valid_path(probs, classes, scheme)
+    assert is_valid_sequence([classes[k] for k in decoded], scheme)
     plain = probs.argmax(axis=1).tolist()
-    if is_valid([classes[k] for k in plain], scheme):
+    if is_valid_sequence([classes[k] for k in plain], scheme):
         assert decoded == plain
 
 
 def test_decoding_is_no_repair_word_by_word() -> None:
     """O I-A: the cheaper way out is to start the entity a word earlier, which no fix-up of the I- would find."""
     probs = np.array([[0.5, 0.45, 0.05, 0, 0], [0.05, 0.05, 0.9, 0, 0]])
-    assert decode_valid(probs, CLASSES[IOB2], IOB2) == [1, 2]
+    assert decode_valid_path(probs, CLASSES[IOB2], IOB2) == [1, 2]
 
 
 def test_a_certain_contradiction_still_gives_a_valid_sequence() -> None:
     probs = np.eye(5)[[0, 2, 4, 2]]  # O I-A I-B I-A, each with probability 1
     with np.errstate(all="raise"):
-        decoded = decode_valid(probs, CLASSES[IOB2], IOB2)
-    assert is_valid([CLASSES[IOB2][k] for k in decoded], IOB2)
+        decoded = decode_valid_path(probs, CLASSES[IOB2], IOB2)
+    assert is_valid_sequence([CLASSES[IOB2][k] for k in decoded], IOB2)
 
 
 def test_single_precision_zeros() -> None:
     probs = np.eye(5, dtype=np.float32)[[0, 2]]
-    assert is_valid([CLASSES[IOB2][k] for k in decode_valid(probs, CLASSES[IOB2], IOB2)], IOB2)
+    assert is_valid_sequence([CLASSES[IOB2][k] for k in decode_valid_path(probs, CLASSES[IOB2], IOB2)], IOB2)
 
 
 def test_decoding_does_not_change_its_input() -> None:
     probs = np.eye(5)[[0, 2]]
     before = probs.copy()
-    decode_valid(probs, CLASSES[IOB2], IOB2)
+    decode_valid_path(probs, CLASSES[IOB2], IOB2)
     assert (probs == before).all()
 
 
 def test_no_words() -> None:
-    assert decode_valid(np.zeros((0, 3)), CLASSES[IO], IO) == []
+    assert decode_valid_path(np.zeros((0, 3)), CLASSES[IO], IO) == []
     assert find_suspects([], np.zeros((0, 3)), CLASSES[IO], IO, []) == []
 
 
@@ -130,12 +130,12 @@ def test_no_words() -> None:
 )
 def test_classes_that_allow_no_valid_sequence(classes: tuple[str, ...], scheme: Scheme, n: int) -> None:
     with pytest.raises(InvalidInput, match=f"no sequence of {n} words is valid in scheme {scheme.value}"):
-        decode_valid(np.full((n, len(classes)), 1 / len(classes)), classes, scheme)
+        decode_valid_path(np.full((n, len(classes)), 1 / len(classes)), classes, scheme)
 
 
 def test_shapes_that_do_not_fit() -> None:
     with pytest.raises(InvalidInput, match="5 classes"):
-        decode_valid(np.full((2, 4), 0.25), CLASSES[IOB2], IOB2)
+        decode_valid_path(np.full((2, 4), 0.25), CLASSES[IOB2], IOB2)
     with pytest.raises(InvalidInput, match="2 labels, 1 rows of probabilities and 2 flags"):
         find_suspects(["O", "O"], np.eye(5)[:1], CLASSES[IOB2], IOB2, [True, True])
 
@@ -251,8 +251,8 @@ def test_what_suspects_promise(case: tuple[Scheme, NDArray[np.float64], int]) ->
     draw = np.random.default_rng(seed)
     given_labels = [classes[k] for k in draw.integers(len(classes), size=n)]  # any labels, also invalid sequences
     flagged = draw.random(n) < 0.4
-    predicted = spans([classes[k] for k in decode_valid(probs, classes, scheme)], scheme)
-    stated = spans(given_labels, scheme)
+    predicted = parse_spans([classes[k] for k in decode_valid_path(probs, classes, scheme)], scheme)
+    stated = parse_spans(given_labels, scheme)
     found = find_suspects(given_labels, probs, classes, scheme, flagged)
 
     extents = []

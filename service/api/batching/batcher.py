@@ -19,31 +19,31 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from service.api.backend import Inferred, Timing
-from service.api.batching.jobs import Job, Rate, tell
-from service.api.batching.window import Window
+from service.api.backend import BatchedInference, Timing
+from service.api.batching.jobs import Job, ThroughputEstimate, call_in_loops
+from service.api.batching.window import BatchWindow
 from service.api.http.problems import DrainingError, OverloadedError
-from service.inference.batch_plan import BUDGET, MAX_BATCH
+from service.inference.batch_plan import DEFAULT_BATCH_TOKENS, DEFAULT_MAX_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from service.api.batching.jobs import Item
+    from service.api.batching.jobs import JobSentence
     from service.inference.classifier import Classifier
     from service.inference.pooling import Pooling
 
-QUEUE_SENTENCES = 4_096
-WORDS_A_SENTENCE = 50  # bounds the queue's memory where sentences are long
-TICK = 0.5  # how often an idle thread looks whether it should stop
-STUCK_SECONDS = 60.0
+DEFAULT_QUEUE_SENTENCES = 4_096
+QUEUE_WORDS_PER_SENTENCE = 50  # bounds the queue's memory where sentences are long
+IDLE_POLL_INTERVAL_S = 0.5  # how often an idle thread looks whether it should stop
+STUCK_TIMEOUT_S = 60.0
 # Of a sentence that the event loop may stand still for:
-WORDS_AT_ONCE = 40
-CHARACTERS_AT_ONCE = 800
-SUBWORDS_AT_ONCE = 80
-SECONDS_AT_ONCE = 0.05  # by what the model took of late
+MAX_INLINE_WORDS = 40
+MAX_INLINE_CHARACTERS = 800
+MAX_INLINE_SUBWORDS = 80
+MAX_INLINE_SECONDS = 0.05  # by what the model took of late
 
 
-class Batcher:
+class MicroBatcher:
     """`infer` is called in an event loop, `run` is the model's thread; the rest may be read from anywhere.
 
     `max_delay` lets an idle model wait so many seconds for company.
@@ -53,58 +53,58 @@ class Batcher:
         self,
         classifier: Classifier,
         *,
-        queue_sentences: int = QUEUE_SENTENCES,
+        queue_sentences: int = DEFAULT_QUEUE_SENTENCES,
         queue_words: int | None = None,
-        batch_tokens: int = BUDGET,
-        max_batch: int = MAX_BATCH,
+        batch_tokens: int = DEFAULT_BATCH_TOKENS,
+        max_batch: int = DEFAULT_MAX_BATCH,
         max_delay: float = 0.0,
     ) -> None:
         self._classifier = classifier
-        self._most_sentences = queue_sentences
-        self._most_words = queue_words or queue_sentences * WORDS_A_SENTENCE
+        self._max_sentences = queue_sentences
+        self._max_words = queue_words or queue_sentences * QUEUE_WORDS_PER_SENTENCE
         self._max_batch = 1 if classifier.batching == "single" else max_batch
         self._max_delay = max_delay
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._jobs: deque[Job] = deque()  # with sentences that are not in the window yet
-        self._waiting = self._words = 0  # sentences and words of queue and window
-        self._room: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-        self._window = Window(
+        self._waiting_sentences = self._waiting_words = 0  # sentences and words of queue and window
+        self._space_waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        self._window = BatchWindow(
             classifier, batch_tokens=batch_tokens, max_batch=self._max_batch
         )  # the model's thread's own
-        self._closed = "the model's thread has not started"
-        self._asking = 0  # callers of `infer` on their way to the queue
+        self._closed_reason = "the model's thread has not started"
+        self._arriving_calls = 0  # callers of `infer` on their way to the queue
         self._busy_since: float | None = None
-        self._rate = Rate()
+        self._throughput = ThroughputEstimate()
 
     # -- in the event loop -----------------------------------------------------------------------------------------
 
     async def infer(
         self, sentences: Sequence[Sequence[str]], *, pooling: Pooling | None = None, wait: bool = False
-    ) -> Inferred:
+    ) -> BatchedInference:
         """One answer a sentence. A caller that is cancelled takes its sentences out of the queue.
 
         A full queue raises `OverloadedError`, or with `wait` is waited for. A list longer than the queue gets in when
         the queue is empty: it would never fit otherwise.
         """
         if not sentences:
-            return Inferred((), Timing(0.0, 0.0, 0.0))
+            return BatchedInference((), Timing(0.0, 0.0, 0.0))
         job = Job(sentences, sum(map(len, sentences)), pooling)
-        self._asking += 1
+        self._arriving_calls += 1
         try:
-            found = await self._at_once(job)
+            found = await self._infer_inline(job)
             if found is not None:
                 return found
-            while not self._accepts(job, wait=wait):
-                await self._room_for(job)
+            while not self._try_enqueue(job, wait=wait):
+                await self._wait_for_space(job)
         finally:
-            self._asking -= 1
+            self._arriving_calls -= 1
         try:
             return await job.future
         except asyncio.CancelledError:
             self._withdraw(job)
             raise
 
-    async def _at_once(self, job: Job) -> Inferred | None:
+    async def _infer_inline(self, job: Job) -> BatchedInference | None:
         """The answer to a sentence that nobody else's can share a run with; none: it has to go to the queue."""
         if not (self._is_idle() and self._is_short(job)):
             return None
@@ -114,8 +114,8 @@ class Batcher:
         begun = self._busy_since = time.monotonic()
         try:
             encoded = self._classifier.encode(job.sentences)
-            job.tokenize = time.monotonic() - begun
-            if encoded[0].n_subwords > SUBWORDS_AT_ONCE:
+            job.tokenize_seconds = time.monotonic() - begun
+            if encoded[0].n_subwords > MAX_INLINE_SUBWORDS:
                 return None
             answers = self._classifier.run(encoded, pooling=job.pooling)
         except Exception:  # noqa: BLE001 - the model's thread will meet it again, and knows what to do
@@ -123,162 +123,165 @@ class Batcher:
         finally:
             self._busy_since = None
         took = time.monotonic() - begun
-        with self._changed:
-            self._rate.add(job.words, took)
-        return Inferred(answers, Timing(0.0, job.tokenize, took - job.tokenize))
+        with self._condition:
+            self._throughput.add(job.words, took)
+        return BatchedInference(answers, Timing(0.0, job.tokenize_seconds, took - job.tokenize_seconds))
 
     def _is_idle(self) -> bool:
         """Whether nobody but the one who asks wants anything of the model."""
-        return self._asking == 1 and not (self._waiting or self._closed or self._max_delay)
+        return self._arriving_calls == 1 and not (self._waiting_sentences or self._closed_reason or self._max_delay)
 
     def _is_short(self, job: Job) -> bool:
         """Whether the event loop may stand still for it: a word may be as long as a body, and a model slow."""
-        if len(job.sentences) != 1 or job.words > WORDS_AT_ONCE:
+        if len(job.sentences) != 1 or job.words > MAX_INLINE_WORDS:
             return False
-        long = sum(map(len, job.sentences[0])) > CHARACTERS_AT_ONCE
-        return not long and self._rate.expected(job.words) <= SECONDS_AT_ONCE
+        long = sum(map(len, job.sentences[0])) > MAX_INLINE_CHARACTERS
+        return not long and self._throughput.estimate_seconds(job.words) <= MAX_INLINE_SECONDS
 
-    def _accepts(self, job: Job, *, wait: bool) -> bool:
-        with self._changed:
-            if self._closed:
-                raise DrainingError(f"{self._closed}: try again later", retry_after=5)
-            if self._full(job):
+    def _try_enqueue(self, job: Job, *, wait: bool) -> bool:
+        with self._condition:
+            if self._closed_reason:
+                raise DrainingError(f"{self._closed_reason}: try again later", retry_after=5)
+            if self._is_full(job):
                 if wait:
                     return False
-                seconds = self._rate.seconds_for(self._words)
+                seconds = self._throughput.estimate_retry_after(self._waiting_words)
                 raise OverloadedError(
-                    f"{self._waiting} sentences are waiting: try again in {seconds} s", retry_after=seconds
+                    f"{self._waiting_sentences} sentences are waiting: try again in {seconds} s", retry_after=seconds
                 )
             self._jobs.append(job)
-            self._waiting += job.left
-            self._words += job.words
-            self._changed.notify()
+            self._waiting_sentences += job.remaining
+            self._waiting_words += job.words
+            self._condition.notify()
             return True
 
-    def _full(self, job: Job) -> bool:
-        over = self._waiting + job.left > self._most_sentences or self._words + job.words > self._most_words
-        return over and self._waiting > 0
+    def _is_full(self, job: Job) -> bool:
+        over = (
+            self._waiting_sentences + job.remaining > self._max_sentences
+            or self._waiting_words + job.words > self._max_words
+        )
+        return over and self._waiting_sentences > 0
 
-    async def _room_for(self, job: Job) -> None:
+    async def _wait_for_space(self, job: Job) -> None:
         event = asyncio.Event()
-        with self._changed:
-            if self._closed or not self._full(job):
+        with self._condition:
+            if self._closed_reason or not self._is_full(job):
                 return
-            self._room.append((job.loop, event))
+            self._space_waiters.append((job.loop, event))
         await event.wait()
 
     def _withdraw(self, job: Job) -> None:
         """Its client has gone. What is in the window already is left out by the model's thread."""
-        with self._changed:
-            job.gone = True
-            if job.taken < len(job.sentences):
+        with self._condition:
+            job.cancelled = True
+            if job.next_index < len(job.sentences):
                 self._jobs.remove(job)
-                rest = job.sentences[job.taken :]
-                job.taken = len(job.sentences)
-                self._free(len(rest), sum(map(len, rest)))
+                rest = job.sentences[job.next_index :]
+                job.next_index = len(job.sentences)
+                self._release_space(len(rest), sum(map(len, rest)))
 
     # -- told to others --------------------------------------------------------------------------------------------
 
     @property
     def waiting(self) -> int:
         """Sentences that are not answered yet."""
-        return self._waiting
+        return self._waiting_sentences
 
     @property
-    def trouble(self) -> str:
+    def unavailable_reason(self) -> str:
         """Why nothing can be inferred at this moment; empty where it can."""
         since = self._busy_since
         stuck = 0.0 if since is None else time.monotonic() - since
-        if stuck > STUCK_SECONDS:
+        if stuck > STUCK_TIMEOUT_S:
             return f"the model has been at one batch for {stuck:.0f} s"
-        return self._closed
+        return self._closed_reason
 
     # -- the model's thread ----------------------------------------------------------------------------------------
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set; what is waiting then is still answered."""
-        self._closed, ended = "", "the service is stopping"
+        self._closed_reason, ended = "", "the service is stopping"
         try:
-            while self._has_work(stop):
-                self._step()
+            while self._wait_for_work(stop):
+                self._run_batch()
         except BaseException:
             ended = "the model does not answer any more"
             raise
         finally:
             self._close(ended)
 
-    def _has_work(self, stop: threading.Event) -> bool:
+    def _wait_for_work(self, stop: threading.Event) -> bool:
         """Waits for some; false when there will be none."""
         if self._window:
             return True
-        with self._changed:
+        with self._condition:
             while not self._jobs:
                 if stop.is_set():
-                    self._closed = "the service is stopping"
+                    self._closed_reason = "the service is stopping"
                     return False
-                self._changed.wait(TICK)
-            until = self._jobs[0].since + self._max_delay
-            while self._max_delay and self._waiting < self._max_batch and not stop.is_set():
+                self._condition.wait(IDLE_POLL_INTERVAL_S)
+            until = self._jobs[0].enqueued_at + self._max_delay
+            while self._max_delay and self._waiting_sentences < self._max_batch and not stop.is_set():
                 left = until - time.monotonic()
                 if left <= 0:
                     break
-                self._changed.wait(left)
+                self._condition.wait(left)
         return True
 
-    def _step(self) -> None:
+    def _run_batch(self) -> None:
         """Fills the window, runs the batch of its oldest sentence, answers the jobs that are complete."""
-        window, fresh = self._window, self._fill()
+        window, fresh = self._window, self._fill_window()
         begun = self._busy_since = time.monotonic()
         failed = window.encode(fresh)
         if failed:
-            self._settle(failed, 0.0)
+            self._finish_sentences(failed, 0.0)
         encoded = time.monotonic()
         done = window.run()
         ended = time.monotonic()
         self._busy_since = None
         for job in {item.job for item in fresh}:
-            job.tokenize += encoded - begun
+            job.tokenize_seconds += encoded - begun
         for job in {item.job for item in done}:
-            job.inference += ended - encoded
-        self._settle(done, ended - begun)
-        window.told()
+            job.inference_seconds += ended - encoded
+        self._finish_sentences(done, ended - begun)
+        window.clear_running()
 
-    def _fill(self) -> list[Item]:
-        with self._changed:
-            gone = self._window.leave_out_gone()
+    def _fill_window(self) -> list[JobSentence]:
+        with self._condition:
+            gone = self._window.remove_cancelled()
             if gone:
-                self._free(len(gone), sum(len(item.tokens) for item in gone))
+                self._release_space(len(gone), sum(len(item.tokens) for item in gone))
             return self._window.fill(self._jobs)
 
-    def _settle(self, done: Sequence[Item], seconds: float) -> None:
+    def _finish_sentences(self, done: Sequence[JobSentence], seconds: float) -> None:
         complete = []
         for item in done:
-            item.job.left -= 1
-            if not item.job.left:
+            item.job.remaining -= 1
+            if not item.job.remaining:
                 complete.append(item.job)
         words = sum(len(item.tokens) for item in done)
-        with self._changed:
-            self._rate.add(words, seconds)
-            self._free(len(done), words)
-        tell([(job.loop, job.finish) for job in complete])
+        with self._condition:
+            self._throughput.add(words, seconds)
+            self._release_space(len(done), words)
+        call_in_loops([(job.loop, job.finish) for job in complete])
 
-    def _free(self, sentences: int, words: int) -> None:
+    def _release_space(self, sentences: int, words: int) -> None:
         """With the lock held."""
-        self._waiting -= sentences
-        self._words -= words
-        if self._room:
-            tell([(loop, event.set) for loop, event in self._room])
-            self._room = []
+        self._waiting_sentences -= sentences
+        self._waiting_words -= words
+        if self._space_waiters:
+            call_in_loops([(loop, event.set) for loop, event in self._space_waiters])
+            self._space_waiters = []
 
-    def _close(self, why: str) -> None:
+    def _close(self, reason: str) -> None:
         """Nobody is left waiting for a thread that has ended."""
-        with self._changed:
-            self._closed = why
+        with self._condition:
+            self._closed_reason = reason
             left = {*self._jobs, *self._window.jobs}
             for job in left:
-                job.taken = len(job.sentences)
+                job.next_index = len(job.sentences)
             self._jobs.clear()
             self._window.clear()
-            self._free(self._waiting, self._words)
-        error = DrainingError(f"{why}: try again later", retry_after=5)
-        tell([(job.loop, partial(job.fail, error)) for job in left])
+            self._release_space(self._waiting_sentences, self._waiting_words)
+        error = DrainingError(f"{reason}: try again later", retry_after=5)
+        call_in_loops([(job.loop, partial(job.fail, error)) for job in left])

@@ -14,73 +14,76 @@ if TYPE_CHECKING:
 
     from starlette.datastructures import Headers
 
-    from service.settings import ApiKey, Scope
+    from service.settings import ApiKey, KeyScope
 
-PREFIX = "lw_"
-HEADER = "x-api-key"
-SCOPES: dict[Scope, frozenset[Scope]] = {"read": frozenset({"read"}), "write": frozenset({"read", "write"})}
+KEY_PREFIX = "lw_"
+KEY_HEADER = "x-api-key"
+GRANTED_SCOPES: dict[KeyScope, frozenset[KeyScope]] = {
+    "read": frozenset({"read"}),
+    "write": frozenset({"read", "write"}),
+}
 # What needs no key: whether the service lives, and pages that hold no data.
-OPEN = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"})
-OPEN_FOLDERS = ("/docs/", "/console/")
-METRICS = "/metrics"
+PUBLIC_PATHS = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"})
+PUBLIC_PREFIXES = ("/docs/", "/console/")
+METRICS_PATH = "/metrics"
 # Webhooks of senders that can't send a key: where their secret is set, the route asks for their signature instead.
-SIGNED = frozenset({"/v1/webhooks/argilla"})
+SIGNED_WEBHOOK_PATHS = frozenset({"/v1/webhooks/argilla"})
 # Answers that change nothing although they are asked for with a body.
-READING_POSTS = frozenset({"/v1/score"})
+READ_ONLY_POST_PATHS = frozenset({"/v1/score"})
 
 
-def digest_of(key: str) -> str:
+def hash_key(key: str) -> str:
     """Keys are long random text, so that a plain hash keeps them as well as a slow one would."""
     return hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()
 
 
-def new_key() -> str:
-    return PREFIX + secrets.token_urlsafe(32)
+def generate_key() -> str:
+    return KEY_PREFIX + secrets.token_urlsafe(32)
 
 
-def needed(method: str, path: str, *, open_metrics: bool = False, signed: bool = False) -> Scope | None:
+def get_required_scope(method: str, path: str, *, open_metrics: bool = False, signed: bool = False) -> KeyScope | None:
     """The scope that a request needs; none where it needs no key. What nobody has thought of needs one that writes."""
     if method in ("GET", "HEAD"):
-        if path in OPEN or path.startswith(OPEN_FOLDERS) or (open_metrics and path == METRICS):
+        if path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES) or (open_metrics and path == METRICS_PATH):
             return None
         return "read"
-    if signed and method == "POST" and path in SIGNED:
+    if signed and method == "POST" and path in SIGNED_WEBHOOK_PATHS:
         return None
-    return "read" if method == "POST" and path in READING_POSTS else "write"
+    return "read" if method == "POST" and path in READ_ONLY_POST_PATHS else "write"
 
 
-class Keys:
+class Authenticator:
     """The keys that are known."""
 
     def __init__(self, keys: Sequence[ApiKey]) -> None:
         self._keys = tuple(keys)
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether everybody may do everything, since no key is set."""
         return not self._keys
 
-    def check(self, headers: Headers, scope: Scope) -> str | None:
+    def authorize(self, headers: Headers, scope: KeyScope) -> str | None:
         """The name of the caller's key, none where no keys are set; raises where it may not."""
-        if self.open:
+        if self.is_open:
             return None
-        presented = _presented(headers)
+        presented = _extract_key(headers)
         if presented is None:
             raise UnauthorizedError("send a key as `Authorization: Bearer KEY` or `X-API-Key: KEY`")
-        digest = digest_of(presented)
+        digest = hash_key(presented)
         found: ApiKey | None = None
         for known in self._keys:  # all of them, always: how long it takes tells nothing
             if hmac.compare_digest(known.digest, digest):
                 found = known
         if found is None:
             raise UnauthorizedError("this key is not known: ask for one made with `labelwatch key new`")
-        if scope not in SCOPES[found.scope]:
+        if scope not in GRANTED_SCOPES[found.scope]:
             raise ForbiddenError(f"the key {found.name!r} may only {found.scope}: use one with the scope `{scope}`")
         return found.name
 
 
-def _presented(headers: Headers) -> str | None:
-    key = headers.get(HEADER)
+def _extract_key(headers: Headers) -> str | None:
+    key = headers.get(KEY_HEADER)
     if key is not None:
         return key.strip()
     kind, _, value = headers.get("authorization", "").partition(" ")

@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 
 from service.api.http.middleware import is_ndjson
 from service.api.http.problems import MediaTypeError, TooLargeError
-from service.contracts.validation import invalid, not_json
+from service.contracts.validation import to_decode_error, to_invalid_input
 from service.errors import DecodeError, InvalidInput
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-Model = TypeVar("Model", bound=BaseModel)
+ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
 
 
-async def json_object(request: Request) -> dict[str, Any]:
+async def read_json_object(request: Request) -> dict[str, Any]:
     """The body, which must be one JSON object: no NaN, no half of a surrogate pair, nothing behind it."""
     if is_ndjson(request.headers):
         raise MediaTypeError("this route takes one JSON object: send `Content-Type: application/json`")
@@ -31,22 +31,22 @@ async def json_object(request: Request) -> dict[str, Any]:
     try:
         found = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
-        raise not_json(raw, error) from None
+        raise to_decode_error(raw, error) from None
     if not isinstance(found, dict):
         raise DecodeError("the body is not a JSON object: send one in braces")
     return found
 
 
-def read(model: type[Model], fields: object, *, at: str | None = None) -> Model:
+def parse_message(model: type[ModelT], fields: object, *, location: str | None = None) -> ModelT:
     """The fields as a message; unknown ones are an error too. `at`: where they stand in the body."""
     try:
         # As JSON and strictly, so that what is accepted is what the schema says.
         return model.model_validate_json(to_json(fields), extra="forbid", strict=True)
     except ValidationError as error:
-        raise invalid(error, at=at) from None
+        raise to_invalid_input(error, location=location) from None
 
 
-def one_or_many(body: Mapping[str, Any], name: str, most: int) -> list[tuple[str | None, object]]:
+def list_messages(body: Mapping[str, Any], name: str, max_items: int) -> list[tuple[str | None, object]]:
     """The body as one message, or the list it holds under `name`: each with its place for whoever must correct it."""
     if name not in body:
         return [(None, body)]
@@ -56,14 +56,14 @@ def one_or_many(body: Mapping[str, Any], name: str, most: int) -> list[tuple[str
     found = body[name]
     if not isinstance(found, list) or not found:
         raise InvalidInput("give a list with at least one", field=name)
-    if len(found) > most:
+    if len(found) > max_items:
         raise TooLargeError(
-            f"{len(found):,} {name}, at most {most:,} are taken at once: send several requests", field=name
+            f"{len(found):,} {name}, at most {max_items:,} are taken at once: send several requests", field=name
         )
     return [(f"{name}.{place}", each) for place, each in enumerate(found)]
 
 
-def taken_out(body: dict[str, Any], names: Sequence[str]) -> dict[str, str]:
+def pop_options(body: dict[str, Any], names: Sequence[str]) -> dict[str, str]:
     """What stands beside the list, by its name, and no more in the body."""
     chosen = {name: body.pop(name) for name in names if body.get(name) is not None}
     for name, value in chosen.items():
@@ -72,6 +72,6 @@ def taken_out(body: dict[str, Any], names: Sequence[str]) -> dict[str, str]:
     return chosen
 
 
-async def in_thread(function: Callable[..., T], *arguments: object, **named: object) -> T:
+async def run_in_thread(function: Callable[..., T], *arguments: object, **named: object) -> T:
     """What waits for a disk or a broker must not hold up the others; who asked may stop waiting for it."""
     return await anyio.to_thread.run_sync(partial(function, *arguments, **named), abandon_on_cancel=True)

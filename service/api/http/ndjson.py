@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Self, cast
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from service.api.http.line_spool import Line, Splitter, Spool, Streams
-from service.api.http.middleware import OVER
-from service.api.http.problems import IdleError, TooLargeError, encoded, note, problem_of
+from service.api.http.line_spool import BodyLine, LineSplitter, Spool, StreamLimiter
+from service.api.http.middleware import BODY_TOO_LARGE_KEY
+from service.api.http.problems import BodyTimeoutError, TooLargeError, encode_problem, log_unexplained_error, to_problem
 from service.errors import LabelwatchError
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Scope, Send
 
-MEDIA_TYPE = "application/x-ndjson"
-LINES_AT_ONCE = 64
-RECORDS_AT_ONCE = 8  # each may hold many sentences
-BYTES_AT_ONCE = 1 << 20
-READ_BYTES = 1 << 16
-SEND_BYTES = 1 << 16  # at once: each that the client takes is a sign of life
-AHEAD_BYTES = 8 << 20
-PORTIONS_AT_ONCE = 2
+NDJSON_MEDIA_TYPE = "application/x-ndjson"
+MAX_BATCH_LINES = 64
+MAX_BATCH_RECORDS = 8  # each may hold many sentences
+MAX_BATCH_BYTES = 1 << 20
+READ_CHUNK_BYTES = 1 << 16
+SEND_CHUNK_BYTES = 1 << 16  # at once: each that the client takes is a sign of life
+MAX_READ_AHEAD_BYTES = 8 << 20
+MAX_CONCURRENT_BATCHES = 2
 
 
-Handler = Callable[[Sequence[Line], bool], Coroutine[None, None, list[bytes]]]
+LineHandler = Callable[[Sequence[BodyLine], bool], Coroutine[None, None, list[bytes]]]
 """Answers lines, each with its end of line; told whether they are the first ones."""
 
 
@@ -53,27 +53,27 @@ class Upload:
     """
 
     def __init__(
-        self, receive: Receive, streams: Streams, *, cut_off: Callable[[], Exception | None] = lambda: None
+        self, receive: Receive, limiter: StreamLimiter, *, get_read_error: Callable[[], Exception | None] = lambda: None
     ) -> None:
-        """`cut_off`: why no more is read though the client has not gone."""
+        """`get_read_error`: why no more is read though the client has not gone."""
         self._receive = receive
-        self._cut_off = cut_off
-        self._splitter = Splitter(streams.max_line_bytes)
-        self._spool = Spool(streams)
-        self._streams = streams
-        self._data, self._room = asyncio.Event(), asyncio.Event()
-        self._lines: deque[Line] = deque()
-        self._complete = self._gone = self._client_waits = False
-        self._failed: Exception | None = None
+        self._get_read_error = get_read_error
+        self._splitter = LineSplitter(limiter.max_line_bytes)
+        self._spool = Spool(limiter)
+        self._limiter = limiter
+        self._data_ready, self._space_free = asyncio.Event(), asyncio.Event()
+        self._lines: deque[BodyLine] = deque()
+        self._complete = self._disconnected = self._send_pending = False
+        self._error: Exception | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._user = asyncio.current_task()
-        self._working = 0  # portions that are being answered: meanwhile it is not the client's turn
-        self._last = asyncio.get_running_loop().time()  # when the client has last sent or taken something
-        self.unanswered = 1  # the first line that has no answer yet
-        self.answering = False
+        self._owner_task = asyncio.current_task()
+        self._batches_in_progress = 0  # portions that are being answered: meanwhile it is not the client's turn
+        self._last_activity = asyncio.get_running_loop().time()  # when the client has last sent or taken something
+        self.first_unanswered = 1  # the first line that has no answer yet
+        self.response_started = False
 
     async def __aenter__(self) -> Self:
-        self._tasks = [asyncio.create_task(self._read_body()), asyncio.create_task(self._watch())]
+        self._tasks = [asyncio.create_task(self._read_body()), asyncio.create_task(self._watch_idle())]
         return self
 
     async def __aexit__(
@@ -83,23 +83,23 @@ class Upload:
             task.cancel()
         await asyncio.wait(self._tasks)
         self._spool.close()
-        if self._gone and isinstance(error, asyncio.CancelledError):
-            if self._user is not None:
-                self._user.uncancel()
+        if self._disconnected and isinstance(error, asyncio.CancelledError):
+            if self._owner_task is not None:
+                self._owner_task.uncancel()
             raise ClientDisconnect from None
 
     async def _read_body(self) -> None:
         while True:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                cut_off = self._cut_off()
+                cut_off = self._get_read_error()
                 if cut_off is not None:
                     self._fail(cut_off)
                     return
-                self._give_up()
+                self._cancel_owner()
                 return
-            self._alive()
-            if self._failed is not None:
+            self._note_activity()
+            if self._error is not None:
                 continue  # only to see whether the client goes
             try:
                 self._spool.write(message.get("body", b""))
@@ -110,95 +110,95 @@ class Upload:
                 self._fail(TooLargeError("there is no room to keep it all: read answers while you send, or send less"))
                 continue
             self._complete = not message.get("more_body", False)
-            self._data.set()
-            while len(self._spool) >= AHEAD_BYTES and not self._client_waits:
-                self._room.clear()
-                await self._room.wait()
+            self._data_ready.set()
+            while len(self._spool) >= MAX_READ_AHEAD_BYTES and not self._send_pending:
+                self._space_free.clear()
+                await self._space_free.wait()
 
-    async def _watch(self) -> None:
+    async def _watch_idle(self) -> None:
         """Ends the stream of a client that makes no use of its turn."""
         loop = asyncio.get_running_loop()
         while True:
-            limit = self._streams.idle if self.answering else self._streams.idle_at_first
-            left = self._last + limit - loop.time()
-            if left <= 0 and not self._working:
+            limit = self._limiter.idle_timeout_s if self.response_started else self._limiter.first_idle_timeout_s
+            left = self._last_activity + limit - loop.time()
+            if left <= 0 and not self._batches_in_progress:
                 break
             await asyncio.sleep(left if left > 0 else limit)
-        if self._client_waits:
-            self._give_up()  # it takes nothing: neither would it take the reason
+        if self._send_pending:
+            self._cancel_owner()  # it takes nothing: neither would it take the reason
         else:
             self._fail(
-                IdleError(
+                BodyTimeoutError(
                     f"nothing was sent for {limit:g} s: send on, or end the body (the limit is LABELWATCH_API_IDLE_S)",
                     close=True,
                 )
             )
 
-    def _alive(self) -> None:
-        self._last = asyncio.get_running_loop().time()
+    def _note_activity(self) -> None:
+        self._last_activity = asyncio.get_running_loop().time()
 
-    def _give_up(self) -> None:
-        self._gone = True
-        if self._user is not None:
-            self._user.cancel()
+    def _cancel_owner(self) -> None:
+        self._disconnected = True
+        if self._owner_task is not None:
+            self._owner_task.cancel()
 
     def _fail(self, error: Exception) -> None:
         """Told once what was read before is answered."""
-        self._failed = error
-        self._data.set()
+        self._error = error
+        self._data_ready.set()
 
     @contextmanager
-    def working(self) -> Iterator[None]:
+    def processing(self) -> Iterator[None]:
         """While lines are being answered the client may well wait for that."""
-        self._working += 1
+        self._batches_in_progress += 1
         try:
             yield
         finally:
-            self._working -= 1
-            self._alive()
+            self._batches_in_progress -= 1
+            self._note_activity()
 
     @contextmanager
     def sending(self) -> Iterator[None]:
         """For as long as the client does not take what is sent to it, the body is read on."""
-        self._client_waits = True
-        self._room.set()
+        self._send_pending = True
+        self._space_free.set()
         try:
             yield
         finally:
-            self._client_waits = False
-            self._alive()
+            self._send_pending = False
+            self._note_activity()
 
-    def answered(self, lines: Sequence[Line]) -> None:
+    def mark_answered(self, lines: Sequence[BodyLine]) -> None:
         if lines:
-            self.unanswered = lines[-1].number + 1
+            self.first_unanswered = lines[-1].number + 1
 
-    async def portion(self, most: int = LINES_AT_ONCE, *, wait: bool = True) -> list[Line]:
+    async def read_batch(self, max_lines: int = MAX_BATCH_LINES, *, wait: bool = True) -> list[BodyLine]:
         """The next lines: those that are there, some at a time. None at the end of the body, or without `wait`."""
-        found: list[Line] = []
+        found: list[BodyLine] = []
         size = 0
         while True:
-            while self._lines and len(found) < most and size < BYTES_AT_ONCE:
+            while self._lines and len(found) < max_lines and size < MAX_BATCH_BYTES:
                 found.append(self._lines.popleft())
                 size += len(found[-1].raw or b"")
-            if self._lines or size >= BYTES_AT_ONCE or (found and not len(self._spool)):
+            if self._lines or size >= MAX_BATCH_BYTES or (found and not len(self._spool)):
                 return found
-            while not (len(self._spool) or self._complete or self._failed):
+            while not (len(self._spool) or self._complete or self._error):
                 if not wait:
                     return found
-                self._data.clear()
-                await self._data.wait()
-            if self._failed is not None and not len(self._spool):
+                self._data_ready.clear()
+                await self._data_ready.wait()
+            if self._error is not None and not len(self._spool):
                 if wait:
-                    raise self._failed
+                    raise self._error
                 return found
-            data = self._spool.read(READ_BYTES)
-            self._room.set()
+            data = self._spool.read(READ_CHUNK_BYTES)
+            self._space_free.set()
             if not data:
-                return found + self._splitter.end()
+                return found + self._splitter.flush()
             self._lines.extend(self._splitter.feed(data))
 
 
-class Streamed(Response):
+class NdjsonResponse(Response):
     """Answers an NDJSON body line by line.
 
     The first lines are answered before anything is sent, so that a queue that is full or a log that does not answer
@@ -206,73 +206,77 @@ class Streamed(Response):
     With `ahead` the next lines are worked on while some are answered; without, they come strictly one after the other.
     """
 
-    media_type = MEDIA_TYPE
+    media_type = NDJSON_MEDIA_TYPE
 
     def __init__(
         self,
-        handler: Handler,
+        handler: LineHandler,
         *,
-        streams: Streams,
+        limiter: StreamLimiter,
         request_id: str,
         status_code: int = 200,
-        ahead: bool = False,
-        at_first: int = LINES_AT_ONCE,
-        at_once: int = LINES_AT_ONCE,
+        concurrent: bool = False,
+        first_batch_lines: int = MAX_BATCH_LINES,
+        batch_lines: int = MAX_BATCH_LINES,
     ) -> None:
-        """`at_first` and `at_once`: lines that are handed over together, at most."""
+        """`first_batch_lines` and `at_once`: lines that are handed over together, at most."""
         super().__init__(status_code=status_code)
         del self.headers["content-length"]
         self._handler = handler
-        self._streams = streams
+        self._limiter = limiter
         self._request_id = request_id
-        self._ahead = ahead
-        self._at_first, self._at_once = at_first, at_once
+        self._concurrent = concurrent
+        self._first_batch_lines, self._batch_lines = first_batch_lines, batch_lines
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         def cut_off() -> Exception | None:
-            return cast("Exception | None", scope.get("state", {}).get(OVER))
+            return cast("Exception | None", scope.get("state", {}).get(BODY_TOO_LARGE_KEY))
 
-        with self._streams.one():
-            async with Upload(receive, self._streams, cut_off=cut_off) as upload:
-                lines = await upload.portion(self._at_first)
-                with upload.working():
+        with self._limiter.acquire():
+            async with Upload(receive, self._limiter, get_read_error=cut_off) as upload:
+                lines = await upload.read_batch(self._first_batch_lines)
+                with upload.processing():
                     answers = await self._handler(lines, True) if lines else []
                 with upload.sending():
                     await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-                upload.answering = True
-                await _tell(upload, send, answers)
-                upload.answered(lines)
+                upload.response_started = True
+                await _send_lines(upload, send, answers)
+                upload.mark_answered(lines)
                 try:
-                    await self._go_on(upload, send)
+                    await self._stream_rest(upload, send)
                 except LabelwatchError as error:
-                    note(error)
-                    told = _with_taken(error, upload.unanswered - 1) if isinstance(error, TooLargeError) else error
-                    problem = problem_of(told, request_id=self._request_id, line=upload.unanswered)
-                    await _tell(upload, send, [encoded(problem) + b"\n"])
+                    log_unexplained_error(error)
+                    told = (
+                        _with_resume_line(error, upload.first_unanswered - 1)
+                        if isinstance(error, TooLargeError)
+                        else error
+                    )
+                    problem = to_problem(told, request_id=self._request_id, line=upload.first_unanswered)
+                    await _send_lines(upload, send, [encode_problem(problem) + b"\n"])
                 with upload.sending():
-                    await send(_part(b"", more=False))
+                    await send(_build_body_message(b"", more=False))
 
-    async def _go_on(self, upload: Upload, send: Send) -> None:
-        tasks: deque[tuple[list[Line], asyncio.Task[list[bytes]]]] = deque()
+    async def _stream_rest(self, upload: Upload, send: Send) -> None:
+        tasks: deque[tuple[list[BodyLine], asyncio.Task[list[bytes]]]] = deque()
 
-        async def answers_to(lines: list[Line]) -> list[bytes]:
-            with upload.working():
+        async def answers_to(lines: list[BodyLine]) -> list[bytes]:
+            with upload.processing():
                 return await self._handler(lines, False)
 
         try:
             while True:
-                lines = await upload.portion(self._at_once, wait=not tasks)
+                lines = await upload.read_batch(self._batch_lines, wait=not tasks)
                 if lines:
                     tasks.append((lines, asyncio.ensure_future(answers_to(lines))))
                 elif not tasks:
                     return
-                if lines and self._ahead and len(tasks) < PORTIONS_AT_ONCE:
+                if lines and self._concurrent and len(tasks) < MAX_CONCURRENT_BATCHES:
                     continue
                 of, task = tasks[0]
                 answers = await task
                 tasks.popleft()
-                await _tell(upload, send, answers)
-                upload.answered(of)
+                await _send_lines(upload, send, answers)
+                upload.mark_answered(of)
         finally:
             for _, task in tasks:
                 task.cancel()
@@ -280,21 +284,21 @@ class Streamed(Response):
                 await asyncio.wait([task for _, task in tasks])
 
 
-def _with_taken(error: TooLargeError, lines: int) -> TooLargeError:
+def _with_resume_line(error: TooLargeError, lines: int) -> TooLargeError:
     return TooLargeError(f"{error}; {lines:,} lines were taken and answered, go on with line {lines + 1}")
 
 
-async def _tell(upload: Upload, send: Send, lines: Sequence[bytes]) -> None:
+async def _send_lines(upload: Upload, send: Send, lines: Sequence[bytes]) -> None:
     """Whole lines, some at a time."""
     some, size = [], 0
     for place, line in enumerate(lines, 1):
         some.append(line)
         size += len(line)
-        if size >= SEND_BYTES or place == len(lines):
+        if size >= SEND_CHUNK_BYTES or place == len(lines):
             with upload.sending():
-                await send(_part(b"".join(some)))
+                await send(_build_body_message(b"".join(some)))
             some, size = [], 0
 
 
-def _part(data: bytes, *, more: bool = True) -> Message:
+def _build_body_message(data: bytes, *, more: bool = True) -> Message:
     return {"type": "http.response.body", "body": data, "more_body": more}

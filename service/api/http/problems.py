@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from service.contracts.validation import Told, in_words, path, together
+from service.contracts.validation import FieldError, describe, join_path, summarize
 from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError, StateError, StreamError
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MEDIA_TYPE = "application/problem+json"
-RETRY_AFTER = 5
-QUEUE_AWAY = "the review queue can't be read at this moment: try again; the reason is in the service's log"
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+DEFAULT_RETRY_AFTER_S = 5
+QUEUE_UNAVAILABLE = "the review queue can't be read at this moment: try again; the reason is in the service's log"
 
 
 class RequestError(LabelwatchError):
@@ -46,7 +46,7 @@ class ConflictError(RequestError):
     """Somebody else was first."""
 
 
-class ChangedError(RequestError):
+class PreconditionFailedError(RequestError):
     """It is another version than the one that was to be changed."""
 
 
@@ -54,7 +54,7 @@ class TooLargeError(RequestError):
     """A body, line or list over its limit."""
 
 
-class IdleError(RequestError):
+class BodyTimeoutError(RequestError):
     """The rest of the body does not come."""
 
 
@@ -82,12 +82,12 @@ class NotReadyError(RequestError):
     """What was asked for is not read from the log yet."""
 
 
-class TimedOutError(RequestError):
+class ResponseTimeoutError(RequestError):
     """It took longer than is allowed."""
 
 
 # The first that fits counts, so kinds stand before what they are kinds of.
-TABLE: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
+PROBLEM_TYPES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (DecodeError, HTTPStatus.BAD_REQUEST, "unreadable"),
     (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid"),
     (InferenceError, HTTPStatus.UNPROCESSABLE_ENTITY, "inference"),
@@ -95,15 +95,15 @@ TABLE: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (ForbiddenError, HTTPStatus.FORBIDDEN, "forbidden"),
     (NotFoundError, HTTPStatus.NOT_FOUND, "not-found"),
     (ConflictError, HTTPStatus.CONFLICT, "conflict"),
-    (ChangedError, HTTPStatus.PRECONDITION_FAILED, "changed"),
-    (IdleError, HTTPStatus.REQUEST_TIMEOUT, "idle"),
+    (PreconditionFailedError, HTTPStatus.PRECONDITION_FAILED, "changed"),
+    (BodyTimeoutError, HTTPStatus.REQUEST_TIMEOUT, "idle"),
     (TooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
     (MediaTypeError, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type"),
     (OverloadedError, HTTPStatus.TOO_MANY_REQUESTS, "overloaded"),
     (DrainingError, HTTPStatus.SERVICE_UNAVAILABLE, "draining"),
     (NotReadyError, HTTPStatus.SERVICE_UNAVAILABLE, "not-ready"),
     (StreamError, HTTPStatus.SERVICE_UNAVAILABLE, "log-unavailable"),
-    (TimedOutError, HTTPStatus.GATEWAY_TIMEOUT, "timeout"),
+    (ResponseTimeoutError, HTTPStatus.GATEWAY_TIMEOUT, "timeout"),
 )
 TITLES = {
     "unreadable": "The message can't be read",
@@ -124,7 +124,7 @@ TITLES = {
     "timeout": "It took too long",
     "internal": "Something went wrong here",
 }
-BUSY = frozenset({"overloaded", "draining", "not-ready", "log-unavailable", "timeout"})
+RETRYABLE_PROBLEMS = frozenset({"overloaded", "draining", "not-ready", "log-unavailable", "timeout"})
 
 
 class Problem(BaseModel):
@@ -154,53 +154,58 @@ class Problem(BaseModel):
     request_id: str | None = None
 
 
-def problem_of(error: Exception, *, request_id: str | None = None, line: int | None = None) -> Problem:
-    status, slug, detail = _kind(error)
+def to_problem(error: Exception, *, request_id: str | None = None, line: int | None = None) -> Problem:
+    status, slug, detail = _classify_error(error)
     title = TITLES.get(slug) or HTTPStatus(status).phrase
-    field = _field(error)
+    field = _get_field(error)
     kind = f"urn:labelwatch:problem:{slug}" if slug in TITLES else "about:blank"
     return Problem(type=kind, title=title, status=status, detail=detail, field=field, line=line, request_id=request_id)
 
 
-def problem_response(error: Exception, *, request_id: str | None = None) -> Response:
-    problem = problem_of(error, request_id=request_id)
-    return Response(encoded(problem), problem.status, headers=dict(_headers(error, problem)), media_type=MEDIA_TYPE)
+def build_problem_response(error: Exception, *, request_id: str | None = None) -> Response:
+    problem = to_problem(error, request_id=request_id)
+    return Response(
+        encode_problem(problem),
+        problem.status,
+        headers=dict(_build_headers(error, problem)),
+        media_type=PROBLEM_MEDIA_TYPE,
+    )
 
 
-def answer_to(error: Exception, *, request_id: str | None = None) -> Response:
+def respond_to_error(error: Exception, *, request_id: str | None = None) -> Response:
     """The problem of an error that nobody has told of yet: where it says that more is in the log, it is."""
-    note(error)
-    return problem_response(error, request_id=request_id)
+    log_unexplained_error(error)
+    return build_problem_response(error, request_id=request_id)
 
 
-def note(error: Exception) -> None:
+def log_unexplained_error(error: Exception) -> None:
     """Writes to the log what its problem does not tell."""
-    if _kind(error)[0] == HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, StateError):
+    if _classify_error(error)[0] == HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, StateError):
         log.error("a request failed", exc_info=error)
 
 
-def encoded(problem: Problem) -> bytes:
+def encode_problem(problem: Problem) -> bytes:
     """What is quoted from a request may be anything, even half of a surrogate pair."""
     return json.dumps(problem.model_dump(exclude_none=True), ensure_ascii=True, separators=(",", ":")).encode()
 
 
-def _kind(error: Exception) -> tuple[int, str, str]:
+def _classify_error(error: Exception) -> tuple[int, str, str]:
     """Status, the last word of the type, and what is told."""
-    for kind, status, slug in TABLE:
+    for kind, status, slug in PROBLEM_TYPES:
         if isinstance(error, kind):
             return status, slug, str(error)
     if isinstance(error, RequestValidationError):
-        return _validation(error)
+        return _classify_validation_error(error)
     if isinstance(error, StateError):  # the queue's file was deleted, or is closed: it is built anew
-        return HTTPStatus.SERVICE_UNAVAILABLE, "not-ready", QUEUE_AWAY
+        return HTTPStatus.SERVICE_UNAVAILABLE, "not-ready", QUEUE_UNAVAILABLE
     if isinstance(error, HTTPException):
-        return error.status_code, "", _routing(error)
+        return error.status_code, "", _describe_http_error(error)
     if isinstance(error, TimeoutError):
         return HTTPStatus.GATEWAY_TIMEOUT, "timeout", "no answer was found in the time allowed: try again, or ask less"
     return HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "it is in the service's log, under the request id"
 
 
-def _routing(error: HTTPException) -> str:
+def _describe_http_error(error: HTTPException) -> str:
     """The framework's own words say only what the status says."""
     told = str(error.detail)
     if told != HTTPStatus(error.status_code).phrase:
@@ -213,31 +218,31 @@ def _routing(error: HTTPException) -> str:
     return told
 
 
-def _validation(error: RequestValidationError) -> tuple[int, str, str]:
+def _classify_validation_error(error: RequestValidationError) -> tuple[int, str, str]:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return HTTPStatus.BAD_REQUEST, "unreadable", f"the body is not JSON: {first.get('ctx', {}).get('error', '')}"
-    field = _place(first)
-    problem = together(in_words(first), [Told(in_words(one), _place(one)) for one in error.errors()[1:]])
+    field = _get_location(first)
+    problem = summarize(describe(first), [FieldError(describe(one), _get_location(one)) for one in error.errors()[1:]])
     return HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", f"`{field}`: {problem}" if field else problem
 
 
-def _place(first: Mapping[str, Any]) -> str | None:
+def _get_location(first: Mapping[str, Any]) -> str | None:
     """Where it is: without the word that says which part of the request the field is in."""
-    return path(first["loc"][1:])
+    return join_path(first["loc"][1:])
 
 
-def _field(error: Exception) -> str | None:
+def _get_field(error: Exception) -> str | None:
     if isinstance(error, RequestValidationError):
-        return None if error.errors()[0]["type"] == "json_invalid" else _place(error.errors()[0])
+        return None if error.errors()[0]["type"] == "json_invalid" else _get_location(error.errors()[0])
     found = getattr(error, "field", None)
     return found if isinstance(found, str) else None
 
 
-def _headers(error: Exception, problem: Problem) -> dict[str, str]:
+def _build_headers(error: Exception, problem: Problem) -> dict[str, str]:
     headers = dict(getattr(error, "headers", None) or {})
-    if problem.type.rpartition(":")[2] in BUSY:
-        headers["Retry-After"] = str(getattr(error, "retry_after", None) or RETRY_AFTER)
+    if problem.type.rpartition(":")[2] in RETRYABLE_PROBLEMS:
+        headers["Retry-After"] = str(getattr(error, "retry_after", None) or DEFAULT_RETRY_AFTER_S)
     if problem.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     return headers

@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-THREADS = 16
-MOST = 256  # who write or wait for a thread: so many are a burst, more of them a log that hangs
+DEFAULT_THREADS = 16
+MAX_PENDING_WRITES = 256  # who write or wait for a thread: so many are a burst, more of them a log that hangs
 
 
-class Writers:
+class AppendPool:
     """`run` is called in an event loop."""
 
-    def __init__(self, *, threads: int = THREADS, most: int = MOST) -> None:
+    def __init__(self, *, threads: int = DEFAULT_THREADS, max_pending: int = MAX_PENDING_WRITES) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="append")
-        self._room = threading.Semaphore(most)
-        self._most = most
+        self._slots = threading.Semaphore(max_pending)
+        self._max_pending = max_pending
 
     async def run(self, write: Callable[[float], None], *, timeout: float) -> None:
         """`write` is given what is left of the time once a thread is free. Raises `StreamError` where too many wait."""
-        if not self._room.acquire(blocking=False):
-            raise StreamError(f"{self._most} requests wait for the log already: try again later")
+        if not self._slots.acquire(blocking=False):
+            raise StreamError(f"{self._max_pending} requests wait for the log already: try again later")
         until = time.monotonic() + timeout
 
         def work() -> None:
@@ -46,13 +46,13 @@ class Writers:
         try:
             begun = self._pool.submit(contextvars.copy_context().run, work)
         except RuntimeError:
-            self._room.release()
+            self._slots.release()
             raise StreamError("the log is closed, since the service is stopping: try again later") from None
-        begun.add_done_callback(self._ended)
+        begun.add_done_callback(self._release_slot)
         await asyncio.wrap_future(begun)
 
-    def _ended(self, _: Future[None]) -> None:
-        self._room.release()
+    def _release_slot(self, _: Future[None]) -> None:
+        self._slots.release()
 
     def close(self) -> None:
         """Waits for the writes at hand: the log must not be closed under them."""

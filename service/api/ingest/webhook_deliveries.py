@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 
     from service.contracts import LabelledSentence
 
-MOST_NAMES = 20_000
-MOST_DATASETS = 1_000
+MAX_EVENT_KEYS = 20_000
+MAX_TRACKED_DATASETS = 1_000
 
 
-class Deliveries:
+class WebhookDeliveries:
     """Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._done: OrderedDict[str, None] = OrderedDict()
-        self._under_way: set[str] = set()
-        self._newest: OrderedDict[str, int] = OrderedDict()
+        self._delivered: OrderedDict[str, None] = OrderedDict()
+        self._in_progress: set[str] = set()
+        self._newest_revisions: OrderedDict[str, int] = OrderedDict()
 
     @contextmanager
-    def once(self, names: Iterable[str]) -> Iterator[bool]:
+    def deduplicate(self, keys: Iterable[str]) -> Iterator[bool]:
         """Whether none of these names was delivered before. What fails may come again.
 
         Two at the same time: the second is told to come later, when it is known what became of the first.
         """
-        mine = set(names)
+        mine = set(keys)
         with self._mutex:
-            if mine & self._under_way:
+            if mine & self._in_progress:
                 raise StreamError("the same event is being taken at this moment")
-            new = not any(name in self._done for name in mine)
+            new = not any(name in self._delivered for name in mine)
             if new:
-                self._under_way |= mine
+                self._in_progress |= mine
         if not new:
             yield False
             return
@@ -51,24 +51,26 @@ class Deliveries:
             yield True
         except BaseException:
             with self._mutex:
-                self._under_way -= mine
+                self._in_progress -= mine
             raise
         with self._mutex:
-            self._under_way -= mine
-            self._done.update(dict.fromkeys(mine))
-            while len(self._done) > MOST_NAMES:
-                self._done.popitem(last=False)
+            self._in_progress -= mine
+            self._delivered.update(dict.fromkeys(mine))
+            while len(self._delivered) > MAX_EVENT_KEYS:
+                self._delivered.popitem(last=False)
 
-    def brought(self, sentences: Iterable[LabelledSentence]) -> None:
+    def record_revisions(self, sentences: Iterable[LabelledSentence]) -> None:
         """To be told before they are in the log: a deletion that follows at once must know of them."""
         with self._mutex:
             for one in sentences:
-                self._newest[one.dataset] = max(one.revision, self._newest.get(one.dataset, one.revision))
-                self._newest.move_to_end(one.dataset)
-            while len(self._newest) > MOST_DATASETS:
-                self._newest.popitem(last=False)
+                self._newest_revisions[one.dataset] = max(
+                    one.revision, self._newest_revisions.get(one.dataset, one.revision)
+                )
+                self._newest_revisions.move_to_end(one.dataset)
+            while len(self._newest_revisions) > MAX_TRACKED_DATASETS:
+                self._newest_revisions.popitem(last=False)
 
-    def newest(self, dataset: str) -> int | None:
+    def get_newest_revision(self, dataset: str) -> int | None:
         """The highest revision that came, of any sentence: by the platform's clock, which may be ahead of ours."""
         with self._mutex:
-            return self._newest.get(dataset)
+            return self._newest_revisions.get(dataset)

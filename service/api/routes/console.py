@@ -18,61 +18,65 @@ from service.api.http.problems import NotFoundError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-PAGE: Final = "index.html"
-KINDS: Final = {
+INDEX_FILE: Final = "index.html"
+MEDIA_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
 # Nothing inline and nothing from elsewhere; a script that wrote text as HTML would be stopped by the browser itself.
-POLICY: Final = (
+CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-CACHED: Final = "no-cache"
+CACHE_CONTROL: Final = "no-cache"
 
 router = APIRouter(include_in_schema=False)
 
 
-class Asset(NamedTuple):
+class ConsoleAsset(NamedTuple):
     content: bytes
-    kind: str
-    tag: str
+    media_type: str
+    etag: str
 
 
 @cache
-def assets() -> dict[str, Asset]:
+def load_assets() -> dict[str, ConsoleAsset]:
     """The console's files by name: a handful, read once. No other name can be asked for."""
-    return {one.name: _read(one) for one in files("service.api").joinpath("console").iterdir() if _kind(one.name)}
+    return {
+        one.name: _read_asset(one)
+        for one in files("service.api").joinpath("console").iterdir()
+        if _get_media_type(one.name)
+    }
 
 
-def _kind(name: str) -> str | None:
-    return KINDS.get("." + name.rpartition(".")[2])
+def _get_media_type(name: str) -> str | None:
+    return MEDIA_TYPES.get("." + name.rpartition(".")[2])
 
 
-def _read(file: Traversable) -> Asset:
+def _read_asset(file: Traversable) -> ConsoleAsset:
     content = file.read_bytes()
-    return Asset(content, _kind(file.name) or "", f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    return ConsoleAsset(content, _get_media_type(file.name) or "", f'"{hashlib.sha256(content).hexdigest()[:32]}"')
 
 
 @router.get("/")
-async def console(request: Request) -> Response:
-    return _answer(request, PAGE)
+async def serve_console(request: Request) -> Response:
+    return _respond_with_asset(request, INDEX_FILE)
 
 
 @router.get("/console/{name}")
-async def part(request: Request, name: str) -> Response:
-    return _answer(request, name)
+async def serve_file(request: Request, name: str) -> Response:
+    return _respond_with_asset(request, name)
 
 
-def _answer(request: Request, name: str) -> Response:
-    found = assets().get(name)
+def _respond_with_asset(request: Request, name: str) -> Response:
+    found = load_assets().get(name)
     if found is None:
         raise NotFoundError(f"there is no {name!r} here")
-    headers = {"Cache-Control": CACHED, "ETag": found.tag, "Content-Security-Policy": POLICY}
+    headers = {"Cache-Control": CACHE_CONTROL, "ETag": found.etag, "Content-Security-Policy": CONTENT_SECURITY_POLICY}
     held = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
-    if found.tag in held or "*" in held:
+    if found.etag in held or "*" in held:
         return Response(status_code=304, headers=headers)
-    return Response(found.content, media_type=found.kind, headers=headers)
+    return Response(found.content, media_type=found.media_type, headers=headers)

@@ -9,25 +9,25 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from pydantic import BaseModel, Field
 
-from service.api.backend import Backend, backend_dependency, request_id_of
-from service.api.http.bodies import json_object
-from service.api.http.problems import ChangedError, ConflictError, NotFoundError
+from service.api.backend import Backend, get_request_id, provide_backend
+from service.api.http.bodies import read_json_object
+from service.api.http.problems import ConflictError, NotFoundError, PreconditionFailedError
 from service.contracts import DatasetName, DatasetSettings, FlagPolicy, ModelName
-from service.datasets.changes import checked, merged
-from service.datasets.registry import settings_record
-from service.log.protocol import Overtaken
+from service.datasets.changes import merge_settings, validate_settings
+from service.datasets.registry import build_settings_message
+from service.log.protocol import VersionConflict
 
 router = APIRouter(tags=["datasets"])
 
-SEEN_WITHIN = 5.0
-LOOK_EVERY = 0.02
+VISIBLE_TIMEOUT_S = 5.0
+VISIBLE_POLL_INTERVAL_S = 0.02
 EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy": {"kind": "confident"}}
 
-At = Annotated[Backend, Depends(backend_dependency)]
-Name = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
-IfMatch = Annotated[str | None, Header(description="The version to change, as `ETag` told it")]
-QUICKER = "somebody else has changed the settings in the same moment: read them again"
-PROBLEM = "Why newer settings are not in force"
+BackendDep = Annotated[Backend, Depends(provide_backend)]
+DatasetPath = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
+IfMatchHeader = Annotated[str | None, Header(description="The version to change, as `ETag` told it")]
+CONCURRENT_CHANGE = "somebody else has changed the settings in the same moment: read them again"
+PROBLEM_DESCRIPTION = "Why newer settings are not in force"
 
 
 class DatasetSummary(BaseModel):
@@ -35,7 +35,7 @@ class DatasetSummary(BaseModel):
     version: int = Field(description="Of its settings; 0: the default ones")
     epoch: int
     sentences: int = Field(description="Learned from")
-    problem: str | None = Field(default=None, description=PROBLEM)
+    problem: str | None = Field(default=None, description=PROBLEM_DESCRIPTION)
 
 
 class DatasetList(BaseModel):
@@ -78,23 +78,23 @@ class Thresholds(BaseModel):
     days: list[ArrivedOn] = Field(
         description="Sentences by the day they came, as this instance has seen them since it started"
     )
-    problem: str | None = Field(default=None, description=PROBLEM)
+    problem: str | None = Field(default=None, description=PROBLEM_DESCRIPTION)
 
 
 @router.get("/v1/datasets", summary="All datasets")
-async def datasets(backend: At) -> DatasetList:
+async def datasets(backend: BackendDep) -> DatasetList:
     """Those that are set up, and those that sentences came of."""
-    mirror = backend.mirror
-    refused = mirror.refused
+    mirror = backend.state_view
+    refused = mirror.refused_settings
     found = []
-    for name in mirror.names():
-        settings = mirror.settings(name)
+    for name in mirror.list_names():
+        settings = mirror.get_settings(name)
         found.append(
             DatasetSummary(
                 name=name,
                 version=settings.version,
                 epoch=settings.epoch,
-                sentences=mirror.stats(name).histogram.total,
+                sentences=mirror.get_stats(name).histogram.total,
                 problem=refused.get(name),
             )
         )
@@ -102,10 +102,10 @@ async def datasets(backend: At) -> DatasetList:
 
 
 @router.get("/v1/datasets/{name}", summary="Settings of a dataset")
-async def dataset(name: Name, backend: At, response: Response) -> DatasetSettings:
+async def dataset(name: DatasetPath, backend: BackendDep, response: Response) -> DatasetSettings:
     """The settings in force. `ETag` is their version."""
-    _known(backend, name)
-    settings = backend.mirror.settings(name)
+    _check_exists(backend, name)
+    settings = backend.state_view.get_settings(name)
     response.headers["ETag"] = f'"{settings.version}"'
     return settings
 
@@ -126,7 +126,7 @@ async def dataset(name: Name, backend: At, response: Response) -> DatasetSetting
     },
 )
 async def put_dataset(
-    name: Name, request: Request, response: Response, backend: At, if_match: IfMatch = None
+    name: DatasetPath, request: Request, response: Response, backend: BackendDep, if_match: IfMatchHeader = None
 ) -> DatasetSettings:
     """Replaces ALL settings: what is left out goes back to its default, a `label_map` too. To change some, use PATCH.
 
@@ -136,7 +136,7 @@ async def put_dataset(
     Of several changes at once one is made; the others are answered 409, or 412 where they named a version.
     Every process follows; sentences name the version they were judged with.
     """
-    return await _change(request, response, backend, name, if_match=if_match, in_part=False)
+    return await _change_settings(request, response, backend, name, if_match=if_match, partial=False)
 
 
 @router.patch(
@@ -155,7 +155,7 @@ async def put_dataset(
     },
 )
 async def patch_dataset(
-    name: Name, request: Request, response: Response, backend: At, if_match: IfMatch = None
+    name: DatasetPath, request: Request, response: Response, backend: BackendDep, if_match: IfMatchHeader = None
 ) -> DatasetSettings:
     """Changes what is named, as `labelwatch datasets set` does; what is left out stays as it is.
 
@@ -163,85 +163,91 @@ async def patch_dataset(
     before. null takes a field, or an entry of `label_map`, back to the default. Checked, versioned and guarded as by
     PUT.
     """
-    return await _change(request, response, backend, name, if_match=if_match, in_part=True)
+    return await _change_settings(request, response, backend, name, if_match=if_match, partial=True)
 
 
-async def _change(
+async def _change_settings(
     request: Request,
     response: Response,
     backend: Backend,
     name: str,
     *,
     if_match: str | None,
-    in_part: bool,
+    partial: bool,
 ) -> DatasetSettings:
-    body = await json_object(request)
+    body = await read_json_object(request)
     lock: asyncio.Lock = request.app.state.writing
     async with lock:
-        before, latest = backend.mirror.to_change(name)
-        asked, foreign = merged(before, latest, body) if in_part else (body, {})
+        before, latest = backend.state_view.settings_for_update(name)
+        asked, foreign = merge_settings(before, latest, body) if partial else (body, {})
         # One that is not in force, since it does not fit our model, may be in another process: ours must be newer.
-        settings = checked(backend.mirror, before, asked, if_match, version=max(before.version, latest.version) + 1)
-        record = settings_record(
+        settings = validate_settings(
+            backend.state_view, before, asked, if_match, version=max(before.version, latest.version) + 1
+        )
+        record = build_settings_message(
             backend.topics.datasets,
             foreign | settings.model_dump(mode="json"),
             at=datetime.now(UTC),
-            request_id=request_id_of(request),
+            request_id=get_request_id(request),
         )
         try:
-            await backend.append_after(record, latest.spot)
-        except Overtaken as error:
+            await backend.append_if_unchanged(record, latest.position)
+        except VersionConflict as error:
             conditional = if_match is not None or "version" in body
-            raise (ChangedError if conditional else ConflictError)(QUICKER) from error
-        await _until_seen(backend, settings)
+            raise (PreconditionFailedError if conditional else ConflictError)(CONCURRENT_CHANGE) from error
+        await _wait_until_visible(backend, settings)
     response.headers["ETag"] = f'"{settings.version}"'
     return settings
 
 
-def _known(backend: Backend, name: str) -> None:
-    names = backend.mirror.names()
+def _check_exists(backend: Backend, name: str) -> None:
+    names = backend.state_view.list_names()
     if name not in names:
         shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none yet"
         raise NotFoundError(f"the dataset {name!r} is not known: the datasets are {shown}", field="name")
 
 
-async def _until_seen(backend: Backend, settings: DatasetSettings) -> None:
+async def _wait_until_visible(backend: Backend, settings: DatasetSettings) -> None:
     """Who has changed settings finds them changed; where the log is slow, a little later."""
-    until = asyncio.get_running_loop().time() + SEEN_WITHIN
-    while backend.mirror.to_change(settings.name)[1].version < settings.version:
+    until = asyncio.get_running_loop().time() + VISIBLE_TIMEOUT_S
+    while backend.state_view.settings_for_update(settings.name)[1].version < settings.version:
         if asyncio.get_running_loop().time() >= until:
             return
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(VISIBLE_POLL_INTERVAL_S)
 
 
 @router.get("/v1/datasets/{name}/thresholds", summary="What was learned")
-async def thresholds(name: Name, backend: At) -> Thresholds:
+async def thresholds(name: DatasetPath, backend: BackendDep) -> Thresholds:
     """The thresholds of each class now, what they rest on, and how they have moved."""
-    _known(backend, name)
-    mirror = backend.mirror
-    judge, stats = mirror.judge(name), mirror.stats(name)
-    now, before = mirror.yardstick(name), judge.yardstick(judge.empty())
+    _check_exists(backend, name)
+    mirror = backend.state_view
+    judge, stats = mirror.get_judge(name), mirror.get_stats(name)
+    now, before = mirror.get_threshold_set(name), judge.build_threshold_set(judge.create_empty_stats())
     settings, folder = judge.settings, backend.classifier.folder
-    words = stats.total(settings.forget_after_days).counts
+    words = stats.get_total(settings.forget_after_days).counts
     return Thresholds(
         dataset=name,
         version=settings.version,
         epoch=settings.epoch,
         model=ModelName(name=folder.name, fingerprint=folder.fingerprint),
         flag_policy=settings.flag_policy,
-        cut=now.cut,
+        cut=now.flag_cutoff,
         sentences=stats.histogram.total,
         classes=[
             ClassThreshold(
                 name=label,
                 own_words=count,
-                threshold=now.named[label],
-                prior=before.named[label],
+                threshold=now.by_class[label],
+                prior=before.by_class[label],
                 warming_up=label in now.warming_up,
             )
             for label, count in zip(judge.classes, words, strict=True)
         ],
-        history=[ThresholdsAt(at=one.at, thresholds=dict(one.thresholds)) for one in mirror.history(name)],
-        days=[ArrivedOn(day=one.day, sentences=one.sentences, by_then=one.by_then) for one in mirror.arrivals(name)],
-        problem=mirror.refused.get(name),
+        history=[
+            ThresholdsAt(at=one.at, thresholds=dict(one.thresholds)) for one in mirror.list_threshold_points(name)
+        ],
+        days=[
+            ArrivedOn(day=one.day, sentences=one.sentences, by_then=one.by_then) for one in mirror.list_arrivals(name)
+        ],
+        problem=mirror.refused_settings.get(name),
     )

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
 
-from service.api.backend import Backend, backend_dependency, request_id_of
-from service.api.http.bodies import json_object, one_or_many, read
-from service.api.ingest.sentence_bodies import at as placed
-from service.api.routes.review import item_of
+from service.api.backend import Backend, get_request_id, provide_backend
+from service.api.http.bodies import list_messages, parse_message, read_json_object
+from service.api.ingest.sentence_bodies import with_location as placed
+from service.api.routes.review import require_item
 from service.contracts import Decision
 from service.errors import InvalidInput
-from service.review.decisions import check_decision, decision_output
+from service.review.decisions import build_decision_output, check_decision
 
 router = APIRouter(tags=["review"])
 
@@ -31,12 +31,12 @@ class Decisions(BaseModel):
     decisions: list[Decision] = Field(min_length=1)
 
 
-class Accepted(BaseModel):
+class AcceptedDecisions(BaseModel):
     accepted: int = Field(description="Decisions that are in the log now; the queue follows in a moment")
     request_id: str
 
 
-def _schema() -> dict[str, Any]:
+def _build_body_schema() -> dict[str, Any]:
     one = {"$ref": "#/components/schemas/Decision"}
     many = {
         "type": "object",
@@ -55,7 +55,7 @@ def _schema() -> dict[str, Any]:
             "required": True,
             "content": {
                 "application/json": {
-                    "schema": _schema(),
+                    "schema": _build_body_schema(),
                     "examples": {
                         "one": {"value": EXAMPLE},
                         "several": {"value": {"decisions": [EXAMPLE, {**EXAMPLE, "id": "doc-7-4", "verdict": "ok"}]}},
@@ -65,25 +65,25 @@ def _schema() -> dict[str, Any]:
         }
     },
 )
-async def decide(request: Request, backend: Annotated[Backend, Depends(backend_dependency)]) -> Accepted:
+async def decide(request: Request, backend: Annotated[Backend, Depends(provide_backend)]) -> AcceptedDecisions:
     """One decision, or several as `{"decisions": […]}`: all are written, or none.
 
     Each is checked against the item, and corrected labels against those of the dataset. Without a `revision` it is about the one in the queue; without `decided_at` it is
     of now. `"withdrawn": true` takes the reviewer's decision back.
     """
-    body = await json_object(request)
+    body = await read_json_object(request)
     outputs = []
-    for at, fields in one_or_many(body, "decisions", backend.settings.max_sentences):
-        decision = read(Decision, fields, at=at)
-        found = await item_of(backend, decision.dataset, decision.id, at=at)
+    for at, fields in list_messages(body, "decisions", backend.settings.max_sentences):
+        decision = parse_message(Decision, fields, location=at)
+        found = await require_item(backend, decision.dataset, decision.id, location=at)
         if "revision" not in decision.model_fields_set:
             decision = decision.model_copy(update={"revision": found.revision})
         try:
-            checked = check_decision(found, decision, labels=backend.mirror.judge(decision.dataset).labels)
+            checked = check_decision(found, decision, labels=backend.state_view.get_judge(decision.dataset).label_map)
         except InvalidInput as error:
             if at is None:
                 raise
             raise placed(error, at) from error
-        outputs.append(decision_output(backend.topics, checked, request_id_of(request)))
+        outputs.append(build_decision_output(backend.topics, checked, get_request_id(request)))
     await backend.append(outputs)
-    return Accepted(accepted=len(outputs), request_id=request_id_of(request))
+    return AcceptedDecisions(accepted=len(outputs), request_id=get_request_id(request))

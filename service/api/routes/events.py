@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import StreamingResponse
 
-from service.api.backend import Backend, backend_dependency
-from service.api.http.bodies import in_thread
+from service.api.backend import Backend, provide_backend
+from service.api.http.bodies import run_in_thread
 from service.api.http.problems import OverloadedError
 from service.contracts import DatasetName
 
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["review"])
 
-TICK = 1.0
-HEARTBEAT = 15.0
-MOST_LISTENERS = 200
+POLL_INTERVAL_S = 1.0
+HEARTBEAT_INTERVAL_S = 15.0
+MAX_LISTENERS = 200
 
-At = Annotated[Backend, Depends(backend_dependency)]
-Of = Annotated[DatasetName | None, Query(description="Only of this one")]
+BackendDep = Annotated[Backend, Depends(provide_backend)]
+DatasetQuery = Annotated[DatasetName | None, Query(description="Only of this one")]
 
 
-class Counters:
+class QueueWatcher:
     """The queue's counters for all listeners together: it is asked once a tick, however many listen."""
 
-    def __init__(self, backend: Backend, *, tick: float = TICK) -> None:
+    def __init__(self, backend: Backend, *, poll_interval: float = POLL_INTERVAL_S) -> None:
         self._backend = backend
-        self.tick = tick
+        self.poll_interval = poll_interval
         self.listeners = 0
-        self._found: dict[str | None, tuple[int, Mapping[str, int]]] = {}
-        self._asking = asyncio.Lock()
+        self._counts_cache: dict[str | None, tuple[int, Mapping[str, int]]] = {}
+        self._lock = asyncio.Lock()
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def add_listener(self) -> Iterator[None]:
         """Room for one who listens, or `OverloadedError`."""
-        if self.listeners >= MOST_LISTENERS:
-            raise OverloadedError(f"{MOST_LISTENERS} listen already: ask GET /v1/review now and then instead")
+        if self.listeners >= MAX_LISTENERS:
+            raise OverloadedError(f"{MAX_LISTENERS} listen already: ask GET /v1/review now and then instead")
         self.listeners += 1
         try:
             yield
@@ -56,49 +56,49 @@ class Counters:
     def version(self) -> int:
         return self._backend.queue.version
 
-    async def of(self, dataset: str | None) -> Mapping[str, int]:
-        async with self._asking:
+    async def get_counts(self, dataset: str | None) -> Mapping[str, int]:
+        async with self._lock:
             version = self.version
-            kept = self._found.get(dataset)
+            kept = self._counts_cache.get(dataset)
             if kept is not None and kept[0] == version:
                 return kept[1]
-            if len(self._found) > MOST_LISTENERS:
-                self._found.clear()
-            counts = await in_thread(self._backend.queue.counts, dataset)
-            self._found[dataset] = (version, counts)
+            if len(self._counts_cache) > MAX_LISTENERS:
+                self._counts_cache.clear()
+            counts = await run_in_thread(self._backend.queue.count_items, dataset)
+            self._counts_cache[dataset] = (version, counts)
             return counts
 
 
-async def changes(backend: Backend, counters: Counters, dataset: str | None) -> AsyncIterator[str]:
+async def queue_events(backend: Backend, watcher: QueueWatcher, dataset: str | None) -> AsyncIterator[str]:
     """One event at once, one whenever something has changed, and a sign of life in between."""
     told: int | None = None
     said_at = time.monotonic()
     yield "retry: 3000\n\n"
     while not backend.draining.is_set():
-        version = counters.version
+        version = watcher.version
         if version != told:
             told, said_at = version, time.monotonic()
-            told_of = {"dataset": dataset, "version": version, "counts": dict(await counters.of(dataset))}
+            told_of = {"dataset": dataset, "version": version, "counts": dict(await watcher.get_counts(dataset))}
             yield f"event: queue\ndata: {json.dumps(told_of)}\n\n"
-        elif time.monotonic() - said_at >= HEARTBEAT:
+        elif time.monotonic() - said_at >= HEARTBEAT_INTERVAL_S:
             said_at = time.monotonic()
             yield ": still here\n\n"
-        await asyncio.sleep(counters.tick)
+        await asyncio.sleep(watcher.poll_interval)
 
 
-class Listening(StreamingResponse):
+class QueueEventsResponse(StreamingResponse):
     """Takes its place as it begins to answer: of many who ask at once no more get in than there is room for."""
 
-    def __init__(self, backend: Backend, counters: Counters, dataset: str | None) -> None:
+    def __init__(self, backend: Backend, watcher: QueueWatcher, dataset: str | None) -> None:
         super().__init__(
-            changes(backend, counters, dataset),
+            queue_events(backend, watcher, dataset),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
-        self._counters = counters
+        self._watcher = watcher
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._counters.one():
+        with self._watcher.add_listener():
             await super().__call__(scope, receive, send)
 
 
@@ -118,6 +118,6 @@ class Listening(StreamingResponse):
         }
     },
 )
-async def events(request: Request, backend: At, dataset: Of = None) -> StreamingResponse:
+async def events(request: Request, backend: BackendDep, dataset: DatasetQuery = None) -> StreamingResponse:
     """Stays open; ends when the service is about to stop, so that the client connects to another."""
-    return Listening(backend, request.app.state.counters, dataset)
+    return QueueEventsResponse(backend, request.app.state.counters, dataset)

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
-from service.api.backend import Backend, backend_dependency
-from service.api.http.bodies import in_thread
-from service.telemetry.conditions import joined
+from service.api.backend import Backend, provide_backend
+from service.api.http.bodies import run_in_thread
+from service.telemetry.conditions import merge_conditions
 
 router = APIRouter(tags=["service"])
 
-At = Annotated[Backend, Depends(backend_dependency)]
+BackendDep = Annotated[Backend, Depends(provide_backend)]
 
 
 class Alive(BaseModel):
@@ -29,28 +29,28 @@ class Readiness(BaseModel):
     degraded: dict[str, str] = Field(description="What does not work at the moment, and why; the rest does")
 
 
-def conditions_of(backend: Backend) -> dict[str, str]:
+def get_conditions(backend: Backend) -> dict[str, str]:
     """Of the API's role: datasets and state read once, nothing about to stop, and what the process itself watches."""
     own = {
-        "datasets": "" if backend.mirror.caught_up else "dataset settings and statistics are still being read",
+        "datasets": "" if backend.state_view.caught_up else "dataset settings and statistics are still being read",
         "draining": "the service is about to stop" if backend.draining.is_set() else "",
     }
-    return joined(own, backend.conditions())
+    return merge_conditions(own, backend.conditions())
 
 
-def degraded_of(backend: Backend) -> dict[str, str]:
+def get_degraded(backend: Backend) -> dict[str, str]:
     """Without the broker sentences are scored with the last thresholds; that must not take the API out of service."""
     own = {
-        "broker": backend.mirror.broker_trouble,
-        "state": backend.mirror.state_trouble,
+        "broker": backend.state_view.broker_error,
+        "state": backend.state_view.state_error,
         "review": None if backend.projector.caught_up else "the review queue is still being built",
     }
-    return {name: why for name, why in joined(own, backend.degraded()).items() if why}
+    return {name: why for name, why in merge_conditions(own, backend.degraded()).items() if why}
 
 
-def readiness_of(backend: Backend) -> Readiness:
-    conditions = conditions_of(backend)
-    return Readiness(ready=not any(conditions.values()), conditions=conditions, degraded=degraded_of(backend))
+def get_readiness(backend: Backend) -> Readiness:
+    conditions = get_conditions(backend)
+    return Readiness(ready=not any(conditions.values()), conditions=conditions, degraded=get_degraded(backend))
 
 
 @router.get("/healthz", summary="Alive")
@@ -65,9 +65,9 @@ async def healthz() -> Alive:
     response_model=Readiness,
     responses={503: {"model": Readiness, "description": "A condition does not hold"}},
 )
-async def readyz(backend: At) -> Response:
+async def readyz(backend: BackendDep) -> Response:
     """Whether requests should be sent here, with each condition by name."""
-    found = readiness_of(backend)
+    found = get_readiness(backend)
     return JSONResponse(found.model_dump(), 200 if found.ready else 503)
 
 
@@ -77,7 +77,7 @@ async def readyz(backend: At) -> Response:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "For Prometheus"}},
 )
-async def metrics(backend: At) -> Response:
+async def metrics(backend: BackendDep) -> Response:
     """All metrics in Prometheus' text format."""
-    content, kind = await in_thread(backend.telemetry.exposition)
+    content, kind = await run_in_thread(backend.telemetry.render_exposition)
     return Response(content, media_type=kind)

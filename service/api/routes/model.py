@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from service import __version__
-from service.api.backend import Backend, backend_dependency
-from service.api.http.auth import Keys
+from service.api.backend import Backend, provide_backend
+from service.api.http.auth import Authenticator
 from service.api.http.problems import ForbiddenError
 
 router = APIRouter(tags=["service"])
@@ -56,7 +56,7 @@ class Model(BaseModel):
 
 
 @router.get("/v1/model", summary="The model")
-async def model(request: Request, backend: Annotated[Backend, Depends(backend_dependency)]) -> Model:
+async def model(request: Request, backend: Annotated[Backend, Depends(provide_backend)]) -> Model:
     """Name, classes and fingerprint of the model that judges."""
     folder = backend.classifier.folder
     return Model(
@@ -77,7 +77,7 @@ async def model(request: Request, backend: Annotated[Backend, Depends(backend_de
 def _may_write(request: Request, backend: Backend) -> bool:
     """So that who reviews learns it before the first decision is refused."""
     try:
-        Keys(backend.settings.known_keys).check(request.headers, "write")
+        Authenticator(backend.settings.known_keys).authorize(request.headers, "write")
     except ForbiddenError:
         return False
     return True

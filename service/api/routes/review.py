@@ -12,26 +12,26 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from starlette.responses import Response
 
-from service.api.backend import Backend, backend_dependency, request_id_of
-from service.api.http.bodies import in_thread, json_object, read
+from service.api.backend import Backend, get_request_id, provide_backend
+from service.api.http.bodies import parse_message, read_json_object, run_in_thread
 from service.api.http.problems import ConflictError, NotFoundError, NotReadyError
 from service.contracts import Claim, DatasetName, SuspectKind
 from service.errors import InvalidInput, StreamError
-from service.review.decisions import claim_output
+from service.review.decisions import build_claim_output
 from service.review.items import ReviewItem
-from service.review.queue.filters import MAX_LIMIT, QueueFilter
+from service.review.queue.filters import MAX_PAGE_SIZE, QueueFilter
 
 router = APIRouter(tags=["review"])
 
-MINUTES = 10.0
-MOST_MINUTES = 24 * 60.0
-CLAIM_WAIT = 2.0
-CLAIM_PAUSE = 0.02
-NOT_SHOWN = "the review queue does not show the claim yet, so it was taken back: ask again in a moment"
+DEFAULT_CLAIM_MINUTES = 10.0
+MAX_CLAIM_MINUTES = 24 * 60.0
+CLAIM_TIMEOUT_S = 2.0
+CLAIM_POLL_INTERVAL_S = 0.02
+CLAIM_NOT_VISIBLE = "the review queue does not show the claim yet, so it was taken back: ask again in a moment"
 
-At = Annotated[Backend, Depends(backend_dependency)]
-Dataset = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
-Id = Annotated[str, Path(min_length=1, max_length=512, description="The sentence", examples=["doc-7-3"])]
+BackendDep = Annotated[Backend, Depends(provide_backend)]
+DatasetPath = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
+SentenceIdPath = Annotated[str, Path(min_length=1, max_length=512, description="The sentence", examples=["doc-7-3"])]
 
 
 class ReviewPage(BaseModel):
@@ -45,10 +45,10 @@ class ClaimRequest(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"reviewer": "anna", "minutes": 10}]})
 
     reviewer: StrictStr = Field(min_length=1, max_length=128)
-    minutes: float = Field(default=MINUTES, gt=0, le=MOST_MINUTES)
+    minutes: float = Field(default=DEFAULT_CLAIM_MINUTES, gt=0, le=MAX_CLAIM_MINUTES)
 
 
-def only_known_parameters(request: Request) -> None:
+def reject_unknown_parameters(request: Request) -> None:
     """A misspelt filter would give the whole queue without a word."""
     known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
     for name in request.query_params:
@@ -56,9 +56,11 @@ def only_known_parameters(request: Request) -> None:
             raise InvalidInput(f"there is no such parameter: there are {', '.join(known)}", field=name)
 
 
-@router.get("/v1/review", summary="The queue", response_model=ReviewPage, dependencies=[Depends(only_known_parameters)])
+@router.get(
+    "/v1/review", summary="The queue", response_model=ReviewPage, dependencies=[Depends(reject_unknown_parameters)]
+)
 async def review(
-    backend: At,
+    backend: BackendDep,
     *,
     dataset: Annotated[DatasetName | None, Query(description="Only of this dataset")] = None,
     given: Annotated[
@@ -81,7 +83,7 @@ async def review(
             description='Who is asking: leaves out what others have open. Not "decided by"',
         ),
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 50,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)] = 50,
     after: Annotated[str | None, Query(max_length=4096, description="`next` of the page before")] = None,
 ) -> Response:
     """Items worst first (`rank` ascending). Page on with `after`."""
@@ -94,14 +96,14 @@ async def review(
         state=state,
         reviewer=reviewer,
     )
-    page = await in_thread(backend.queue.page, wanted, limit=limit, after=after)
-    return _json(ReviewPage.model_construct(items=list(page.items), next=page.next))
+    page = await run_in_thread(backend.queue.get_page, wanted, limit=limit, after=after)
+    return _to_json_response(ReviewPage.model_construct(items=list(page.items), next=page.next))
 
 
 @router.get("/v1/review/{dataset}/{id:path}", summary="One item", response_model=ReviewItem)
-async def item(dataset: Dataset, id: Id, backend: At) -> Response:  # noqa: A002 - as the messages call it
+async def item(dataset: DatasetPath, id: SentenceIdPath, backend: BackendDep) -> Response:  # noqa: A002 - as the messages call it
     """The item of one sentence, whatever its state."""
-    return _json(await item_of(backend, dataset, id))
+    return _to_json_response(await require_item(backend, dataset, id))
 
 
 @router.post(
@@ -115,54 +117,54 @@ async def item(dataset: Dataset, id: Id, backend: At) -> Response:  # noqa: A002
         }
     },
 )
-async def claim(dataset: Dataset, id: Id, request: Request, backend: At) -> Claim:  # noqa: A002 - as above
+async def claim(dataset: DatasetPath, id: SentenceIdPath, request: Request, backend: BackendDep) -> Claim:  # noqa: A002 - as above
     """Tells others that somebody looks at it. Claim it again to have it longer; 409 where another has it open.
 
     Of several who claim it at once, the first in the log has it: the answer comes when the queue shows who that is.
     """
-    asked = read(ClaimRequest, await json_object(request))
-    found = await item_of(backend, dataset, id)
+    asked = parse_message(ClaimRequest, await read_json_object(request))
+    found = await require_item(backend, dataset, id)
     if found.claimed_by not in (None, asked.reviewer):
-        raise _taken(found)
+        raise _build_claim_conflict(found)
     until = datetime.now(UTC) + timedelta(minutes=asked.minutes)
     made = Claim(dataset=dataset, id=id, reviewer=asked.reviewer, until=until)
-    await _write(backend, made, request)
-    first = await _claimed(backend, made)
+    await _append_claim(backend, made, request)
+    first = await _wait_for_claim(backend, made)
     if first is None and found.claimed_by == asked.reviewer:
         return made  # who had it keeps its place in the log, however late the queue shows for how long
     if first is None or first.claimed_by != asked.reviewer:
         with suppress(StreamError):  # one that can't be taken back ends by itself
-            await _write(backend, made.model_copy(update={"until": None}), request)
-        raise NotReadyError(NOT_SHOWN) if first is None else _taken(first)
+            await _append_claim(backend, made.model_copy(update={"until": None}), request)
+        raise NotReadyError(CLAIM_NOT_VISIBLE) if first is None else _build_claim_conflict(first)
     return made
 
 
-async def _claimed(backend: Backend, made: Claim) -> ReviewItem | None:
+async def _wait_for_claim(backend: Backend, own_claim: Claim) -> ReviewItem | None:
     """The item when it shows who was first: claims are read in the log's order, so whoever is seen there was.
 
     None where nobody is shown in time: the queue is behind, or the reviewer has let it go meanwhile.
     """
     seen: int | None = None
-    ends = time.monotonic() + CLAIM_WAIT
+    ends = time.monotonic() + CLAIM_TIMEOUT_S
     while time.monotonic() < ends:
         version = backend.queue.version
         if version != seen:
             seen = version
-            item = await in_thread(backend.queue.item, made.dataset, made.id)
-            if item is not None and item.claimed_by is not None and not _from_before(item, made):
+            item = await run_in_thread(backend.queue.get_item, own_claim.dataset, own_claim.id)
+            if item is not None and item.claimed_by is not None and not _is_older_claim(item, own_claim):
                 return item
-        await asyncio.sleep(CLAIM_PAUSE)
+        await asyncio.sleep(CLAIM_POLL_INTERVAL_S)
     return None
 
 
-def _from_before(item: ReviewItem, made: Claim) -> bool:
+def _is_older_claim(item: ReviewItem, own_claim: Claim) -> bool:
     """Whether what is shown is the reviewer's own claim, but not yet as it was prolonged; to a millisecond."""
-    if item.claimed_by != made.reviewer or item.claimed_until is None or made.until is None:
+    if item.claimed_by != own_claim.reviewer or item.claimed_until is None or own_claim.until is None:
         return False
-    return item.claimed_until < made.until - timedelta(milliseconds=1)
+    return item.claimed_until < own_claim.until - timedelta(milliseconds=1)
 
 
-def _taken(item: ReviewItem) -> ConflictError:
+def _build_claim_conflict(item: ReviewItem) -> ConflictError:
     return ConflictError(
         f"{item.claimed_by!r} has it open until {item.claimed_until}: take another one", field="reviewer"
     )
@@ -170,36 +172,36 @@ def _taken(item: ReviewItem) -> ConflictError:
 
 @router.delete("/v1/review/{dataset}/{id:path}/claim", summary="Let an item go", status_code=202)
 async def let_go(
-    dataset: Dataset,
-    id: Id,  # noqa: A002 - as above
+    dataset: DatasetPath,
+    id: SentenceIdPath,  # noqa: A002 - as above
     request: Request,
-    backend: At,
+    backend: BackendDep,
     reviewer: Annotated[str, Query(min_length=1, max_length=128, description="Who had it open")],
 ) -> Claim:
     """Ends a reviewer's own claim; where there is none, nothing changes."""
-    await item_of(backend, dataset, id)
+    await require_item(backend, dataset, id)
     gone = Claim(dataset=dataset, id=id, reviewer=reviewer)
-    await _write(backend, gone, request)
+    await _append_claim(backend, gone, request)
     return gone
 
 
-async def item_of(backend: Backend, dataset: str, id: str, *, at: str | None = None) -> ReviewItem:  # noqa: A002
+async def require_item(backend: Backend, dataset: str, id: str, *, location: str | None = None) -> ReviewItem:  # noqa: A002
     """The item, or the problem that there is none. `at`: where its name stands in the body."""
-    found = await in_thread(backend.queue.item, dataset, id)
+    found = await run_in_thread(backend.queue.get_item, dataset, id)
     if found is None and not backend.projector.caught_up:
         raise NotReadyError("the review queue is still being built: try again in a moment")
     if found is None:
-        where = f"{at}.id" if at else "id"
+        where = f"{location}.id" if location else "id"
         raise NotFoundError(
             f"{dataset}/{id} is not in the review queue: only sentences sent to review are", field=where
         )
     return found
 
 
-async def _write(backend: Backend, message: Claim, request: Request) -> None:
-    output = claim_output(backend.topics, message, request_id_of(request))
+async def _append_claim(backend: Backend, message: Claim, request: Request) -> None:
+    output = build_claim_output(backend.topics, message, get_request_id(request))
     await backend.append([output])
 
 
-def _json(model: BaseModel) -> Response:
+def _to_json_response(model: BaseModel) -> Response:
     return Response(model.model_dump_json(), media_type="application/json")

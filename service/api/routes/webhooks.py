@@ -18,19 +18,19 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from service.api.backend import backend_of, request_id_of
-from service.api.http.bodies import in_thread, json_object
+from service.api.backend import get_backend, get_request_id
+from service.api.http.bodies import read_json_object, run_in_thread
 from service.api.http.problems import TooLargeError, UnauthorizedError
-from service.api.routes.sentences import message_of
+from service.api.routes.sentences import build_sentence_message
 from service.contracts import DatasetName
 from service.errors import DecodeError, InvalidInput, StateError, StreamError
-from service.formats import Options
+from service.formats import ReadOptions
 from service.formats.platforms.argilla import read as argilla
-from service.formats.platforms.common import Delivery
+from service.formats.platforms.common import ConvertedEvent
 from service.formats.platforms.label_studio import read as label_studio
-from service.formats.platforms.webhook_signatures import ID as WEBHOOK_ID
-from service.formats.platforms.webhook_signatures import TIMESTAMP, read_secret, verify
-from service.log.codec import dead_letter
+from service.formats.platforms.webhook_signatures import ID_HEADER as WEBHOOK_ID
+from service.formats.platforms.webhook_signatures import TIMESTAMP_HEADER, parse_secret, verify
+from service.log.codec import build_dead_letter
 from service.log.protocol import Record
 from service.log.topics import MAX_OUTPUT_BYTES
 
@@ -43,27 +43,29 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAX_KEPT_BYTES = MAX_OUTPUT_BYTES - (1 << 16)  # headers count too
+MAX_DEAD_LETTER_BYTES = MAX_OUTPUT_BYTES - (1 << 16)  # headers count too
 
 MAX_REVISION = 2**63 - 1
-REPEATED = "it was delivered before"
+ALREADY_DELIVERED = "it was delivered before"
 
 router = APIRouter(tags=["webhooks"])
 
-Dataset = Annotated[DatasetName, Query(description="Dataset of the annotations: give each project its own")]
-TextField = Annotated[
+DatasetQuery = Annotated[DatasetName, Query(description="Dataset of the annotations: give each project its own")]
+TextFieldQuery = Annotated[
     str | None, Query(max_length=256, description="Field of the text, where the project does not tell it")
 ]
-Control = Annotated[
+ControlQuery = Annotated[
     str | None, Query(max_length=256, description="Control that labels the spans, where there are several")
 ]
-ArgillaDataset = Annotated[
+ArgillaDatasetQuery = Annotated[
     str | None, Query(max_length=256, description="Take only what is about this dataset of Argilla: its name")
 ]
-Question = Annotated[str | None, Query(max_length=256, description="Question that asks for spans, where several do")]
+QuestionQuery = Annotated[
+    str | None, Query(max_length=256, description="Question that asks for spans, where several do")
+]
 
 
-class Taken(BaseModel):
+class WebhookResult(BaseModel):
     """What became of an event."""
 
     event: str
@@ -74,13 +76,13 @@ class Taken(BaseModel):
     request_id: str
 
 
-class Converter(Protocol):
+class EventConverter(Protocol):
     def __call__(
-        self, event: Mapping[str, Any], *, received_at: datetime, dataset: str, options: Options
-    ) -> Delivery: ...
+        self, event: Mapping[str, Any], *, received_at: datetime, dataset: str, options: ReadOptions
+    ) -> ConvertedEvent: ...
 
 
-def _body(example: dict[str, Any]) -> dict[str, Any]:
+def _build_body_schema(example: dict[str, Any]) -> dict[str, Any]:
     """The platform says what it sends; the body is told loosely here."""
     return {
         "requestBody": {
@@ -93,65 +95,69 @@ def _body(example: dict[str, Any]) -> dict[str, Any]:
 @router.post(
     "/v1/webhooks/label-studio",
     status_code=202,
-    response_model=Taken,
+    response_model=WebhookResult,
     summary="Take an event of Label Studio",
-    openapi_extra=_body({"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 41}]}),
+    openapi_extra=_build_body_schema({"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 41}]}),
 )
 async def label_studio_event(
-    request: Request, dataset: Dataset = "default", field: TextField = None, control: Control = None
+    request: Request, dataset: DatasetQuery = "default", field: TextFieldQuery = None, control: ControlQuery = None
 ) -> Response:
     """Annotations that are created, updated or deleted, also with their task. Other events are ignored.
 
     Set the key as a header of the webhook: `Authorization: Bearer KEY`.
     """
-    options = Options(word=field, label=control, base_url=backend_of(request).settings.label_studio_url)
-    return await _take(request, label_studio.from_event, label_studio.PLATFORM, dataset, options)
+    options = ReadOptions(word=field, label=control, base_url=get_backend(request).settings.label_studio_url)
+    return await _ingest_event(request, label_studio.from_event, label_studio.PLATFORM, dataset, options)
 
 
 @router.post(
     "/v1/webhooks/argilla",
     status_code=202,
-    response_model=Taken,
+    response_model=WebhookResult,
     summary="Take an event of Argilla",
-    openapi_extra=_body({"type": "response.deleted", "timestamp": "2026-03-01T10:00:00Z", "data": {"id": "r-1"}}),
+    openapi_extra=_build_body_schema(
+        {"type": "response.deleted", "timestamp": "2026-03-01T10:00:00Z", "data": {"id": "r-1"}}
+    ),
 )
 async def argilla_event(
     request: Request,
     *,
-    dataset: Dataset = "default",
-    argilla_dataset: ArgillaDataset = None,
-    field: TextField = None,
-    question: Question = None,
+    dataset: DatasetQuery = "default",
+    argilla_dataset: ArgillaDatasetQuery = None,
+    field: TextFieldQuery = None,
+    question: QuestionQuery = None,
 ) -> Response:
     """Responses that are created, updated or deleted, also with their record; other events and drafts are ignored.
 
-    A webhook of Argilla is told of all its datasets: `argilla_dataset` picks one.
+    A webhook of Argilla is told of all its datasets: `make_argilla_dataset` picks one.
 
     Where `LABELWATCH_API_ARGILLA_SECRETS` is set the signature is checked and no key is needed.
     """
-    backend, raw = backend_of(request), await request.body()
+    backend, raw = get_backend(request), await request.body()
     settings = backend.settings
     late = None
     if settings.webhook_secrets:
-        secrets = [read_secret(one) for one in settings.webhook_secrets]
+        secrets = [parse_secret(one) for one in settings.webhook_secrets]
         try:
-            late = verify(raw, request.headers, secrets, now=datetime.now(UTC)).late
+            late = verify(raw, request.headers, secrets, now=datetime.now(UTC)).late_reason
         except InvalidInput as error:
             raise UnauthorizedError(str(error)) from None
-    options = Options(word=field, label=question, base_url=settings.argilla_url)
+    options = ReadOptions(word=field, label=question, base_url=settings.argilla_url)
     convert = partial(argilla.from_event, only=argilla_dataset)
-    with backend.deliveries.once(_names(request, raw)) as new:
+    with backend.deliveries.deduplicate(_list_event_keys(request, raw)) as new:
         if not new:
-            backend.telemetry.webhook(argilla.PLATFORM, "repeated")
-            return _answer(request, Delivery("", ignored=REPEATED))
+            backend.telemetry.count_webhook(argilla.PLATFORM, "repeated")
+            return _build_response(request, ConvertedEvent("", ignored_reason=ALREADY_DELIVERED))
         if late is not None:
             # Whoever signed it once, anybody can have kept it: it is not taken, but nothing is lost either.
-            await _keep(backend, argilla.PLATFORM, raw, InvalidInput(late, field=TIMESTAMP), outcome="late")
-            return _answer(request, Delivery("", ignored=f"{late} It is kept as a dead letter"))
-        return await _take(request, convert, argilla.PLATFORM, dataset, options)
+            await _append_dead_letter(
+                backend, argilla.PLATFORM, raw, InvalidInput(late, field=TIMESTAMP_HEADER), outcome="late"
+            )
+            return _build_response(request, ConvertedEvent("", ignored_reason=f"{late} It is kept as a dead letter"))
+        return await _ingest_event(request, convert, argilla.PLATFORM, dataset, options)
 
 
-def _names(request: Request, raw: bytes) -> list[str]:
+def _list_event_keys(request: Request, raw: bytes) -> list[str]:
     """By which an event is known again: its id, or where a new attempt has a new one, its body, which has its time."""
     identity = request.headers.get(WEBHOOK_ID)
     if not identity:
@@ -159,18 +165,20 @@ def _names(request: Request, raw: bytes) -> list[str]:
     return [f"{request.url.query}\n{name}" for name in (identity, hashlib.sha256(raw).hexdigest())]
 
 
-async def _take(request: Request, convert: Converter, platform: str, dataset: str, options: Options) -> Response:
-    backend, request_id = backend_of(request), request_id_of(request)
+async def _ingest_event(
+    request: Request, convert: EventConverter, platform: str, dataset: str, options: ReadOptions
+) -> Response:
+    backend, request_id = get_backend(request), get_request_id(request)
     raw = await request.body()
     try:
-        event = await json_object(request)
+        event = await read_json_object(request)
     except DecodeError as error:
-        await _keep(backend, platform, raw, error)
+        await _append_dead_letter(backend, platform, raw, error)
         raise
 
-    def work() -> tuple[Delivery, list[Output]]:
-        scheme = backend.mirror.judge(dataset).scheme
-        chosen = Options(
+    def work() -> tuple[ConvertedEvent, list[Output]]:
+        scheme = backend.state_view.get_judge(dataset).scheme
+        chosen = ReadOptions(
             word=options.word,
             label=options.label,
             base_url=options.base_url,
@@ -179,57 +187,70 @@ async def _take(request: Request, convert: Converter, platform: str, dataset: st
         )
         now = datetime.now(UTC)
         found = convert(event, received_at=now, dataset=dataset, options=chosen)
-        found = replace(found, sentences=_dated(backend, _with_known(backend, found, dataset, now), dataset))
-        return found, [message_of(backend, sentence, request_id) for sentence in found.sentences]
+        found = replace(
+            found,
+            sentences=_bump_deletion_revisions(backend, _with_task_deletions(backend, found, dataset, now), dataset),
+        )
+        return found, [build_sentence_message(backend, sentence, request_id) for sentence in found.sentences]
 
     try:
-        found, messages = await in_thread(work)
+        found, messages = await run_in_thread(work)
     except InvalidInput as error:
-        await _keep(backend, platform, raw, error)
+        await _append_dead_letter(backend, platform, raw, error)
         raise
     except TooLargeError as error:
-        await _keep(backend, platform, raw, InvalidInput(str(error), field=error.field))
+        await _append_dead_letter(backend, platform, raw, InvalidInput(str(error), field=error.field))
         raise
     if messages:
-        backend.deliveries.brought(found.sentences)
+        backend.deliveries.record_revisions(found.sentences)
         await backend.append(messages)
-    if found.refused:
-        await _keep(backend, platform, raw, found.refused[0])
-        of = f"{len(found.refused)} of {len(found.refused) + len(found.sentences)}"
-        told = f"{of} can't be read: the event is kept as a dead letter; the first: {found.refused[0]}"
-        return _answer(request, replace(found, ignored=told))
-    backend.telemetry.webhook(platform, "taken" if messages else "ignored")
-    return _answer(request, found)
+    if found.errors:
+        await _append_dead_letter(backend, platform, raw, found.errors[0])
+        of = f"{len(found.errors)} of {len(found.errors) + len(found.sentences)}"
+        told = f"{of} can't be read: the event is kept as a dead letter; the first: {found.errors[0]}"
+        return _build_response(request, replace(found, ignored_reason=told))
+    backend.telemetry.count_webhook(platform, "taken" if messages else "ignored")
+    return _build_response(request, found)
 
 
-def _answer(request: Request, found: Delivery) -> Response:
-    ids = [sentence.id or "" for sentence in found.sentences]
-    answer = Taken(event=found.event[:100], ids=ids, ignored=found.ignored, request_id=request_id_of(request))
+def _build_response(request: Request, delivery: ConvertedEvent) -> Response:
+    ids = [sentence.id or "" for sentence in delivery.sentences]
+    answer = WebhookResult(
+        event=delivery.event[:100], ids=ids, ignored=delivery.ignored_reason, request_id=get_request_id(request)
+    )
     return Response(answer.model_dump_json(), status_code=202, media_type="application/json")
 
 
 # -- deletions ---------------------------------------------------------------------------------------------------------
 
 
-def _with_known(backend: Backend, found: Delivery, dataset: str, now: datetime) -> tuple[LabelledSentence, ...]:
+def _with_task_deletions(
+    backend: Backend, delivery: ConvertedEvent, dataset: str, now: datetime
+) -> tuple[LabelledSentence, ...]:
     """With the annotations that are known to have gone with their task: the queue closes the others when they come."""
-    if not found.tasks:
-        return found.sentences
+    if not delivery.deleted_tasks:
+        return delivery.sentences
     try:
-        gone = [one for task in found.tasks for one in backend.queue.of_task(dataset, label_studio.PLATFORM, task)]
+        gone = [
+            one
+            for task in delivery.deleted_tasks
+            for one in backend.queue.find_task_item_ids(dataset, label_studio.PLATFORM, task)
+        ]
     except StateError:  # it is being built anew
         gone = []
-    return (*found.sentences, *label_studio.deletions(gone, received_at=now, dataset=dataset))
+    return (*delivery.sentences, *label_studio.build_deletions(gone, received_at=now, dataset=dataset))
 
 
-def _dated(backend: Backend, sentences: tuple[LabelledSentence, ...], dataset: str) -> tuple[LabelledSentence, ...]:
+def _bump_deletion_revisions(
+    backend: Backend, sentences: tuple[LabelledSentence, ...], dataset: str
+) -> tuple[LabelledSentence, ...]:
     """A deletion without a time of its own is no older than what it deletes, whatever our clock says."""
     undated = [one for one in sentences if _is_undated(one)]
     if not undated:
         return sentences
-    newest = backend.deliveries.newest(dataset)
+    newest = backend.deliveries.get_newest_revision(dataset)
     try:
-        known = list(backend.queue.revisions(dataset, [one.id or "" for one in undated]).values())
+        known = list(backend.queue.get_revisions(dataset, [one.id or "" for one in undated]).values())
     except StateError:  # it is being built anew
         known = []
     least = min(max([*known, *([] if newest is None else [newest])], default=-MAX_REVISION) + 1, MAX_REVISION)
@@ -246,13 +267,13 @@ def _is_undated(sentence: LabelledSentence) -> bool:
 # -- dead letters ------------------------------------------------------------------------------------------------------
 
 
-async def _keep(
+async def _append_dead_letter(
     backend: Backend, platform: str, raw: bytes, error: InvalidInput, *, outcome: Literal["refused", "late"] = "refused"
 ) -> None:
     """As a dead letter, whose origin is the webhook. Of an event larger than the topic takes its beginning is kept."""
     log.warning("an event of %s is refused: %s", platform, error)
-    letter = dead_letter(
-        backend.topics.dead_letters, Record(f"webhook:{platform}", 0, 0, None, raw[:MAX_KEPT_BYTES]), error
+    letter = build_dead_letter(
+        backend.topics.dead_letters, Record(f"webhook:{platform}", 0, 0, None, raw[:MAX_DEAD_LETTER_BYTES]), error
     )
     try:
         await backend.append([letter])
@@ -260,6 +281,6 @@ async def _keep(
         if outcome == "late":
             raise
         # the answer of what is refused says it as well
-        backend.telemetry.webhook(platform, outcome)
+        backend.telemetry.count_webhook(platform, outcome)
     else:
-        backend.telemetry.webhook(platform, outcome, stage=error.stage)
+        backend.telemetry.count_webhook(platform, outcome, stage=error.stage)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from service.audit.summary import ODDS, Spread, Summary
-from service.text import arrow, count, esc, percent, plural
+from service.audit.summary import LOG_ODDS_EDGES, AuditSummary, ScoreHistogram
+from service.text import escape_html, format_count, format_percent, pluralize, render_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 _TICKS: Final = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 _NARROW_TICKS: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 # Steps of the heat map, each with a text colour that can be read on it.
-_HEATS: Final = 5
+_HEAT_STEPS: Final = 5
 # More classes than this make a table that nobody reads; the rest is said in a line below.
-MOST_CLASSES: Final = 24
+MAX_CLASSES: Final = 24
 
 
-def histogram(spread: Spread, *, name: str, width: int, height: int, narrow: bool = False) -> str:
+def render_histogram(scores: ScoreHistogram, *, name: str, width: int, height: int, narrow: bool = False) -> str:
     """Sentences by score: the score's axis stretches towards 0 and 1, the counts' axis is logarithmic."""
     left, right, top, bottom = 44, 12, 14, 38
     inner_width, inner_height = width - left - right, height - top - bottom
-    bins = len(spread.all)
+    bins = len(scores.total)
     step = inner_width / bins
-    most = max(int(spread.all.max()), 1)
+    most = max(int(scores.total.max()), 1)
     decades = max(math.ceil(math.log10(most + 1)), 1)
 
     def y(number: int) -> float:
@@ -36,9 +36,13 @@ def histogram(spread: Spread, *, name: str, width: int, height: int, narrow: boo
 
     def x(score: float) -> float:
         odds = math.log10(score / (1 - score))
-        return left + step + float((odds - ODDS[0]) / (ODDS[-1] - ODDS[0])) * (bins - 2) * step
+        return (
+            left
+            + step
+            + float((odds - LOG_ODDS_EDGES[0]) / (LOG_ODDS_EDGES[-1] - LOG_ODDS_EDGES[0])) * (bins - 2) * step
+        )
 
-    css, told = "narrow" if narrow else "wide", esc(_in_words(spread, name))
+    css, told = "narrow" if narrow else "wide", escape_html(_describe_histogram(scores, name))
     parts = [f'<svg class="chart {css}" viewBox="0 0 {width} {height}" role="img" aria-label="{told}">']
     for power in range(decades + 1):
         line = y(10**power)
@@ -46,16 +50,16 @@ def histogram(spread: Spread, *, name: str, width: int, height: int, narrow: boo
             continue
         parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{line:.1f}" y2="{line:.1f}"/>')
         parts.append(
-            f'<text class="tick" x="{left - 8}" y="{line + 4:.1f}" text-anchor="end">{_short(10**power)}</text>'
+            f'<text class="tick" x="{left - 8}" y="{line + 4:.1f}" text-anchor="end">{_abbreviate_count(10**power)}</text>'
         )
     base = top + inner_height
     for place in range(bins):
-        total, flagged = int(spread.all[place]), int(spread.flagged[place])
+        total, flagged = int(scores.total[place]), int(scores.flagged[place])
         if not total:
             continue
         at, wide = left + place * step + 0.75, step - 1.5
-        told = f"{name} {_bin_name(place)}: {plural(total, 'sentence')}, {count(flagged)} flagged"
-        parts.append(f"<g><title>{esc(told)}</title>")
+        told = f"{name} {_format_bin(place)}: {pluralize(total, 'sentence')}, {format_count(flagged)} flagged"
+        parts.append(f"<g><title>{escape_html(told)}</title>")
         parts.append(
             f'<rect class="bar" x="{at:.1f}" y="{y(total):.1f}" width="{wide:.1f}" height="{base - y(total):.1f}"/>'
         )
@@ -69,42 +73,44 @@ def histogram(spread: Spread, *, name: str, width: int, height: int, narrow: boo
     for tick in _NARROW_TICKS if narrow else _TICKS:
         at = x(tick)
         parts.append(f'<line class="axis" x1="{at:.1f}" x2="{at:.1f}" y1="{base:.1f}" y2="{base + 4:.1f}"/>')
-        parts.append(f'<text class="tick" x="{at:.1f}" y="{base + 17:.1f}" text-anchor="middle">{_point(tick)}</text>')
+        parts.append(
+            f'<text class="tick" x="{at:.1f}" y="{base + 17:.1f}" text-anchor="middle">{_format_probability(tick)}</text>'
+        )
     parts.append(f'<text class="tick end" x="{left}" y="{height - 4}">← doubtful</text>')
     parts.append(f'<text class="tick end" x="{width - right}" y="{height - 4}" text-anchor="end">clean →</text>')
     parts.append("</svg>")
     return "".join(parts)
 
 
-def _in_words(spread: Spread, name: str) -> str:
-    low = int(spread.all[: int(np.searchsorted(ODDS, 0.0)) + 1].sum())
+def _describe_histogram(scores: ScoreHistogram, name: str) -> str:
+    low = int(scores.total[: int(np.searchsorted(LOG_ODDS_EDGES, 0.0)) + 1].sum())
     return (
-        f"Histogram of the {name} of {plural(int(spread.all.sum()), 'sentence')}: {count(low)} lie under 0.5; "
-        f"{count(int(spread.flagged.sum()))} are flagged."
+        f"Histogram of the {name} of {pluralize(int(scores.total.sum()), 'sentence')}: {format_count(low)} lie under 0.5; "
+        f"{format_count(int(scores.flagged.sum()))} are flagged."
     )
 
 
-def _bin_name(place: int) -> str:
-    edges = [1 / (1 + 10 ** -float(edge)) for edge in ODDS]
-    if place == 0:
+def _format_bin(index: int) -> str:
+    edges = [1 / (1 + 10 ** -float(edge)) for edge in LOG_ODDS_EDGES]
+    if index == 0:
         return f"under {edges[0]:.2g}"
-    if place == len(edges):
-        return f"over {_point(edges[-1])}"
-    return f"{edges[place - 1]:.4g} to {edges[place]:.4g}"
+    if index == len(edges):
+        return f"over {_format_probability(edges[-1])}"
+    return f"{edges[index - 1]:.4g} to {edges[index]:.4g}"
 
 
-def _point(value: float) -> str:
+def _format_probability(value: float) -> str:
     return f"{value:.4f}".rstrip("0").removeprefix("0")
 
 
-def _short(number: int) -> str:
+def _abbreviate_count(number: int) -> str:
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if number >= size:
             return f"{number // size}{unit}"
     return str(number)
 
 
-def bar(share: float, *, css: str = "", mark: float | None = None) -> str:
+def render_bar(share: float, *, css: str = "", mark: float | None = None) -> str:
     """A bar in a table cell; the number beside it says the same, so it is hidden from screen readers."""
     full = max(0.0, min(share, 1.0)) * 100
     tick = "" if mark is None else f'<rect class="mark" x="{100 * mark:.2f}" y="0" width="0.8" height="10"/>'
@@ -114,21 +120,21 @@ def bar(share: float, *, css: str = "", mark: float | None = None) -> str:
     )
 
 
-def class_table(summary: Summary) -> str:
+def render_class_table(summary: AuditSummary) -> str:
     """Thresholds with the words behind them and the share of those that is doubted."""
     rows = []
     flagged = summary.flagged_by_class
-    for name, words in summary.counts.items():
+    for name, words in summary.words_by_class.items():
         threshold = summary.thresholds.get(name)
         warming = name in summary.warming_up
         note = ' <span class="tag">warming up</span>' if warming else ""
         shown = "none yet" if threshold is None else f"{threshold:.3f}"
-        meter = "" if threshold is None else bar(threshold, css="soft" if warming else "")
-        doubted = "–" if not words else percent(flagged[name] / words)
+        meter = "" if threshold is None else render_bar(threshold, css="soft" if warming else "")
+        doubted = "–" if not words else format_percent(flagged[name] / words)
         rows.append(
-            f'<tr><th scope="row">{esc(name)}{note}</th><td class="num">{count(words)}</td>'
+            f'<tr><th scope="row">{escape_html(name)}{note}</th><td class="num">{format_count(words)}</td>'
             f'<td class="num">{shown}</td><td class="meter-cell">{meter}</td>'
-            f'<td class="num">{count(flagged[name])}</td><td class="num">{doubted}</td></tr>'
+            f'<td class="num">{format_count(flagged[name])}</td><td class="num">{doubted}</td></tr>'
         )
     return (
         '<table class="classes"><thead><tr><th scope="col">Class</th><th scope="col" class="num">Words</th>'
@@ -138,22 +144,24 @@ def class_table(summary: Summary) -> str:
     )
 
 
-def confusion_list(summary: Summary, most: int = 12) -> str:
+def render_confusion_list(summary: AuditSummary, max_pairs: int = 12) -> str:
     """The commonest pairs given → suggested."""
-    pairs = summary.confusions()
+    pairs = summary.list_confusions()
     if not pairs:
         return '<p class="empty">No label is doubted.</p>'
     largest = pairs[0].words
     items = [
-        f'<tr><th scope="row"><span class="given">{esc(pair.given)}</span> {arrow()} '
-        f'<span class="suggested">{esc(pair.suggested)}</span></th>'
-        f'<td class="meter-cell">{bar(pair.words / largest, css="doubt")}</td>'
-        f'<td class="num">{count(pair.words)}</td><td class="num muted">{percent(pair.share)}</td></tr>'
-        for pair in pairs[:most]
+        f'<tr><th scope="row"><span class="given">{escape_html(pair.given)}</span> {render_arrow()} '
+        f'<span class="suggested">{escape_html(pair.suggested)}</span></th>'
+        f'<td class="meter-cell">{render_bar(pair.words / largest, css="doubt")}</td>'
+        f'<td class="num">{format_count(pair.words)}</td><td class="num muted">{format_percent(pair.share)}</td></tr>'
+        for pair in pairs[:max_pairs]
     ]
-    rest = sum(pair.words for pair in pairs[most:])
+    rest = sum(pair.words for pair in pairs[max_pairs:])
     more = (
-        f'<p class="note">{plural(rest, "more word")} in {plural(len(pairs) - most, "rarer pair")}.</p>' if rest else ""
+        f'<p class="note">{pluralize(rest, "more word")} in {pluralize(len(pairs) - max_pairs, "rarer pair")}.</p>'
+        if rest
+        else ""
     )
     return (
         '<table class="pairs"><thead><tr><th scope="col">Given → suggested</th><td></td>'
@@ -162,11 +170,11 @@ def confusion_list(summary: Summary, most: int = 12) -> str:
     )
 
 
-def noise_table(summary: Summary) -> str:
+def render_noise_table(summary: AuditSummary) -> str:
     """The estimated noise matrix as a heat map: rows given, columns suggested."""
-    chosen = _busiest(summary)
-    names = [esc(summary.classes[k]) for k in chosen]
-    shares = summary.shares
+    chosen = _select_most_confused(summary)
+    names = [escape_html(summary.classes[k]) for k in chosen]
+    shares = summary.noise_shares
     away = shares.copy()
     np.fill_diagonal(away, 0)
     largest = float(away.max()) if away.size else 0.0
@@ -177,28 +185,30 @@ def noise_table(summary: Summary) -> str:
         for j in chosen:
             share, words = float(shares[i, j]), int(summary.noise[i, j])
             if i == j:
-                kept = percent(share) if summary.noise[i].sum() else "–"
+                kept = format_percent(share) if summary.noise[i].sum() else "–"
                 cells.append(f'<td class="kept">{kept}</td>')
             elif not words:
                 cells.append('<td class="none"><span class="sr">0</span></td>')
             else:
                 # The root spreads small shares out: most classes are confused in well under one per cent of cases.
-                heat = math.ceil(_HEATS * math.sqrt(share / largest))
-                told = f"{plural(words, 'word')} given {summary.classes[i]}, suggested {summary.classes[j]}"
-                cells.append(f'<td class="h{heat}" title="{esc(told)}">{percent(share)}</td>')
+                heat = math.ceil(_HEAT_STEPS * math.sqrt(share / largest))
+                told = f"{pluralize(words, 'word')} given {summary.classes[i]}, suggested {summary.classes[j]}"
+                cells.append(f'<td class="h{heat}" title="{escape_html(told)}">{format_percent(share)}</td>')
         rows.append(f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>')
     left_out = len(summary.classes) - len(chosen)
-    note = f'<p class="note">{plural(left_out, "class", "classes")} with fewer doubts left out.</p>' if left_out else ""
+    note = (
+        f'<p class="note">{pluralize(left_out, "class", "classes")} with fewer doubts left out.</p>' if left_out else ""
+    )
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-labelledby="noise-title"><table class="noise"><thead><tr>'
         f'<td class="corner">given ↓ &nbsp; should be →</td>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{note}'
     )
 
 
-def _busiest(summary: Summary) -> Sequence[int]:
-    if len(summary.classes) <= MOST_CLASSES:
+def _select_most_confused(summary: AuditSummary) -> Sequence[int]:
+    if len(summary.classes) <= MAX_CLASSES:
         return range(len(summary.classes))
     away = summary.noise.copy()
     np.fill_diagonal(away, 0)
     doubts = away.sum(axis=0) + away.sum(axis=1)
-    return sorted(np.argsort(-doubts, kind="stable")[:MOST_CLASSES].tolist())
+    return sorted(np.argsort(-doubts, kind="stable")[:MAX_CLASSES].tolist())

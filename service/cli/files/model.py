@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from service.inference.model.folder import Precision
-from service.inference.model.self_check import check_folder
+from service.inference.model.self_check import check_model_folder
 
 model_app = typer.Typer(help="Look at a model folder.", no_args_is_help=True)
 
 
 @model_app.callback()
-def model() -> None:
+def declare_model_group() -> None:
     """Look at a model folder."""
 
 
@@ -27,4 +27,4 @@ def check(
     threads: Annotated[int, typer.Option(min=1, help="Threads of the onnxruntime session.")] = 1,
 ) -> None:
     """Say whether a model folder works, how fast, and whether batch mates change its answers."""
-    typer.echo(check_folder(folder, precision=precision, threads=threads).text())
+    typer.echo(check_model_folder(folder, precision=precision, threads=threads).to_text())

@@ -20,62 +20,62 @@ import typer
 from tqdm import tqdm
 
 from service.audit.audit import audit
-from service.audit.report.page import About, page
-from service.audit.summary import Summary
-from service.audit.temp_files import Ranking
+from service.audit.report.page import ReportMetadata, render_page
+from service.audit.summary import AuditSummary
+from service.audit.temp_files import RankedLineSpool
 from service.cli.shared import score_options as opt
-from service.cli.shared.file_options import Reading, reads_files
-from service.cli.shared.rejects import Rejects
+from service.cli.shared.file_options import FileReadOptions, add_file_options
+from service.cli.shared.rejects import RejectHandler
 from service.cli.shared.terminal import (
     STDOUT,
-    called_in_ids,
-    check_apart,
+    check_distinct_paths,
     check_writable,
+    derive_id_stem,
     open_output,
-    say,
-    sentence_lines,
+    print_stderr,
+    render_sentence,
 )
 from service.contracts import Assessment, DatasetSettings
 from service.errors import InvalidInput
-from service.formats import Options, Record, read_records
-from service.formats.plain.assessments import OutputFormat, writer
+from service.formats import FileRecord, ReadOptions, read_records
+from service.formats.plain.assessments import OutputFormat, build_assessment_writer
 from service.inference.classifier import Classifier
-from service.inference.model.default import default_model
+from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
 from service.labels import Scheme, detect_scheme
-from service.text import plural
+from service.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from service.audit.audit import Located
+    from service.audit.audit import AuditRecord
 
 # A pipe can't be read twice: its scheme is told by this many sentences.
-SAMPLE = 1_000
+SCHEME_SAMPLE_SENTENCES = 1_000
 
 
-@reads_files
+@add_file_options
 def score(
     *,
-    reading: Reading,
-    on_error: opt.Skip = "stop",
-    model: opt.Model = None,
-    precision: opt.Exactness = "fast",
-    scheme: opt.SchemeName = None,
-    mapping: opt.Mapping = None,
-    unmapped: opt.Unmapped = "reject",
-    method: opt.MethodName = "worst-token",
-    token_score: opt.TokenScoreName = "self-confidence",
-    stream: opt.Stream = False,
-    output: opt.Output = None,
-    output_format: opt.OutputForm = None,
-    report: opt.Report = None,
-    flagged_only: opt.FlaggedOnly = False,
-    top: opt.Top = None,
-    fail_on_flagged: opt.FailOnFlagged = False,
-    threads: opt.Threads = None,
-    progress: opt.Bar = None,
+    reading: FileReadOptions,
+    on_error: opt.OnErrorOption = "stop",
+    model: opt.ModelOption = None,
+    precision: opt.PrecisionOption = "fast",
+    scheme: opt.SchemeOption = None,
+    mapping: opt.MapOption = None,
+    unmapped: opt.UnmappedOption = "reject",
+    method: opt.MethodOption = "worst-token",
+    token_score: opt.TokenScoreOption = "self-confidence",
+    stream: opt.StreamOption = False,
+    output: opt.OutputOption = None,
+    output_format: opt.OutputFormatOption = None,
+    report: opt.ReportOption = None,
+    flagged_only: opt.FlaggedOnlyOption = False,
+    top: opt.TopOption = None,
+    fail_on_flagged: opt.FailOnFlaggedOption = False,
+    threads: opt.ThreadsOption = None,
+    progress: opt.ProgressOption = None,
 ) -> None:
     """Audit files of labelled sentences: which labels are doubtful, and which sentences to look at first.
 
@@ -86,11 +86,11 @@ def score(
     if report == STDOUT and output == STDOUT:
         raise typer.BadParameter("the output is on standard output already", param_hint="--report")
     settings = DatasetSettings(
-        label_map=_label_map(mapping or ()), unmapped=unmapped, method=method, token_score=token_score
+        label_map=_parse_label_map(mapping or ()), unmapped=unmapped, method=method, token_score=token_score
     )
-    options = reading.options(scheme=scheme)
-    rejects = Rejects(on_error, output)
-    check_apart(
+    options = reading.to_read_options(scheme=scheme)
+    rejects = RejectHandler(on_error, output)
+    check_distinct_paths(
         files, {"--output": output, "--report": report, "the list of skipped sentences": str(rejects.path or STDOUT)}
     )
     for path in (output, report):
@@ -98,14 +98,14 @@ def score(
             check_writable(str(path))
     with ExitStack() as stack:
         stack.enter_context(rejects)
-        folder = ModelFolder.load(model or default_model(), precision=precision)
-        records, settings, expected = _prepared(
+        folder = ModelFolder.load(model or find_default_model(), precision=precision)
+        records, settings, expected = _prepare_records(
             files, reading.format, options, settings, scheme=scheme, rejects=rejects
         )
         judge = Judge(folder, settings)
-        classifier = Classifier(folder, threads=threads or _cores())
+        classifier = Classifier(folder, threads=threads or _count_cores())
         started = time.monotonic()
-        summary, ranking = Summary(judge.classes), stack.enter_context(Ranking())
+        summary, ranking = AuditSummary(judge.classes), stack.enter_context(RankedLineSpool())
         bar = stack.enter_context(
             tqdm(
                 total=expected,
@@ -115,7 +115,7 @@ def score(
             )
         )
 
-        def deleted(_: Located) -> None:
+        def deleted(_: AuditRecord) -> None:
             summary.deleted += 1
 
         judged = audit(
@@ -123,20 +123,20 @@ def score(
             classifier,
             judge,
             stream=stream,
-            reject=rejects,
-            progress=lambda n: bar.update(n - bar.n),
-            deleted=deleted,
+            on_reject=rejects,
+            on_progress=lambda n: bar.update(n - bar.n),
+            on_deleted=deleted,
         )
         for seen, assessment in judged:
             summary.add(assessment, seen)
             ranking.add(assessment.model_dump_json(), priority=assessment.priority, flagged=bool(assessment.flags))
         bar.close()
         if not summary.sentences:
-            raise InvalidInput(_nothing(files, rejects, summary.deleted))
+            raise InvalidInput(_describe_empty_input(files, rejects, summary.deleted))
         seconds = time.monotonic() - started
-        _write(ranking, output, output_format, top=top, flagged_only=flagged_only)
+        _write_results(ranking, output, output_format, top=top, flagged_only=flagged_only)
         if report is not None:
-            about = About(
+            about = ReportMetadata(
                 sources=files,
                 model=folder.name,
                 fingerprint=folder.fingerprint,
@@ -145,18 +145,18 @@ def score(
                 scheme=judge.scheme,
                 stream=stream,
                 rejected=rejects.count,
-                made_at=datetime.now(UTC),
+                created_at=datetime.now(UTC),
             )
             with open_output(report) as file:
-                file.write(page(summary, about))
+                file.write(render_page(summary, about))
         if classifier.batching == "single":
-            say("each sentence was run alone, which is slower: in batches this model gives other answers")
-        _tell(summary, rejects, seconds, output=output, report=report)
+            print_stderr("each sentence was run alone, which is slower: in batches this model gives other answers")
+        _print_summary(summary, rejects, seconds, output=output, report=report)
     if fail_on_flagged and summary.flagged_sentences:
-        raise typer.Exit(opt.FLAGGED)
+        raise typer.Exit(opt.EXIT_CODE_FLAGGED)
 
 
-def _label_map(pairs: Iterable[str]) -> dict[str, str]:
+def _parse_label_map(pairs: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for pair in pairs:
         old, equals, new = pair.partition("=")
@@ -167,31 +167,33 @@ def _label_map(pairs: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _prepared(
+def _prepare_records(
     files: list[str],
     form: str | None,
-    options: Options,
+    options: ReadOptions,
     settings: DatasetSettings,
     *,
     scheme: str | None,
-    rejects: Rejects,
-) -> tuple[Iterable[Record], DatasetSettings, int | None]:
+    rejects: RejectHandler,
+) -> tuple[Iterable[FileRecord], DatasetSettings, int | None]:
     """The records to audit, the settings with the labels' scheme, and how many sentences there are if that is known.
 
     Where nobody names the scheme, files are read once more for it: a few per cent of the time that judging takes.
     """
-    records = _records(files, form, options)
+    records = _read_files(files, form, options)
     if scheme is not None:
         return records, settings.model_copy(update={"scheme": Scheme(scheme).value}), None
     again = all(name != STDOUT and Path(name).is_file() for name in files)
-    sample: Iterable[Record] = _records(files, form, options) if again else list(itertools.islice(records, SAMPLE))
+    sample: Iterable[FileRecord] = (
+        _read_files(files, form, options) if again else list(itertools.islice(records, SCHEME_SAMPLE_SENTENCES))
+    )
     sentences = 0
     broken: InvalidInput | None = None  # a sentence that can't be read at all: no option would help
 
     def labels() -> Iterator[tuple[str, ...]]:
         nonlocal sentences, broken
         for record in sample:
-            if record.error is not None and rejects.stops:
+            if record.error is not None and rejects.stops_on_error:
                 broken = record.error
                 raise record.error
             if record.sentence is not None and not record.sentence.deleted:
@@ -211,55 +213,63 @@ def _prepared(
     return itertools.chain(sample, records), found, None
 
 
-def _records(files: list[str], form: str | None, options: Options) -> Iterator[Record]:
+def _read_files(files: list[str], form: str | None, options: ReadOptions) -> Iterator[FileRecord]:
     for name in files:
-        called = "stdin" if name == STDOUT else called_in_ids(name, files)
+        called = "stdin" if name == STDOUT else derive_id_stem(name, files)
         chosen = replace(options, id_prefix=f"{called}:")
         yield from read_records(name, format=form, options=chosen)
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     affinity = getattr(os, "sched_getaffinity", None)  # in a container fewer than the machine has
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-def _write(
-    ranking: Ranking, output: str | None, form: OutputFormat | None, *, top: int | None, flagged_only: bool
+def _write_results(
+    ranking: RankedLineSpool, output: str | None, form: OutputFormat | None, *, top: int | None, flagged_only: bool
 ) -> None:
-    lines = ranking.worst_first(most=top if output is not None else top or opt.SHOWN, flagged_only=flagged_only)
+    lines = ranking.iterate_worst_first(
+        limit=top if output is not None else top or opt.DEFAULT_TOP, flagged_only=flagged_only
+    )
     if output is None:
         for rank, line in enumerate(lines, 1):
-            typer.echo(sentence_lines(Assessment.model_validate_json(line), rank))
+            typer.echo(render_sentence(Assessment.model_validate_json(line), rank))
         return
     with open_output(output) as stream:
-        write = writer(stream, form or ("csv" if output.lower().endswith(".csv") else "jsonl"))
+        write = build_assessment_writer(stream, form or ("csv" if output.lower().endswith(".csv") else "jsonl"))
         for rank, line in enumerate(lines, 1):
             write(line, rank)
 
 
-def _nothing(files: list[str], rejects: Rejects, deleted: int) -> str:
+def _describe_empty_input(files: list[str], rejects: RejectHandler, deleted: int) -> str:
     if rejects.count:
-        return f"none of the {plural(rejects.count, 'sentence')} could be judged; the first: {rejects.first}"
+        return f"none of the {pluralize(rejects.count, 'sentence')} could be judged; the first: {rejects.first_error}"
     if deleted:
-        return f"{', '.join(files)}: nothing but {plural(deleted, 'sentence')} marked deleted"
+        return f"{', '.join(files)}: nothing but {pluralize(deleted, 'sentence')} marked deleted"
     return f"no sentence in {', '.join(files)}"
 
 
-def _tell(summary: Summary, rejects: Rejects, seconds: float, *, output: str | None, report: str | None) -> None:
+def _print_summary(
+    summary: AuditSummary, rejects: RejectHandler, seconds: float, *, output: str | None, report: str | None
+) -> None:
     speed = f"{summary.sentences / seconds:,.0f} sentences/s" if seconds > 0 else "at once"
     share = summary.flagged_sentences / summary.sentences
-    say(f"{plural(summary.sentences, 'sentence')}, {plural(summary.words, 'word')} in {seconds:.1f} s ({speed})")
-    say(
-        f"{plural(summary.flagged_sentences, 'sentence')} flagged ({share:.1%}) with "
-        f"{plural(summary.flagged_words, 'doubtful label')}"
+    print_stderr(
+        f"{pluralize(summary.sentences, 'sentence')}, {pluralize(summary.words, 'word')} in {seconds:.1f} s ({speed})"
+    )
+    print_stderr(
+        f"{pluralize(summary.flagged_sentences, 'sentence')} flagged ({share:.1%}) with "
+        f"{pluralize(summary.flagged_words, 'doubtful label')}"
     )
     for reason, number in summary.unscored.most_common():
-        say(f"{plural(number, 'word')} not scored: {reason}")
+        print_stderr(f"{pluralize(number, 'word')} not scored: {reason}")
     if summary.deleted:
-        say(f"{plural(summary.deleted, 'sentence')} marked deleted and left out")
+        print_stderr(f"{pluralize(summary.deleted, 'sentence')} marked deleted and left out")
     if rejects.count:
-        say(f"{plural(rejects.count, 'sentence')} skipped{f', listed in {rejects.path}' if rejects.path else ''}")
+        print_stderr(
+            f"{pluralize(rejects.count, 'sentence')} skipped{f', listed in {rejects.path}' if rejects.path else ''}"
+        )
     if output not in (None, STDOUT):
-        say(f"results: {output}")
+        print_stderr(f"results: {output}")
     if report not in (None, STDOUT):
-        say(f"report: {report}")
+        print_stderr(f"report: {report}")

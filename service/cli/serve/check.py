@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from service.cli.shared.terminal import safe
+from service.cli.shared.terminal import sanitize
 from service.errors import LabelwatchError, SettingsError
 from service.inference.classifier import Classifier
-from service.log.sqlite.admin import describe
-from service.runtime.open_log import known_datasets, model_folder, read_state, reading, topics_of
-from service.settings import PREFIX, read_settings, unknown_variables
-from service.text import plural
+from service.log.sqlite.admin import describe_log_file
+from service.runtime.open_log import build_topics, load_datasets, load_model_folder, open_existing_log, read_state
+from service.settings import ENV_PREFIX, find_unknown_variables, read_settings
+from service.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,44 +26,48 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 
-class Line(NamedTuple):
+class CheckResult(NamedTuple):
     ok: bool
-    what: str
-    told: str
+    subject: str
+    message: str
 
 
 def check() -> None:
     """Say of settings, model, log and topics whether they are ok, or what to change. Exit code 1 if anything is not."""
     wrong = False
-    for line in _lines():
+    for line in _run_checks():
         wrong = wrong or not line.ok
-        typer.echo(safe(f"{'ok   ' if line.ok else 'WRONG'} {line.what}: {line.told}"))
+        typer.echo(sanitize(f"{'ok   ' if line.ok else 'WRONG'} {line.subject}: {line.message}"))
     if wrong:
         raise typer.Exit(1)
 
 
-def _lines() -> Iterator[Line]:
-    for variable in unknown_variables(os.environ):
-        yield Line(False, "settings", f"{variable} is not a setting: correct its name or remove it")
-    settings, problems = _usable_settings()
-    yield from (Line(False, "settings", problem) for problem in problems)
+def _run_checks() -> Iterator[CheckResult]:
+    for variable in find_unknown_variables(os.environ):
+        yield CheckResult(False, "settings", f"{variable} is not a setting: correct its name or remove it")
+    settings, problems = _read_usable_settings()
+    yield from (CheckResult(False, "settings", problem) for problem in problems)
     if settings is None:
         return
-    yield Line(True, "settings", f"topics {topics_of(settings).prefix}*, group {settings.worker.group}")
+    yield CheckResult(True, "settings", f"topics {build_topics(settings).prefix}*, group {settings.worker.group}")
     folder: ModelFolder | None = None
     try:
-        folder = model_folder(settings)
-        yield Line(True, "model", _model(folder, settings))
+        folder = load_model_folder(settings)
+        yield CheckResult(True, "model", _check_model(folder, settings))
     except LabelwatchError as error:
-        yield Line(False, "model", str(error))
-    topics = topics_of(settings)
-    log = list(_kafka(settings.kafka, topics) if settings.kafka is not None else _file(settings.log.path, topics))
+        yield CheckResult(False, "model", str(error))
+    topics = build_topics(settings)
+    log = list(
+        _check_kafka(settings.kafka, topics)
+        if settings.kafka is not None
+        else _check_embedded_log(settings.log.path, topics)
+    )
     yield from log
     if folder is not None and all(line.ok for line in log) and (settings.kafka or settings.log.path.exists()):
-        yield from _content(settings, folder, topics)
+        yield from _check_contents(settings, folder, topics)
 
 
-def _usable_settings() -> tuple[Settings | None, list[str]]:
+def _read_usable_settings() -> tuple[Settings | None, list[str]]:
     """The settings without the variables that can't be used, and what is wrong with those: the rest is worth a look."""
     before = dict(os.environ)
     problems: list[str] = []
@@ -78,7 +82,7 @@ def _usable_settings() -> tuple[Settings | None, list[str]]:
                 names = [name for name in os.environ if name.upper() == variable]
                 # Where one is missing, those that need it are of no use.
                 names = names or [name for name in os.environ if name.upper().startswith(group)]
-                if not variable.startswith(PREFIX) or not names:
+                if not variable.startswith(ENV_PREFIX) or not names:
                     return None, problems
                 for name in names:
                     del os.environ[name]
@@ -86,14 +90,14 @@ def _usable_settings() -> tuple[Settings | None, list[str]]:
         os.environ.update(before)
 
 
-def _model(folder: ModelFolder, settings: Settings) -> str:
+def _check_model(folder: ModelFolder, settings: Settings) -> str:
     classifier = Classifier(folder, threads=settings.model.threads)
     single = "" if classifier.batching == "planned" else ", each sentence alone since batch mates change its answers"
     start = "start from its held-out words" if folder.held_out else f"start after {settings.worker.min_words} words"
     return f"{folder.name} ({folder.fingerprint[:12]}), {len(folder.labels)} classes, thresholds {start}{single}"
 
 
-def _file(path: Path, topics: Topics) -> Iterator[Line]:
+def _check_embedded_log(path: Path, topics: Topics) -> Iterator[CheckResult]:
     """The embedded log, looked at without making it."""
     if not path.exists():
         parent = next(parent for parent in path.resolve().parents if parent.exists())
@@ -104,54 +108,60 @@ def _file(path: Path, topics: Topics) -> Iterator[Line]:
                 pass
         except OSError as error:
             why = error.strerror or error
-            yield Line(False, "log", f"LABELWATCH_LOG_PATH: {path} can't be made, {parent} can't be written to: {why}")
+            yield CheckResult(
+                False, "log", f"LABELWATCH_LOG_PATH: {path} can't be made, {parent} can't be written to: {why}"
+            )
             return
-        yield Line(True, "log", f"embedded, {path} will be made; set LABELWATCH_KAFKA_BOOTSTRAP_SERVERS for Kafka")
+        yield CheckResult(
+            True, "log", f"embedded, {path} will be made; set LABELWATCH_KAFKA_BOOTSTRAP_SERVERS for Kafka"
+        )
         return
     if not os.access(path, os.R_OK | os.W_OK):
-        yield Line(False, "log", f"LABELWATCH_LOG_PATH: {path} can't be read and written")
+        yield CheckResult(False, "log", f"LABELWATCH_LOG_PATH: {path} can't be read and written")
         return
     try:
-        found = describe(path, topics)
+        found = describe_log_file(path, topics)
     except LabelwatchError as error:
-        yield Line(False, "log", f"LABELWATCH_LOG_PATH: {error}")
+        yield CheckResult(False, "log", f"LABELWATCH_LOG_PATH: {error}")
         return
-    size = plural(sum(topic.records for topic in found), "record")
-    yield Line(True, "log", f"embedded, {path}, {size} in {topics.prefix}*")
+    size = pluralize(sum(topic.records for topic in found), "record")
+    yield CheckResult(True, "log", f"embedded, {path}, {size} in {topics.prefix}*")
 
 
-def _kafka(kafka: KafkaSettings, topics: Topics) -> Iterator[Line]:
+def _check_kafka(kafka: KafkaSettings, topics: Topics) -> Iterator[CheckResult]:
     from service.log.kafka.admin import count_brokers, describe_topics
 
     try:
         brokers = count_brokers(kafka)
         reports = describe_topics(kafka, topics)
     except LabelwatchError as error:
-        yield Line(False, "log", f"LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: {error}")
+        yield CheckResult(False, "log", f"LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: {error}")
         return
-    yield Line(
-        True, "log", f"Kafka at {kafka.bootstrap_servers}, {plural(brokers, 'broker')}, {kafka.security_protocol}"
+    yield CheckResult(
+        True, "log", f"Kafka at {kafka.bootstrap_servers}, {pluralize(brokers, 'broker')}, {kafka.security_protocol}"
     )
     for one in reports:
         if one.problems:
-            yield from (Line(False, "topic", f"{one.name}: {problem}") for problem in one.problems)
+            yield from (CheckResult(False, "topic", f"{one.name}: {problem}") for problem in one.problems)
         else:
             trial = " (a single copy is for trying out)" if one.replication == 1 else ""
-            copies = plural(one.replication, "copy", "copies")
-            yield Line(True, "topic", f"{one.name}: {plural(one.partitions, 'partition')}, {copies}{trial}")
+            copies = pluralize(one.replication, "copy", "copies")
+            yield CheckResult(True, "topic", f"{one.name}: {pluralize(one.partitions, 'partition')}, {copies}{trial}")
 
 
-def _content(settings: Settings, folder: ModelFolder, topics: Topics) -> Iterator[Line]:
+def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> Iterator[CheckResult]:
     """What the log holds, as a worker would read it before it starts."""
     try:
-        with reading(settings, topics) as stream:
-            datasets = known_datasets(settings, folder, stream, topics)
-            totals = read_state(stream, topics).ledger.totals
+        with open_existing_log(settings, topics) as stream:
+            datasets = load_datasets(settings, folder, stream, topics)
+            totals = read_state(stream, topics).snapshot.totals
     except LabelwatchError as error:
-        yield Line(False, "state", str(error))
+        yield CheckResult(False, "state", str(error))
         return
-    for name, why in sorted(datasets.refused.items()):
-        yield Line(False, "dataset", f"the settings of {name} can't be used: {why}")
-    yield Line(True, "datasets", f"{len(datasets.names):,} set up")
+    for name, why in sorted(datasets.refused_settings.items()):
+        yield CheckResult(False, "dataset", f"the settings of {name} can't be used: {why}")
+    yield CheckResult(True, "datasets", f"{len(datasets.names):,} set up")
     learned = sum(stats.histogram.total for stats in totals.values())
-    yield Line(True, "state", f"{plural(learned, 'sentence')} learned from, {plural(len(totals), 'set')} of statistics")
+    yield CheckResult(
+        True, "state", f"{pluralize(learned, 'sentence')} learned from, {pluralize(len(totals), 'set')} of statistics"
+    )

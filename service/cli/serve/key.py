@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
-from service.settings import Scope, read_settings
+from service.settings import KeyScope, read_settings
 
 key_app = typer.Typer(help="Keys for the REST API.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is; it stands in logs.")]
-WhatFor = Annotated[Scope, typer.Option("--scope", help="`write` may do everything, `read` changes nothing.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is; it stands in logs.")]
+ScopeOption = Annotated[KeyScope, typer.Option("--scope", help="`write` may do everything, `read` changes nothing.")]
 
 
 @key_app.command()
-def new(name: Name, scope: WhatFor = "read") -> None:
+def new(name: NameArgument, scope: ScopeOption = "read") -> None:
     """Make a key, and the line that lets it in. The key itself is stored nowhere: it is shown this once."""
-    from service.api.http.auth import digest_of, new_key
+    from service.api.http.auth import generate_key, hash_key
 
     before = read_settings().api
     if any(one.name == name for one in before.known_keys):
@@ -25,9 +25,9 @@ def new(name: Name, scope: WhatFor = "read") -> None:
             f"{name} has a key already: choose another name, or take that one out of LABELWATCH_API_KEYS first",
             param_hint="NAME",
         )
-    key = new_key()
+    key = generate_key()
     known = [":".join(one) for one in before.known_keys]
-    line = ",".join([*known, f"{name}:{scope}:{digest_of(key)}"])
+    line = ",".join([*known, f"{name}:{scope}:{hash_key(key)}"])
     try:
         type(before).model_validate({"keys": line})
     except ValueError as error:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-FEED_PER_SECOND = 10.0
+DEFAULT_FEED_RATE = 10.0
 
 
 def up(
@@ -20,7 +20,7 @@ def up(
     ] = None,
     feed_rate: Annotated[
         float, typer.Option(min=0.01, max=1000, metavar="N", help="Sentences of --feed a second.")
-    ] = FEED_PER_SECOND,
+    ] = DEFAULT_FEED_RATE,
 ) -> None:
     """Run the REST API and a worker in one process, on the embedded log, or on Kafka where a broker is named."""
     from service.runtime.server import serve  # the other commands need no web server

@@ -9,69 +9,69 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from service.cli.shared.terminal import say
+from service.cli.shared.terminal import print_stderr
 from service.errors import SettingsError, StreamError
 from service.inference.classifier import Classifier
 from service.log.protocol import FencedError
 from service.runtime.open_log import (
-    claimed,
-    draining,
-    model_folder,
-    new_datasets,
+    build_datasets,
+    build_topics,
+    hold_state_lock,
+    load_model_folder,
     open_stream,
     set_up_logging,
-    topics_of,
+    stop_on_signals,
 )
 from service.runtime.supervisor import Supervisor
 from service.settings import Settings, read_settings
-from service.stream.worker.batch_processor import Assessor
-from service.stream.worker.loop import POLL_TIMEOUT, Counts, Status, Worker
+from service.stream.worker.batch_processor import BatchProcessor
+from service.stream.worker.loop import POLL_TIMEOUT_S, Worker, WorkerCounts, WorkerStatus
 from service.telemetry import Telemetry
-from service.telemetry.conditions import joined
-from service.telemetry.probe_server import Probes
-from service.text import plural
+from service.telemetry.conditions import merge_conditions
+from service.telemetry.probe_server import ProbeServer
+from service.text import pluralize
 
 if TYPE_CHECKING:
     import threading
 
-    from service.datasets.registry import Datasets
+    from service.datasets.registry import DatasetRegistry
     from service.log.protocol import Stream
     from service.log.topics import Topics
     from service.telemetry import Reporter
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 30.0
-TELL_EVERY = 30.0
-PASS_POLL_TIMEOUT = 0.1
+MIN_RETRY_INTERVAL_S = 0.5
+MAX_RETRY_INTERVAL_S = 30.0
+PROGRESS_INTERVAL_S = 30.0
+RUN_TO_END_POLL_TIMEOUT_S = 0.1
 
-AnyWorker = TypeVar("AnyWorker", bound=Worker)
+WorkerT = TypeVar("WorkerT", bound=Worker)
 
-Once = Annotated[bool, typer.Option("--once", help="Stop when everything is read, instead of waiting for more.")]
+OnceOption = Annotated[bool, typer.Option("--once", help="Stop when everything is read, instead of waiting for more.")]
 
 worker_app = typer.Typer(help="Assess sentences as they come.", invoke_without_command=True)
 
 
 @worker_app.callback()
-def worker(context: typer.Context, once: Once = False) -> None:
+def worker(context: typer.Context, once: OnceOption = False) -> None:
     """Assess sentences as they come, until SIGTERM or Ctrl-C: then the batch at hand is finished first."""
     if context.invoked_subcommand is not None:
         return
     settings = read_settings()
     set_up_logging(settings)
-    topics = topics_of(settings)
-    with claimed(settings, topics):
+    topics = build_topics(settings)
+    with hold_state_lock(settings, topics):
         port = settings.worker.metrics_port
         telemetry = None if port is None else Telemetry(annotators=settings.metrics.annotators)
-        running = Running(settings, topics, once=once, telemetry=telemetry)
+        running = WorkerRunner(settings, topics, once=once, telemetry=telemetry)
         supervisor = Supervisor()
-        with draining(supervisor.stop):
+        with stop_on_signals(supervisor.stop):
             if telemetry is not None:
                 start_probes(settings, supervisor, running, telemetry)
             supervisor.start("worker", running.run)
-            supervisor.wait(lambda: running.tell(supervisor.stop))
-    say(running.summary())
+            supervisor.wait(lambda: running.log_progress(supervisor.stop))
+    print_stderr(running.summarize())
 
 
 @worker_app.command()
@@ -84,7 +84,7 @@ def leave(
         raise SettingsError(
             "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS is not set: the embedded log has no group that a worker could leave"
         )
-    from service.log.kafka.admin import leave as leave_group
+    from service.log.kafka.admin import remove_group_member as leave_group
 
     group = settings.worker.group
     if not leave_group(settings.kafka, group=group, worker_id=worker_id):
@@ -92,39 +92,39 @@ def leave(
     typer.echo(f"{worker_id} has left the group {group}: its partitions go to the others")
 
 
-def start_probes(settings: Settings, supervisor: Supervisor, running: Running, telemetry: Telemetry) -> None:
+def start_probes(settings: Settings, supervisor: Supervisor, runner: WorkerRunner, telemetry: Telemetry) -> None:
     """The worker's own port, for a process without the API."""
 
     def conditions() -> dict[str, str]:
-        return joined(running.conditions(), supervisor.conditions)
+        return merge_conditions(runner.conditions(), supervisor.conditions)
 
-    telemetry.watch(conditions, running.degraded)
-    probes = Probes(
+    telemetry.watch_readiness(conditions, runner.degraded)
+    probes = ProbeServer(
         telemetry,
         host=settings.worker.metrics_host,
         port=settings.worker.metrics_port or 0,
         conditions=conditions,
-        degraded=running.degraded,
+        degraded=runner.degraded,
         alive=lambda: supervisor.alive,
     )
     supervisor.start("probes", probes.run)
     log.info("metrics on http://%s:%d/metrics, also /healthz and /readyz", probes.host, probes.port)
 
 
-def know_model(telemetry: Telemetry, classifier: Classifier) -> None:
+def register_model(telemetry: Telemetry, classifier: Classifier) -> None:
     """The metrics name the model, and hear of each of its runs."""
-    classifier.on_run = telemetry.model_run
-    telemetry.know_model(classifier.folder.name, classifier.folder.fingerprint)
+    classifier.on_run = telemetry.observe_model_run
+    telemetry.set_model(classifier.folder.name, classifier.folder.fingerprint)
 
 
-class PassWorker(Worker):
+class RunToEndWorker(Worker):
     """Stops when there is nothing left to read."""
 
-    _read: threading.Event
-    _quiet = 0
+    _stop: threading.Event
+    _idle_steps = 0
 
     def run(self, stop: threading.Event) -> None:
-        self._read = stop
+        self._stop = stop
         super().run(stop)
 
     def step(self) -> int:
@@ -132,27 +132,29 @@ class PassWorker(Worker):
         done = super().step()
         behind = self._stream.lag()
         # What the log tells of its end may be a moment old while partitions come and go: ask twice.
-        at_end = not done and refused == self.counts.refused_batches and set(behind) == self._owned
-        self._quiet = self._quiet + 1 if at_end and behind and not any(behind.values()) else 0
-        if self._quiet > 1:
-            self._read.set()
+        at_end = not done and refused == self.counts.refused_batches and set(behind) == self._assigned
+        self._idle_steps = self._idle_steps + 1 if at_end and behind and not any(behind.values()) else 0
+        if self._idle_steps > 1:
+            self._stop.set()
         return done
 
 
-def make_worker(
-    kind: type[AnyWorker],
+def build_worker(
+    worker_class: type[WorkerT],
     settings: Settings,
     classifier: Classifier,
     *,
-    datasets: Datasets,
+    datasets: DatasetRegistry,
     stream: Stream,
     topics: Topics,
     reporter: Reporter | None = None,
-) -> AnyWorker:
+) -> WorkerT:
     limits = settings.worker
-    assessor = Assessor(classifier, datasets, topics, max_words=limits.max_words, publish_scores=limits.publish_scores)
-    timeout = PASS_POLL_TIMEOUT if issubclass(kind, PassWorker) else POLL_TIMEOUT
-    return kind(
+    assessor = BatchProcessor(
+        classifier, datasets, topics, max_words=limits.max_words, publish_scores=limits.publish_scores
+    )
+    timeout = RUN_TO_END_POLL_TIMEOUT_S if issubclass(worker_class, RunToEndWorker) else POLL_TIMEOUT_S
+    return worker_class(
         stream,
         assessor,
         datasets,
@@ -163,7 +165,7 @@ def make_worker(
     )
 
 
-class Running:
+class WorkerRunner:
     """The worker's thread: one worker at a time, and a new one whenever the log has failed."""
 
     def __init__(
@@ -179,34 +181,34 @@ class Running:
         self._settings = settings
         self._topics = topics
         self._once = once
-        self._all = Counts()  # of the workers before this one
+        self._previous_counts = WorkerCounts()  # of the workers before this one
         self._worker: Worker | None = None
         self._stream: Stream | None = None
-        self._trouble = ""  # why there is no worker at this moment
+        self._stream_error = ""  # why there is no worker at this moment
         self._telemetry = telemetry
-        self._told_at = time.monotonic()
-        self._told = 0
-        self._told_refused: dict[str, str] = {}
-        self._told_stop = False
-        self._classifier = classifier or Classifier(model_folder(settings), threads=settings.model.threads)
+        self._last_logged_at = time.monotonic()
+        self._last_logged_records = 0
+        self._logged_refusals: dict[str, str] = {}
+        self._stop_logged = False
+        self._classifier = classifier or Classifier(load_model_folder(settings), threads=settings.model.threads)
         folder = self._classifier.folder
-        self._datasets = new_datasets(settings, folder)
+        self._datasets = build_datasets(settings, folder)
         if telemetry is not None:
             if classifier is None:
-                know_model(telemetry, self._classifier)
-            telemetry.on_scrape(lambda: telemetry.lag(self.lag()))
+                register_model(telemetry, self._classifier)
+            telemetry.on_scrape(lambda: telemetry.set_lag(self.lag()))
         log.info("model %s: %d classes, fingerprint %.12s", folder.name, len(folder.labels), folder.fingerprint)
 
     def run(self, stop: threading.Event) -> None:
-        pause, opened = FIRST_PAUSE, False
+        pause, opened = MIN_RETRY_INTERVAL_S, False
         while not stop.is_set():
             before = self.counts.records
             try:
                 with contextlib.closing(open_stream(self._settings, worker=True, topics=self._topics)) as stream:
-                    opened, self._stream, self._trouble = True, stream, ""
-                    self._datasets = new_datasets(self._settings, self._classifier.folder)
-                    kind = PassWorker if self._once else Worker
-                    self._worker = make_worker(
+                    opened, self._stream, self._stream_error = True, stream, ""
+                    self._datasets = build_datasets(self._settings, self._classifier.folder)
+                    kind = RunToEndWorker if self._once else Worker
+                    self._worker = build_worker(
                         kind,
                         self._settings,
                         self._classifier,
@@ -222,21 +224,21 @@ class Running:
                 # A broker may be away for a while. A file of our own that can't be opened won't mend itself.
                 if self._once or not (opened or self._settings.kafka):
                     raise
-                pause = FIRST_PAUSE if self.counts.records > before else min(2 * pause, LONGEST_PAUSE)
-                self._trouble = str(error)
+                pause = MIN_RETRY_INTERVAL_S if self.counts.records > before else min(2 * pause, MAX_RETRY_INTERVAL_S)
+                self._stream_error = str(error)
                 log.warning("%s; trying again in %.1f s", error, pause)
                 stop.wait(pause)
             finally:
-                self._all, self._worker, self._stream = self.counts, None, None
+                self._previous_counts, self._worker, self._stream = self.counts, None, None
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> WorkerCounts:
         """Since the process started."""
-        now, before = (self._worker.counts if self._worker else Counts()), self._all
+        now, before = (self._worker.counts if self._worker else WorkerCounts()), self._previous_counts
         outputs = {
             name: before.outputs.get(name, 0) + now.outputs.get(name, 0) for name in {*before.outputs, *now.outputs}
         }
-        return Counts(
+        return WorkerCounts(
             records=before.records + now.records,
             committed_batches=before.committed_batches + now.committed_batches,
             refused_batches=before.refused_batches + now.refused_batches,
@@ -247,8 +249,8 @@ class Running:
     def conditions(self) -> dict[str, str]:
         """Why the worker is not ready, by name; empty where a condition holds. May be asked from any thread."""
         worker = self._worker
-        status = Status() if worker is None else worker.status
-        return {"worker": "", "log": self._trouble or status.degraded["stream"], **status.conditions}
+        status = WorkerStatus() if worker is None else worker.status
+        return {"worker": "", "log": self._stream_error or status.degraded["stream"], **status.conditions}
 
     def degraded(self) -> dict[str, str]:
         """What the worker has to wait for or do without at this moment."""
@@ -263,20 +265,23 @@ class Running:
         except StreamError:  # it was closed meanwhile, or is busy
             return {}
 
-    def tell(self, stop: threading.Event) -> None:
+    def log_progress(self, stop: threading.Event) -> None:
         """What people who watch the log should know, once."""
-        if stop.is_set() and not self._told_stop and not self._once:
-            self._told_stop = True
+        if stop.is_set() and not self._stop_logged and not self._once:
+            self._stop_logged = True
             log.info("stopping: the batch at hand is finished first (a second signal ends the worker at once)")
-        for name, why in dict(self._datasets.refused).items():
-            if self._told_refused.get(name) != why:
-                self._told_refused[name] = why
+        for name, why in dict(self._datasets.refused_settings).items():
+            if self._logged_refusals.get(name) != why:
+                self._logged_refusals[name] = why
                 log.error("the settings of the dataset %s can't be used, the ones before them stay: %s", name, why)
-        if time.monotonic() - self._told_at >= TELL_EVERY and self.counts.records > self._told:
-            self._told_at, self._told = time.monotonic(), self.counts.records
-            log.info("%s", self.summary())
+        if (
+            time.monotonic() - self._last_logged_at >= PROGRESS_INTERVAL_S
+            and self.counts.records > self._last_logged_records
+        ):
+            self._last_logged_at, self._last_logged_records = time.monotonic(), self.counts.records
+            log.info("%s", self.summarize())
 
-    def summary(self) -> str:
+    def summarize(self) -> str:
         counts = self.counts
         review, dead = (counts.outputs.get(name, 0) for name in (self._topics.review, self._topics.dead_letters))
-        return f"{plural(counts.records, 'message')} read, {review:,} to review, {plural(dead, 'dead letter')}"
+        return f"{pluralize(counts.records, 'message')} read, {review:,} to review, {pluralize(dead, 'dead letter')}"

@@ -13,107 +13,114 @@ import typer
 from service.cli.shared.terminal import STDOUT
 from service.contracts import MAX_WORDS
 from service.errors import InvalidInput
-from service.formats import FORMATS, Options
-from service.formats.platforms.common import link_base
+from service.formats import FORMATS, ReadOptions
+from service.formats.platforms.common import normalize_base_url
 from service.labels import Scheme
 
-PANEL = "Reading the input"
-PARAMETER = "reading"
+INPUT_PANEL = "Reading the input"
+OPTIONS_PARAMETER = "reading"
 
 
-def _known_format(name: str | None) -> str | None:
+def _check_format(name: str | None) -> str | None:
     if name is not None and name not in FORMATS:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(FORMATS)}.")
     return name
 
 
-def _address(url: str | None) -> str | None:
+def _check_platform_url(url: str | None) -> str | None:
     try:
-        return url if url is None else link_base(url)
+        return url if url is None else normalize_base_url(url)
     except InvalidInput as error:
         raise typer.BadParameter(error.problem) from None
 
 
-Files = Annotated[list[str], typer.Argument(metavar="FILE…", help="Files of labelled sentences; - is standard input.")]
-Format = Annotated[
+FilesArgument = Annotated[
+    list[str], typer.Argument(metavar="FILE…", help="Files of labelled sentences; - is standard input.")
+]
+FormatOption = Annotated[
     str | None,
     typer.Option(
         "--format",
         metavar="|".join(FORMATS),
-        callback=_known_format,
-        rich_help_panel=PANEL,
+        callback=_check_format,
+        rich_help_panel=INPUT_PANEL,
         help="Format of the files; told by name and content where left out.",
     ),
 ]
-WordColumn = Annotated[
+WordColumnOption = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
-        rich_help_panel=PANEL,
+        rich_help_panel=INPUT_PANEL,
         help="Column or field of the words or of the text: its name, in CoNLL files its number (1 is the first, -1 the "
         "last).",
     ),
 ]
-LabelColumn = Annotated[
+LabelColumnOption = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN",
-        rich_help_panel=PANEL,
+        rich_help_panel=INPUT_PANEL,
         help="Column or field of the labels, likewise; of a platform's tasks the control or question with the spans.",
     ),
 ]
-SentenceColumn = Annotated[
+SentenceColumnOption = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", rich_help_panel=PANEL, help="Column that tells the sentences of a table apart."),
+    typer.Option(
+        metavar="COLUMN", rich_help_panel=INPUT_PANEL, help="Column that tells the sentences of a table apart."
+    ),
 ]
-Rows = Annotated[
+RowsOption = Annotated[
     Literal["word", "sentence"] | None,
-    typer.Option(rich_help_panel=PANEL, help="What a row of a table is, where its columns don't tell."),
+    typer.Option(rich_help_panel=INPUT_PANEL, help="What a row of a table is, where its columns don't tell."),
 ]
-LabelNames = Annotated[
+LabelNamesOption = Annotated[
     str | None,
-    typer.Option(metavar="A,B,…", rich_help_panel=PANEL, help="Names of numbered labels in order: O,B-PER,I-PER,…"),
+    typer.Option(
+        metavar="A,B,…", rich_help_panel=INPUT_PANEL, help="Names of numbered labels in order: O,B-PER,I-PER,…"
+    ),
 ]
-Comments = Annotated[
+CommentsOption = Annotated[
     Literal["auto", "yes", "no"],
-    typer.Option(rich_help_panel=PANEL, help="Whether lines of a CoNLL file that start with # are comments."),
+    typer.Option(rich_help_panel=INPUT_PANEL, help="Whether lines of a CoNLL file that start with # are comments."),
 ]
-Encoding = Annotated[
-    str | None, typer.Option(metavar="NAME", rich_help_panel=PANEL, help="Encoding of the files; UTF-8 where left out.")
+EncodingOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", rich_help_panel=INPUT_PANEL, help="Encoding of the files; UTF-8 where left out."),
 ]
-PlatformUrl = Annotated[
+PlatformUrlOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        callback=_address,
-        rich_help_panel=PANEL,
+        callback=_check_platform_url,
+        rich_help_panel=INPUT_PANEL,
         help="Address of the annotation platform, for links back to its tasks.",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class FileReadOptions:
     """The files, and what the command line says of them."""
 
-    files: Files
-    format: Format = None
-    word_column: WordColumn = None
-    label_column: LabelColumn = None
-    sentence_column: SentenceColumn = None
-    rows: Rows = None
-    label_names: LabelNames = None
-    comments: Comments = "auto"
-    encoding: Encoding = None
-    platform_url: PlatformUrl = None
+    files: FilesArgument
+    format: FormatOption = None
+    word_column: WordColumnOption = None
+    label_column: LabelColumnOption = None
+    sentence_column: SentenceColumnOption = None
+    rows: RowsOption = None
+    label_names: LabelNamesOption = None
+    comments: CommentsOption = "auto"
+    encoding: EncodingOption = None
+    platform_url: PlatformUrlOption = None
 
     def __post_init__(self) -> None:
         if self.files.count(STDOUT) > 1:
             raise typer.BadParameter("standard input can be read only once", param_hint="FILE…")
 
-    def options(self, *, max_words: int = MAX_WORDS, scheme: str | None = None) -> Options:
+    def to_read_options(self, *, max_words: int = MAX_WORDS, scheme: str | None = None) -> ReadOptions:
         """`scheme` is the one that spans are written in as labels."""
-        return Options(
+        return ReadOptions(
             word=self.word_column,
             label=self.label_column,
             sentence=self.sentence_column,
@@ -127,22 +134,22 @@ class Reading:
         )
 
 
-def reads_files(command: Callable[..., None]) -> Callable[..., None]:
+def add_file_options(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the arguments and options of `Reading` in the place of its parameter `reading`."""
-    hints = get_type_hints(Reading, include_extras=True)
-    names = [field.name for field in fields(Reading)]
-    defaults = inspect.signature(Reading).parameters
+    hints = get_type_hints(FileReadOptions, include_extras=True)
+    names = [field.name for field in fields(FileReadOptions)]
+    defaults = inspect.signature(FileReadOptions).parameters
     own = inspect.signature(command, eval_str=True).parameters.values()
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name].default, annotation=hints[name])
         for name in names
     ]
-    kept = [parameter for parameter in own if parameter.name != PARAMETER]
+    kept = [parameter for parameter in own if parameter.name != OPTIONS_PARAMETER]
 
     @functools.wraps(command)
     def run(**given: Any) -> None:  # noqa: ANN401 - Typer's own values
-        reading = Reading(**{name: given.pop(name) for name in names})
-        command(**{PARAMETER: reading}, **given)
+        reading = FileReadOptions(**{name: given.pop(name) for name in names})
+        command(**{OPTIONS_PARAMETER: reading}, **given)
 
     signature = inspect.Signature([*added, *kept])
     run.__signature__ = signature  # type: ignore[attr-defined]  # this is what Typer looks at

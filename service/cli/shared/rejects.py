@@ -7,27 +7,27 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from service.cli.shared.terminal import STDOUT, open_output, say
+from service.cli.shared.terminal import STDOUT, open_output, print_stderr
 from service.errors import UnknownLabelError
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from service.audit.audit import Located
+    from service.audit.audit import AuditRecord
     from service.errors import LabelwatchError
 
 OnError = Literal["stop", "skip"]
 
 
-class Rejects:
+class RejectHandler:
     """Called with each sentence that fails. Listed beside the output if that is a file, else on standard error."""
 
     def __init__(self, on_error: OnError, output: str | None) -> None:
-        self.stops = on_error == "stop"
-        self.path = None if self.stops or output in (None, STDOUT) else _beside(Path(str(output)))
+        self.stops_on_error = on_error == "stop"
+        self.path = None if self.stops_on_error or output in (None, STDOUT) else _derive_rejects_path(Path(str(output)))
         self.count = 0
-        self.first = ""
+        self.first_error = ""
         self._stack = ExitStack()
         self._file: TextIO | None = None
 
@@ -41,28 +41,28 @@ class Rejects:
             # earlier output.
             self.path.unlink(missing_ok=True)
 
-    def __call__(self, record: Located, error: LabelwatchError) -> None:
-        reason = error.options if isinstance(error, UnknownLabelError) else str(error)
-        told = reason if record.error is error else f"{record.place}: {reason}"
-        if self.stops:
+    def __call__(self, record: AuditRecord, error: LabelwatchError) -> None:
+        reason = error.cli_message if isinstance(error, UnknownLabelError) else str(error)
+        told = reason if record.error is error else f"{record.location}: {reason}"
+        if self.stops_on_error:
             raise error if record.error is error else type(error)(told) from error
         self.count += 1
-        self.first = self.first or told
+        self.first_error = self.first_error or told
         if self.path is None:
-            say(f"labelwatch: skipped {told}")
+            print_stderr(f"labelwatch: skipped {told}")
             return
         if self._file is None:
             self._file = self._stack.enter_context(open_output(str(self.path)))
         line = {
-            "place": record.place,
+            "place": record.location,
             "id": record.sentence.id if record.sentence is not None else None,
             "stage": error.stage,
-            "reason": reason.removeprefix(f"{record.place}: "),
+            "reason": reason.removeprefix(f"{record.location}: "),
         }
         self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def _beside(output: Path) -> Path | None:
+def _derive_rejects_path(output: Path) -> Path | None:
     if output.exists() and not output.is_file():  # nothing is put beside a pipe or /dev/null
         return None
     return output.with_name(f"{output.stem}.rejected.jsonl")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from service.cli.shared.file_options import PANEL as INPUT
+from service.cli.shared.file_options import INPUT_PANEL as INPUT
 from service.cli.shared.rejects import OnError
 from service.formats.plain.assessments import OutputFormat
 from service.inference.model.folder import Precision
@@ -17,12 +17,12 @@ from service.scoring.token import TOKEN_SCORES
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-SHOWN = 20
-FLAGGED = 3
-OUTPUT, JUDGING, RUNNING = "Output", "Judging", "Running"
+DEFAULT_TOP = 20
+EXIT_CODE_FLAGGED = 3
+OUTPUT_PANEL, JUDGING_PANEL, RUNNING_PANEL = "Output", "Judging", "Running"
 
 
-def _known(names: Collection[str]) -> Callable[[str | None], str | None]:
+def _build_name_check(names: Collection[str]) -> Callable[[str | None], str | None]:
     def check(name: str | None) -> str | None:
         if name is not None and name not in names:
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(names)}.")
@@ -31,7 +31,7 @@ def _known(names: Collection[str]) -> Callable[[str | None], str | None]:
     return check
 
 
-Skip = Annotated[
+OnErrorOption = Annotated[
     OnError,
     typer.Option(
         "--on-error",
@@ -40,91 +40,106 @@ Skip = Annotated[
         "out.rejected.jsonl (on stderr where the output is no file).",
     ),
 ]
-Model = Annotated[
+ModelOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", rich_help_panel=JUDGING, help="Model folder; the default model where left out."),
+    typer.Option(metavar="DIR", rich_help_panel=JUDGING_PANEL, help="Model folder; the default model where left out."),
 ]
-Exactness = Annotated[
+PrecisionOption = Annotated[
     Precision,
-    typer.Option(rich_help_panel=JUDGING, help="The model's fast graph, or the one that is the same on every CPU."),
+    typer.Option(
+        rich_help_panel=JUDGING_PANEL, help="The model's fast graph, or the one that is the same on every CPU."
+    ),
 ]
-SchemeName = Annotated[
+SchemeOption = Annotated[
     Literal["iob1", "iob2", "biluo", "io"] | None,
-    typer.Option(rich_help_panel=JUDGING, help="Scheme of the labels; told by the labels where left out."),
+    typer.Option(rich_help_panel=JUDGING_PANEL, help="Scheme of the labels; told by the labels where left out."),
 ]
-Mapping = Annotated[
+MapOption = Annotated[
     list[str] | None,
     typer.Option(
         "--map",
         metavar="OLD=NEW",
-        rich_help_panel=JUDGING,
+        rich_help_panel=JUDGING_PANEL,
         help="The model's name for a type or label of the files, such as PERSON=PER; may be given several times.",
     ),
 ]
-Unmapped = Annotated[
+UnmappedOption = Annotated[
     Literal["reject", "unscored"],
     typer.Option(
-        rich_help_panel=JUDGING,
+        rich_help_panel=JUDGING_PANEL,
         help="A label the model has no class for: reject its sentence, or leave the word unscored.",
     ),
 ]
-MethodName = Annotated[
+MethodOption = Annotated[
     str,
     typer.Option(
         "--method",
         metavar="NAME",
-        callback=_known(METHODS),
-        rich_help_panel=JUDGING,
+        callback=_build_name_check(METHODS),
+        rich_help_panel=JUDGING_PANEL,
         help=f"Sentence score: {', '.join(METHODS)}. The order is by priority whatever the score.",
     ),
 ]
-TokenScoreName = Annotated[
+TokenScoreOption = Annotated[
     str,
     typer.Option(
         "--token-score",
         metavar="NAME",
-        callback=_known(TOKEN_SCORES),
-        rich_help_panel=JUDGING,
+        callback=_build_name_check(TOKEN_SCORES),
+        rich_help_panel=JUDGING_PANEL,
         help=f"Word score: {', '.join(TOKEN_SCORES)}.",
     ),
 ]
-Stream = Annotated[
+StreamOption = Annotated[
     bool,
     typer.Option(
         "--stream",
-        rich_help_panel=JUDGING,
+        rich_help_panel=JUDGING_PANEL,
         help="Judge each sentence by those before it, as the service does. Without: by the whole input, in two passes.",
     ),
 ]
-Output = Annotated[
+OutputOption = Annotated[
     str | None,
     typer.Option(
         "--output",
         "-o",
         metavar="FILE",
-        rich_help_panel=OUTPUT,
-        help=f"Write the assessments here, worst first; - is standard output. Without: the worst {SHOWN} as text.",
+        rich_help_panel=OUTPUT_PANEL,
+        help=f"Write the assessments here, worst first; - is standard output. Without: the worst {DEFAULT_TOP} as text.",
     ),
 ]
-OutputForm = Annotated[
+OutputFormatOption = Annotated[
     OutputFormat | None,
-    typer.Option("--output-format", rich_help_panel=OUTPUT, help="CSV if the output is called .csv, else JSON Lines."),
+    typer.Option(
+        "--output-format", rich_help_panel=OUTPUT_PANEL, help="CSV if the output is called .csv, else JSON Lines."
+    ),
 ]
-Report = Annotated[
-    str | None, typer.Option(metavar="FILE", rich_help_panel=OUTPUT, help="Write a report to look at: one HTML page.")
+ReportOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", rich_help_panel=OUTPUT_PANEL, help="Write a report to look at: one HTML page."),
 ]
-FlaggedOnly = Annotated[
-    bool, typer.Option("--flagged-only", rich_help_panel=OUTPUT, help="Only sentences that hold a doubtful label.")
-]
-Top = Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=OUTPUT, help="Only the worst N.")]
-FailOnFlagged = Annotated[
+FlaggedOnlyOption = Annotated[
     bool,
-    typer.Option("--fail-on-flagged", rich_help_panel=OUTPUT, help=f"Exit with {FLAGGED} if anything was flagged."),
+    typer.Option("--flagged-only", rich_help_panel=OUTPUT_PANEL, help="Only sentences that hold a doubtful label."),
 ]
-Threads = Annotated[
-    int | None, typer.Option(min=1, rich_help_panel=RUNNING, help="Threads of the model; all cores where left out.")
+TopOption = Annotated[
+    int | None, typer.Option(min=1, metavar="N", rich_help_panel=OUTPUT_PANEL, help="Only the worst N.")
 ]
-Bar = Annotated[
+FailOnFlaggedOption = Annotated[
+    bool,
+    typer.Option(
+        "--fail-on-flagged",
+        rich_help_panel=OUTPUT_PANEL,
+        help=f"Exit with {EXIT_CODE_FLAGGED} if anything was flagged.",
+    ),
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(min=1, rich_help_panel=RUNNING_PANEL, help="Threads of the model; all cores where left out."),
+]
+ProgressOption = Annotated[
     bool | None,
-    typer.Option("--progress/--no-progress", rich_help_panel=RUNNING, help="Progress bar; where stderr is a terminal."),
+    typer.Option(
+        "--progress/--no-progress", rich_help_panel=RUNNING_PANEL, help="Progress bar; where stderr is a terminal."
+    ),
 ]

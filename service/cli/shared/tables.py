@@ -7,27 +7,27 @@ import unicodedata
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from service.cli.shared.terminal import safe
+from service.cli.shared.terminal import sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right_aligned: Sequence[int] = ()) -> str:
     """Columns as wide as they need to be; those in `right` hold numbers."""
-    cells = [[safe(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(_width(row[column]) for row in cells) for column in range(len(head))]
+    cells = [[sanitize(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(_measure_width(row[column]) for row in cells) for column in range(len(head))]
     lines = []
     for row in cells:
         padded = []
         for column, cell in enumerate(row):
-            space = " " * (widths[column] - _width(cell))
-            padded.append(space + cell if column in right else cell + space)
+            space = " " * (widths[column] - _measure_width(cell))
+            padded.append(space + cell if column in right_aligned else cell + space)
         lines.append("  ".join(padded).rstrip())
     return "\n".join(lines)
 
 
-def _width(text: str) -> int:
+def _measure_width(text: str) -> int:
     """In a terminal's columns: East Asian letters take two, marks that sit on others none."""
     return sum(
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
@@ -35,15 +35,15 @@ def _width(text: str) -> int:
     )
 
 
-def moment(timestamp_ms: int) -> str:
+def format_timestamp(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def shortened(text: str, most: int = 80) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def truncate(text: str, max_length: int = 80) -> str:
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"
 
 
-def as_json(value: bytes | None) -> dict[str, str] | None:
+def bytes_to_json(value: bytes | None) -> dict[str, str] | None:
     """Bytes in JSON: as text where they are text, else in base64."""
     if value is None:
         return None

@@ -38,30 +38,30 @@ def check_writable(path: str) -> None:
         raise SettingsError(f"can't write {path}: {error.strerror or error}") from error
 
 
-def check_apart(inputs: Iterable[str], outputs: Mapping[str, str | None]) -> None:
+def check_distinct_paths(inputs: Iterable[str], outputs: Mapping[str, str | None]) -> None:
     """Refuses to write over what is read, or to write two things to one file. `outputs` are paths by what names them."""
-    taken = {_identity(name): name for name in inputs}
+    taken = {_get_file_identity(name): name for name in inputs}
     for option, path in outputs.items():
         if path is None or path == STDOUT:
             continue
         target = Path(path)
         if target.exists() and not target.is_file():  # a pipe or /dev/null can take as much as one likes
             continue
-        if (other := taken.setdefault(_identity(path), option)) is not option:
-            raise typer.BadParameter(f"{path} is {_role(other, outputs)} already", param_hint=option)
+        if (other := taken.setdefault(_get_file_identity(path), option)) is not option:
+            raise typer.BadParameter(f"{path} is {_describe_role(other, outputs)} already", param_hint=option)
 
 
-def called_in_ids(file: str, files: Sequence[str]) -> str:
+def derive_id_stem(file: str, files: Sequence[str]) -> str:
     """What stands for a file in the ids of its sentences: its name, or its path where another has the same name."""
     name = Path(file).name
     return name if sum(Path(other).name == name for other in files) == 1 else file
 
 
-def _role(other: str, outputs: Mapping[str, str | None]) -> str:
+def _describe_role(other: str, outputs: Mapping[str, str | None]) -> str:
     return f"the file of {other}" if other in outputs else f"the input {other}"
 
 
-def _identity(path: str) -> tuple[int, int] | str:
+def _get_file_identity(path: str) -> tuple[int, int] | str:
     """The same for all names of a file: relative, linked, or redirected to standard input."""
     try:
         found = os.fstat(0) if path == STDOUT else Path(path).stat()
@@ -78,14 +78,14 @@ def open_output(path: str) -> Iterator[TextIO]:
     """
     if path == STDOUT:
         binary = typer.get_binary_stream("stdout")
-        with _told("standard output"):
+        with _as_write_error("standard output"):
             # Not a TextIOWrapper: after a failed write that would close the process's own stream with itself.
             yield cast("TextIO", codecs.getwriter("utf-8")(binary))
             binary.flush()
         return
     target = Path(path)
     if target.exists() and not target.is_file():  # a pipe or /dev/null is written to, not replaced
-        with _told(path), target.open("w", encoding="utf-8", newline="") as special:
+        with _as_write_error(path), target.open("w", encoding="utf-8", newline="") as special:
             yield special
         return
     name = ""
@@ -106,7 +106,7 @@ def open_output(path: str) -> Iterator[TextIO]:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _as_write_error(name: str) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:  # not an error of ours: who reads has stopped
@@ -115,30 +115,30 @@ def _told(name: str) -> Iterator[None]:
         raise SettingsError(f"can't write {name}: {error.strerror or error}") from error
 
 
-def say(text: str) -> None:
+def print_stderr(text: str) -> None:
     """A line for people, on standard error."""
-    typer.echo(safe(text), err=True)
+    typer.echo(sanitize(text), err=True)
 
 
-def safe(text: str) -> str:
+def sanitize(text: str) -> str:
     return _UNSAFE.sub("\ufffd", text)
 
 
-def sentence_lines(assessment: Assessment, rank: int) -> str:
+def render_sentence(assessment: Assessment, rank: int) -> str:
     """A sentence for people: where it is, and its words with the doubtful ones marked."""
     flags = {flag.index: flag for flag in assessment.flags}
     words = [
-        safe(token) if index not in flags else _doubt(f"{token}[{flags[index].given}→{flags[index].suggested}]")
+        sanitize(token) if index not in flags else _highlight(f"{token}[{flags[index].given}→{flags[index].suggested}]")
         for index, token in enumerate(assessment.tokens)
     ]
     priority = "–" if assessment.priority is None else f"{assessment.priority:.3g}"
     place = assessment.id or ""
     if assessment.source and assessment.source != assessment.id:
         place = f"{place}  {assessment.source}"
-    return f"{rank:>4}  {priority:<9} {safe(place)}\n      {' '.join(words)}"
+    return f"{rank:>4}  {priority:<9} {sanitize(place)}\n      {' '.join(words)}"
 
 
-def _doubt(text: str) -> str:
+def _highlight(text: str) -> str:
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return safe(text)
-    return typer.style(safe(text), fg=typer.colors.RED, bold=True)
+        return sanitize(text)
+    return typer.style(sanitize(text), fg=typer.colors.RED, bold=True)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from service.cli.shared.tables import table
-from service.cli.stream.dead_letters import letters
+from service.cli.shared.tables import render_table
+from service.cli.stream.dead_letters import read_dead_letters
 from service.contracts import Assessment
 from service.runtime.open_log import read_topic
-from service.text import plural
+from service.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,51 +19,59 @@ if TYPE_CHECKING:
     from service.log.protocol import Stream
     from service.log.topics import Topics
 
-Flagged = dict[bytes, tuple[int, ...]]
+FlaggedWords = dict[bytes, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Differences:
+class ReplayComparison:
     """Counts of sentences that both have read."""
 
     messages: int
-    both: int
-    other_words: int  # of both: flagged at other words
-    only_before: int
-    only_now: int
-    dead_before: int
-    dead_now: int
+    flagged_both: int
+    flagged_other_words: int  # of both: flagged at other words
+    flagged_only_before: int
+    flagged_only_now: int
+    dead_letters_before: int
+    dead_letters_now: int
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         rows = [
-            ["flagged before and now", f"{self.both:,}", f"{self.other_words:,} of them at other words"],
-            ["flagged only before", f"{self.only_before:,}", ""],
-            ["flagged only now", f"{self.only_now:,}", ""],
-            ["dead letters before", f"{self.dead_before:,}", ""],
-            ["dead letters now", f"{self.dead_now:,}", ""],
+            [
+                "flagged before and now",
+                f"{self.flagged_both:,}",
+                f"{self.flagged_other_words:,} of them at other words",
+            ],
+            ["flagged only before", f"{self.flagged_only_before:,}", ""],
+            ["flagged only now", f"{self.flagged_only_now:,}", ""],
+            ["dead letters before", f"{self.dead_letters_before:,}", ""],
+            ["dead letters now", f"{self.dead_letters_now:,}", ""],
         ]
-        return table([f"of {plural(self.messages, 'message')} that both have read", "", ""], rows, right=(1,))
+        return render_table(
+            [f"of {pluralize(self.messages, 'message')} that both have read", "", ""], rows, right_aligned=(1,)
+        )
 
 
-def compare(log: Stream, live: Topics, replayed: Topics, bounds: Mapping[int, tuple[int, int]]) -> Differences:
+def compare_flags(
+    stream: Stream, live: Topics, replayed: Topics, bounds: Mapping[int, tuple[int, int]]
+) -> ReplayComparison:
     """Of the messages from `bounds` (by partition: from, up to) which were flagged, by either or by both."""
-    before, now = (_flagged(log, topics, bounds) for topics in (live, replayed))
+    before, now = (_read_flagged_words(stream, topics, bounds) for topics in (live, replayed))
     both = before.keys() & now.keys()
-    return Differences(
+    return ReplayComparison(
         messages=sum(max(0, end - start) for start, end in bounds.values()),
-        both=len(both),
-        other_words=sum(before[key] != now[key] for key in both),
-        only_before=len(before) - len(both),
-        only_now=len(now) - len(both),
-        dead_before=_dead(log, live, bounds),
-        dead_now=_dead(log, replayed, bounds),
+        flagged_both=len(both),
+        flagged_other_words=sum(before[key] != now[key] for key in both),
+        flagged_only_before=len(before) - len(both),
+        flagged_only_now=len(now) - len(both),
+        dead_letters_before=_count_dead_letters(stream, live, bounds),
+        dead_letters_now=_count_dead_letters(stream, replayed, bounds),
     )
 
 
-def _flagged(log: Stream, topics: Topics, bounds: Mapping[int, tuple[int, int]]) -> Flagged:
+def _read_flagged_words(stream: Stream, topics: Topics, bounds: Mapping[int, tuple[int, int]]) -> FlaggedWords:
     """The flagged words of each sentence, by key, as its newest assessment has them."""
-    found: Flagged = {}
-    for record in read_topic(log, topics.review):
+    found: FlaggedWords = {}
+    for record in read_topic(stream, topics.review):
         key = record.key or b""
         found.pop(key, None)
         if record.value is None:
@@ -73,20 +81,20 @@ def _flagged(log: Stream, topics: Topics, bounds: Mapping[int, tuple[int, int]])
         except ValidationError:
             continue
         place = said.position
-        if said.reason == "flagged" and place is not None and _within(bounds, place.partition, place.offset):
+        if said.reason == "flagged" and place is not None and _is_in_bounds(bounds, place.partition, place.offset):
             found[key] = tuple(flag.index for flag in said.flags)
     return found
 
 
-def _dead(log: Stream, topics: Topics, bounds: Mapping[int, tuple[int, int]]) -> int:
+def _count_dead_letters(stream: Stream, topics: Topics, bounds: Mapping[int, tuple[int, int]]) -> int:
     count = 0
-    for letter in letters(log, topics, None):
+    for letter in read_dead_letters(stream, topics, None):
         *_, partition, offset = letter.origin.rsplit("-", 2)
-        if partition.isdecimal() and offset.isdecimal() and _within(bounds, int(partition), int(offset)):
+        if partition.isdecimal() and offset.isdecimal() and _is_in_bounds(bounds, int(partition), int(offset)):
             count += 1
     return count
 
 
-def _within(bounds: Mapping[int, tuple[int, int]], partition: int, offset: int) -> bool:
+def _is_in_bounds(bounds: Mapping[int, tuple[int, int]], partition: int, offset: int) -> bool:
     start, end = bounds.get(partition, (0, 0))
     return start <= offset < end

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
-from service.cli.shared.tables import moment
-from service.cli.shared.terminal import safe, say, sentence_lines
-from service.cli.stream.dead_letters import Letter
+from service.cli.shared.tables import format_timestamp
+from service.cli.shared.terminal import print_stderr, render_sentence, sanitize
+from service.cli.stream.dead_letters import DeadLetter
 from service.contracts import Assessment
-from service.runtime.open_log import PAUSE, reading, topics_of
+from service.runtime.open_log import POLL_INTERVAL_S, build_topics, open_existing_log
 from service.settings import read_settings
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from service.log.protocol import Follower, Record
     from service.log.topics import Topics
 
-LAST = 10
+DEFAULT_LAST = 10
 
 
-class Which(StrEnum):
+class TailTopic(StrEnum):
     """What can be looked at."""
 
     REVIEW = "review"
@@ -36,105 +36,116 @@ class Which(StrEnum):
     SCORES = "scores"
 
 
-Topic = Annotated[Which, typer.Argument(help="What to look at.", show_default=False)]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on showing what comes, until Ctrl-C.")]
-Last = Annotated[int, typer.Option("--last", "-n", min=0, help="So many of those that are there.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+TopicArgument = Annotated[TailTopic, typer.Argument(help="What to look at.", show_default=False)]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on showing what comes, until Ctrl-C.")]
+LastOption = Annotated[int, typer.Option("--last", "-n", min=0, help="So many of those that are there.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 
 
-def tail(topic: Topic, *, follow: Follow = False, last: Last = LAST, as_json: AsJson = False) -> None:
+def tail(
+    topic: TopicArgument, *, follow: FollowOption = False, last: LastOption = DEFAULT_LAST, as_json: JsonOption = False
+) -> None:
     """Show the newest assessments or dead letters: doubtful words with what was given and suggested. Low is bad."""
     settings = read_settings()
-    topics = topics_of(settings)
-    shown = _shown(topic, as_json)
-    if follow and settings.kafka is None and not _waited(settings.log.path.absolute()):
+    topics = build_topics(settings)
+    shown = _choose_renderer(topic, as_json)
+    if follow and settings.kafka is None and not _wait_for_log(settings.log.path.absolute()):
         return
-    with reading(settings, topics) as stream, closing(stream.follow(_name(topic, topics))) as follower:
-        found = _newest(follower, last)
-        _show(found, shown)
+    with (
+        open_existing_log(settings, topics) as stream,
+        closing(stream.follow(_get_topic_name(topic, topics))) as follower,
+    ):
+        found = _read_newest(follower, last)
+        _print_records(found, shown)
         if not found and last and not follow:
-            say(f"nothing in {_name(topic, topics)} yet{_hint(topic, settings.worker.publish_scores)}")
+            print_stderr(
+                f"nothing in {_get_topic_name(topic, topics)} yet{_explain_empty_topic(topic, settings.worker.publish_scores)}"
+            )
         try:
             while follow:
                 news = follower.poll()
-                _show(news, shown)
+                _print_records(news, shown)
                 if not news:
-                    time.sleep(PAUSE)
+                    time.sleep(POLL_INTERVAL_S)
         except KeyboardInterrupt:
             return
 
 
-def _waited(log: Path) -> bool:
+def _wait_for_log(log: Path) -> bool:
     """For a log that is not there yet; False where somebody has had enough of it."""
     if log.exists():
         return True
-    say(f"there is no log at {log} yet: waiting for it")
+    print_stderr(f"there is no log at {log} yet: waiting for it")
     try:
         while not log.exists():
-            time.sleep(PAUSE)
+            time.sleep(POLL_INTERVAL_S)
     except KeyboardInterrupt:
         return False
     return True
 
 
-def _hint(topic: Which, published: bool) -> str:
-    if topic is Which.SCORES and not published:
+def _explain_empty_topic(topic: TailTopic, published: bool) -> str:
+    if topic is TailTopic.SCORES and not published:
         return ": it is only written with LABELWATCH_WORKER_PUBLISH_SCORES=true"
     return ""
 
 
-def _name(topic: Which, topics: Topics) -> str:
-    names = {Which.REVIEW: topics.review, Which.DEAD_LETTERS: topics.dead_letters, Which.SCORES: topics.scores}
+def _get_topic_name(topic: TailTopic, topics: Topics) -> str:
+    names = {
+        TailTopic.REVIEW: topics.review,
+        TailTopic.DEAD_LETTERS: topics.dead_letters,
+        TailTopic.SCORES: topics.scores,
+    }
     return names[topic]
 
 
-def _newest(follower: Follower, most: int) -> list[Record]:
+def _read_newest(follower: Follower, limit: int) -> list[Record]:
     """By time, as the partitions of a topic come one after the other."""
     kept: list[Record] = []
     while True:
         records = follower.poll()
-        kept = heapq.nlargest(most, [*kept, *records], key=_age)
+        kept = heapq.nlargest(limit, [*kept, *records], key=_get_sort_key)
         if follower.caught_up:
             return kept[::-1]
         if not records:
-            time.sleep(PAUSE)
+            time.sleep(POLL_INTERVAL_S)
 
 
-def _age(record: Record) -> tuple[int, int, int]:
+def _get_sort_key(record: Record) -> tuple[int, int, int]:
     return record.timestamp_ms, record.partition, record.offset
 
 
-def _show(records: Iterable[Record], shown: Callable[[Record], str]) -> None:
+def _print_records(records: Iterable[Record], render: Callable[[Record], str]) -> None:
     for record in records:
-        typer.echo(shown(record))
+        typer.echo(render(record))
 
 
-def _shown(topic: Which, as_json: bool) -> Callable[[Record], str]:
-    if topic is Which.DEAD_LETTERS:
-        return lambda record: Letter(record).json() if as_json else Letter(record).lines()
-    return _raw if as_json else _assessment
+def _choose_renderer(topic: TailTopic, as_json: bool) -> Callable[[Record], str]:
+    if topic is TailTopic.DEAD_LETTERS:
+        return lambda record: DeadLetter(record).to_json() if as_json else DeadLetter(record).to_text()
+    return _render_raw if as_json else _render_assessment
 
 
-def _raw(record: Record) -> str:
+def _render_raw(record: Record) -> str:
     """As it was written. Our own writers use one line."""
     return "null" if record.value is None else record.value.decode(errors="replace").replace("\n", " ")
 
 
-def _assessment(record: Record) -> str:
+def _render_assessment(record: Record) -> str:
     key = (record.key or b"").decode(errors="replace")
     if record.value is None:
-        return f"{moment(record.timestamp_ms)}  removed   {safe(key)}"
+        return f"{format_timestamp(record.timestamp_ms)}  removed   {sanitize(key)}"
     try:
         said = Assessment.model_validate_json(record.value)
     except ValidationError:
-        return f"{moment(record.timestamp_ms)}  not an assessment of this version: {safe(key)}"
+        return f"{format_timestamp(record.timestamp_ms)}  not an assessment of this version: {sanitize(key)}"
     numbers = [
         f"{name} {value:.4g}"
         for name, value in (("score", said.score), ("priority", said.priority))
         if value is not None
     ]
     who = [f"by {said.annotator}"] if said.annotator else []
-    first = "  ".join([moment(record.timestamp_ms), f"{said.reason:<8}", key, *numbers, *who])
+    first = "  ".join([format_timestamp(record.timestamp_ms), f"{said.reason:<8}", key, *numbers, *who])
     # The second line of two: the words, the doubtful ones marked.
-    _, _, words = sentence_lines(said, 1).partition("\n")
-    return f"{safe(first)}\n{words}" if said.tokens else safe(first)
+    _, _, words = render_sentence(said, 1).partition("\n")
+    return f"{sanitize(first)}\n{words}" if said.tokens else sanitize(first)

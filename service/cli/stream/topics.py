@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from service.cli.shared.tables import table
-from service.log.sqlite.admin import describe as describe_file
-from service.runtime.open_log import read_state, reading, topics_of
+from service.cli.shared.tables import render_table
+from service.log.sqlite.admin import describe_log_file as describe_file
+from service.runtime.open_log import build_topics, open_existing_log, read_state
 from service.settings import read_settings
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def create() -> None:
     wanted = settings.topics
     made = create_topics(
         settings.kafka,
-        topics_of(settings),
+        build_topics(settings),
         partitions=wanted.partitions,
         replication=wanted.replication,
         min_isr=wanted.min_isr,
@@ -46,21 +46,23 @@ def create() -> None:
 def describe() -> None:
     """Show each topic: what it holds, or on Kafka how it is kept and what is wrong with it."""
     settings = read_settings()
-    topics = topics_of(settings)
+    topics = build_topics(settings)
     if settings.kafka is None:
-        _describe_file(settings, topics)
+        _describe_embedded_log(settings, topics)
     elif not _describe_kafka(settings.kafka, topics):
         raise typer.Exit(1)
 
 
-def _describe_file(settings: Settings, topics: Topics) -> None:
-    with reading(settings, topics) as stream:
+def _describe_embedded_log(settings: Settings, topics: Topics) -> None:
+    with open_existing_log(settings, topics) as stream:
         found = describe_file(settings.log.path, topics)
         positions = read_state(stream, topics).positions
     rows = [
         [one.name, f"{one.records:,}", f"{one.first_offset}", f"{one.next_offset}", f"{one.bytes:,}"] for one in found
     ]
-    typer.echo(table(["topic", "records", "first offset", "next offset", "bytes"], rows, right=(1, 2, 3, 4)))
+    typer.echo(
+        render_table(["topic", "records", "first offset", "next offset", "bytes"], rows, right_aligned=(1, 2, 3, 4))
+    )
     end = next(one.next_offset for one in found if one.name == topics.sentences)
     at = positions.get(0, 0)
     typer.echo(f"the worker goes on at offset {at} of {topics.sentences}, {max(0, end - at):,} behind the end")
@@ -83,7 +85,7 @@ def _describe_kafka(kafka: KafkaSettings, topics: Topics) -> bool:
         for one in reports
     ]
     head = ["topic", "partitions", "copies", "in sync", "needed", "cleanup", "max bytes"]
-    typer.echo(table(head, rows, right=(1, 2, 3, 4, 6)))
+    typer.echo(render_table(head, rows, right_aligned=(1, 2, 3, 4, 6)))
     wrong = [f"{one.name}: {problem}" for one in reports for problem in one.problems]
     for line in wrong:
         typer.echo(line)

@@ -9,19 +9,19 @@ from typing import Any
 
 from service.errors import DecodeError
 
-_TEXT = r"""[uU]?'[^'\\]*(?:\\.[^'\\]*)*'|[uU]?"[^"\\]*(?:\\.[^"\\]*)*\""""
-_PRINTED = rf"{_TEXT}|-?\d+(?![\w.])"
+_STRING_LITERAL = r"""[uU]?'[^'\\]*(?:\\.[^'\\]*)*'|[uU]?"[^"\\]*(?:\\.[^"\\]*)*\""""
+_ITEM_LITERAL = rf"{_STRING_LITERAL}|-?\d+(?![\w.])"
 # An item of a printed list, also as numpy 2 shows its own types: np.str_('EU'), np.int64(0).
-_LITERAL = re.compile(
-    rf"\s*(?:np\.\w+\((?P<wrapped>{_PRINTED})\)|(?P<bare>{_PRINTED})|(?P<left_out>\.\.\.))\s*,?\s*", re.DOTALL
+_LIST_ITEM = re.compile(
+    rf"\s*(?:np\.\w+\((?P<wrapped>{_ITEM_LITERAL})\)|(?P<bare>{_ITEM_LITERAL})|(?P<left_out>\.\.\.))\s*,?\s*", re.DOTALL
 )
 
 
-def list_items(cell: str, *, numbers: bool) -> list[Any]:
+def parse_list_cell(cell: str, *, numbers: bool) -> list[Any]:
     """A cell as a list; what only looks like one ("[ Reuters ]") is words between spaces."""
     text = cell.strip()
     if text.startswith("[") and text.endswith("]"):
-        for parse in (json.loads, _literals):
+        for parse in (json.loads, _parse_literals):
             try:
                 values = parse(text)
             except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -36,7 +36,7 @@ def list_items(cell: str, *, numbers: bool) -> list[Any]:
     return text.split()
 
 
-def _literals(text: str) -> list[Any]:
+def _parse_literals(text: str) -> list[Any]:
     """The items of a list as Python, pandas and numpy print them: numpy puts no commas between them.
 
     Python itself would read `['a' 'b']` as the one text `ab`.
@@ -44,7 +44,7 @@ def _literals(text: str) -> list[Any]:
     values: list[Any] = []
     position, end = 1, len(text) - 1
     while position < end:
-        item = _LITERAL.match(text, position, end)
+        item = _LIST_ITEM.match(text, position, end)
         if item is None:
             raise ValueError(text)
         if item["left_out"] and any(isinstance(value, str) for value in values):

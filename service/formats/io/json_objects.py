@@ -16,64 +16,64 @@ from service.formats.records import check_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from service.formats.io.source import Source
+    from service.formats.io.source import TextSource
 
-NO_OBJECT: Final = "not a JSON object"
-_PIECE: Final = 64 * 1024
-_BETWEEN: Final = re.compile(r"[\s,]*")
-_BLANK: Final = re.compile(r"\s*")
+NOT_AN_OBJECT: Final = "not a JSON object"
+_CHUNK_SIZE: Final = 64 * 1024
+_SEPARATORS: Final = re.compile(r"[\s,]*")
+_WHITESPACE: Final = re.compile(r"\s*")
 
 # The line it starts at, and the object or what is wrong with it.
-Numbered = tuple[int, dict[str, Any] | InvalidInput]
+NumberedObject = tuple[int, dict[str, Any] | InvalidInput]
 
 
-def read_objects(source: Source) -> Iterator[Numbered]:
+def read_objects(source: TextSource) -> Iterator[NumberedObject]:
     """The objects of a source; what ends the reading of the whole (an array that breaks off) is raised."""
     first = next((line.strip() for line in source.head.splitlines() if line.strip()), "")
     if first.startswith("[") or first == "{":
-        yield from _document(source)
+        yield from _read_document(source)
         return
-    for number, line in source.lines():
+    for number, line in source.read_lines():
         if line.strip():
-            yield number, _object(line, source)
+            yield number, _parse_object(line, source)
 
 
-def parse(text: str) -> Any:  # noqa: ANN401 - any JSON
+def parse_json(text: str) -> Any:  # noqa: ANN401 - any JSON
     """JSON, or a DecodeError that says where it is none."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _not_json(error) from None
+        raise _build_json_error(error) from None
 
 
-def _object(line: str, source: Source) -> dict[str, Any] | InvalidInput:
+def _parse_object(line: str, source: TextSource) -> dict[str, Any] | InvalidInput:
     try:
         check_text(line, source.encoding)
-        value = parse(line)
+        value = parse_json(line)
     except InvalidInput as error:
         return error
-    return value if isinstance(value, dict) else DecodeError(f"{NO_OBJECT}: write one a line, or all in an array")
+    return value if isinstance(value, dict) else DecodeError(f"{NOT_AN_OBJECT}: write one a line, or all in an array")
 
 
-def _not_json(error: Exception) -> DecodeError:
+def _build_json_error(error: Exception) -> DecodeError:
     reason = getattr(error, "msg", "too deep or too large")
     column = f" at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
     return DecodeError(f"not JSON: {reason}{column}")
 
 
-def _document(source: Source) -> Iterator[Numbered]:
+def _read_document(source: TextSource) -> Iterator[NumberedObject]:
     """Objects in arrays or just behind each other. Behind what is no JSON nothing can be known to be one."""
-    reading = _Reading(source)
+    reading = _JsonScanner(source)
     array = False
-    while char := reading.skip(_BETWEEN if array else _BLANK):
+    while char := reading.skip(_SEPARATORS if array else _WHITESPACE):
         if char in "[]" and array == (char == "]"):
             array = not array
-            reading.take(1)
+            reading.advance(1)
             continue
         at = reading.line
-        text, value = reading.value()
+        text, value = reading.read_value()
         if not isinstance(value, dict):
-            yield at, DecodeError(f"{NO_OBJECT}: write one a line, or all in an array")
+            yield at, DecodeError(f"{NOT_AN_OBJECT}: write one a line, or all in an array")
             continue
         try:
             check_text(text, source.encoding)
@@ -82,53 +82,57 @@ def _document(source: Source) -> Iterator[Numbered]:
         else:
             yield at, value
     if array:
-        raise DecodeError(f"{source.place(reading.line)}: the JSON array is not closed: is the file cut short?")
+        raise DecodeError(
+            f"{source.format_location(reading.line)}: the JSON array is not closed: is the file cut short?"
+        )
 
 
-class _Reading:
-    def __init__(self, source: Source) -> None:
+class _JsonScanner:
+    def __init__(self, source: TextSource) -> None:
         self._source = source
         self._text = ""
-        self._at = 0
-        self._whole = False
+        self._position = 0
+        self._exhausted = False
         self._decoder = json.JSONDecoder()
         self.line = 1
 
-    def skip(self, what: re.Pattern[str]) -> str:
+    def skip(self, pattern: re.Pattern[str]) -> str:
         """Goes past it; the next character, or nothing at the end."""
         while True:
-            found = what.match(self._text, self._at)
-            self.take(found.end() - self._at if found else 0)
-            if self._at < len(self._text) or not self._more(_PIECE):
-                return self._text[self._at : self._at + 1]
+            found = pattern.match(self._text, self._position)
+            self.advance(found.end() - self._position if found else 0)
+            if self._position < len(self._text) or not self._read_more(_CHUNK_SIZE):
+                return self._text[self._position : self._position + 1]
 
-    def take(self, size: int) -> None:
-        self.line += self._text.count("\n", self._at, self._at + size)
-        self._at += size
+    def advance(self, size: int) -> None:
+        self.line += self._text.count("\n", self._position, self._position + size)
+        self._position += size
 
-    def value(self) -> tuple[str, Any]:
+    def read_value(self) -> tuple[str, Any]:
         while True:
             try:
-                value, end = self._decoder.raw_decode(self._text, self._at)
+                value, end = self._decoder.raw_decode(self._text, self._position)
             except (ValueError, RecursionError) as error:
-                waiting = len(self._text) - self._at
+                waiting = len(self._text) - self._position
                 broken = isinstance(error, RecursionError) or not isinstance(error, json.JSONDecodeError)
                 # Twice as much each time: reading a large object costs no more than a few parses.
-                if broken or waiting > MAX_LINE or not self._more(max(_PIECE, waiting)):
-                    raise DecodeError(f"{self._source.place(self.line)}: {_not_json(error)}") from None
+                if broken or waiting > MAX_LINE or not self._read_more(max(_CHUNK_SIZE, waiting)):
+                    raise DecodeError(
+                        f"{self._source.format_location(self.line)}: {_build_json_error(error)}"
+                    ) from None
                 continue
             # A number or name at the very end of what was read may go on.
-            if not isinstance(value, dict | list) and end == len(self._text) and self._more(_PIECE):
+            if not isinstance(value, dict | list) and end == len(self._text) and self._read_more(_CHUNK_SIZE):
                 continue
-            text = self._text[self._at : end]
-            self.take(end - self._at)
+            text = self._text[self._position : end]
+            self.advance(end - self._position)
             return text, value
 
-    def _more(self, size: int) -> bool:
-        if self._whole:
+    def _read_more(self, size: int) -> bool:
+        if self._exhausted:
             return False
-        piece = self._source.text.read(size)
-        self._whole = not piece
-        self._text = self._text[self._at :] + piece
-        self._at = 0
+        piece = self._source.stream.read(size)
+        self._exhausted = not piece
+        self._text = self._text[self._position :] + piece
+        self._position = 0
         return bool(piece)

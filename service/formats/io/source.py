@@ -24,29 +24,29 @@ MAX_LINE: Final = 8 * 1024 * 1024
 
 _ESCAPED_BYTES: Final = re.compile("[\udc80-\udcff]")
 
-_JSON_OVER_LINES: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*(?:\{|\n|$)|\{\s*(?:\n|$))")
+_MULTILINE_JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*(?:\{|\n|$)|\{\s*(?:\n|$))")
 
 SourceLike: TypeAlias = Path | str | BinaryIO
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TextSource:
     """An open text source: its name for messages, its first bytes for detection, and its lines."""
 
     name: str
     head: str
     encoding: str
-    text: io.TextIOWrapper
+    stream: io.TextIOWrapper
 
-    def lines(self) -> Iterator[tuple[int, str]]:
+    def read_lines(self) -> Iterator[tuple[int, str]]:
         """Numbered lines without their ends."""
-        for number, line in enumerate(self.whole_lines(), start=1):
+        for number, line in enumerate(self.read_raw_lines(), start=1):
             yield number, line.rstrip("\r\n")
 
-    def whole_lines(self) -> Iterator[str]:
+    def read_raw_lines(self) -> Iterator[str]:
         """Lines with their ends; one without end in sight is an error of the whole file."""
         number = 0
-        while line := self.text.readline(MAX_LINE):
+        while line := self.stream.readline(MAX_LINE):
             number += 1
             if len(line) == MAX_LINE and not line.endswith(("\n", "\r")):
                 raise DecodeError(
@@ -54,11 +54,11 @@ class Source:
                 )
             yield line
 
-    def place(self, line: int) -> str:
+    def format_location(self, line: int) -> str:
         return f"{self.name}:{line}"
 
 
-class _Replay(io.RawIOBase):
+class _PeekableStream(io.RawIOBase):
     """A stream whose first bytes can be looked at before it is read, pipes included."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -68,9 +68,9 @@ class _Replay(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def look(self, enough: Callable[[bytes], bool]) -> bytes:
-        while len(self._pending) < HEAD_BYTES and not enough(self._pending):
-            piece = self._take(HEAD_BYTES)
+    def peek(self, is_enough: Callable[[bytes], bool]) -> bytes:
+        while len(self._pending) < HEAD_BYTES and not is_enough(self._pending):
+            piece = self._read_available(HEAD_BYTES)
             if not piece:
                 break
             self._pending += piece
@@ -78,12 +78,12 @@ class _Replay(io.RawIOBase):
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # typeshed's Buffer is 3.12
         size = len(buffer)
-        piece = self._pending[:size] or self._take(size)
+        piece = self._pending[:size] or self._read_available(size)
         self._pending = self._pending[len(piece) :]
         buffer[: len(piece)] = piece
         return len(piece)
 
-    def _take(self, size: int) -> bytes:
+    def _read_available(self, size: int) -> bytes:
         # read1 gives what a pipe holds now; read would wait until `size` bytes have come.
         read1 = getattr(self._stream, "read1", None)
         piece: bytes = read1(size) if read1 is not None else self._stream.read(size)
@@ -91,9 +91,9 @@ class _Replay(io.RawIOBase):
 
 
 @contextmanager
-def open_source(source: SourceLike, *, encoding: str | None = None) -> Iterator[Source]:
+def open_source(source: SourceLike, *, encoding: str | None = None) -> Iterator[TextSource]:
     """Opens a source, gzip or not; whatever goes wrong while it is read is an InvalidInput that names it."""
-    name = source_name(source)
+    name = get_source_name(source)
     try:
         with ExitStack() as stack:
             stream: BinaryIO
@@ -103,15 +103,15 @@ def open_source(source: SourceLike, *, encoding: str | None = None) -> Iterator[
                 stream = stack.enter_context(Path(source).open("rb"))
             else:
                 stream = source
-            raw = _Replay(stream)
-            if raw.look(lambda head: len(head) >= 2)[:2] == b"\x1f\x8b":
-                raw = _Replay(stack.enter_context(gzip.GzipFile(fileobj=io.BufferedReader(raw))))  # type: ignore[arg-type]  # it is a BinaryIO in all but name
-            head = raw.look(_has_a_line_of_data)
-            chosen = _encoding(encoding, head, name)
+            raw = _PeekableStream(stream)
+            if raw.peek(lambda head: len(head) >= 2)[:2] == b"\x1f\x8b":
+                raw = _PeekableStream(stack.enter_context(gzip.GzipFile(fileobj=io.BufferedReader(raw))))  # type: ignore[arg-type]  # it is a BinaryIO in all but name
+            head = raw.peek(_has_data_line)
+            chosen = _choose_encoding(encoding, head, name)
             # newline="" keeps the ends as they are, which csv needs; `lines` strips them.
             text = io.TextIOWrapper(io.BufferedReader(raw), encoding=chosen, errors="surrogateescape", newline="")
             try:
-                yield Source(name, head.decode(chosen, errors="replace"), _plain(chosen), text)
+                yield TextSource(name, head.decode(chosen, errors="replace"), _get_encoding_name(chosen), text)
             finally:
                 text.detach()  # a stream that somebody else opened stays open
     except UnicodeDecodeError as error:
@@ -122,33 +122,35 @@ def open_source(source: SourceLike, *, encoding: str | None = None) -> Iterator[
         raise InvalidInput(f"{name}: can't be read: {error.strerror or error}") from None
 
 
-def source_name(source: SourceLike) -> str:
+def get_source_name(source: SourceLike) -> str:
     if source == "-":
         return "<stdin>"
-    return printable(str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "<stream>")))
+    return to_printable(str(source) if isinstance(source, str | Path) else str(getattr(source, "name", "<stream>")))
 
 
-def printable(name: str) -> str:
+def to_printable(name: str) -> str:
     """A file may be called by bytes that are no text; its name goes into messages and sentences, which are."""
     shown = _ESCAPED_BYTES.sub(lambda byte: f"\\x{ord(byte.group()) - 0xDC00:02x}", name)
     return shown.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _has_a_line_of_data(head: bytes) -> bool:
+def _has_data_line(head: bytes) -> bool:
     """Whether detection has what it needs; more would only make a slow pipe wait."""
-    if _JSON_OVER_LINES.match(head):
+    if _MULTILINE_JSON.match(head):
         return False  # its first line says nothing
     *whole, _unfinished = head.split(b"\n")
     return any(line.strip() and not line.lstrip(codecs.BOM_UTF8).startswith((b"#", b"-DOCSTART-")) for line in whole)
 
 
-def _encoding(asked: str | None, head: bytes, name: str) -> str:
-    if asked is not None:
+def _choose_encoding(requested: str | None, head: bytes, name: str) -> str:
+    if requested is not None:
         try:
-            codecs.lookup(asked)
+            codecs.lookup(requested)
         except LookupError:
-            raise InvalidInput(f"--encoding {asked}: there is no such encoding; try utf-8, cp1252 or latin-1") from None
-        return "utf-8-sig" if asked.lower().replace("_", "-") in {"utf-8", "utf8"} else asked
+            raise InvalidInput(
+                f"--encoding {requested}: there is no such encoding; try utf-8, cp1252 or latin-1"
+            ) from None
+        return "utf-8-sig" if requested.lower().replace("_", "-") in {"utf-8", "utf8"} else requested
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if b"\0" in head:
@@ -156,5 +158,5 @@ def _encoding(asked: str | None, head: bytes, name: str) -> str:
     return "utf-8-sig"
 
 
-def _plain(encoding: str) -> str:
+def _get_encoding_name(encoding: str) -> str:
     return "UTF-8" if encoding == "utf-8-sig" else encoding

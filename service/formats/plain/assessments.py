@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 OutputFormat = Literal["jsonl", "csv"]
 OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
 
-COLUMNS: Final = (
+ASSESSMENT_COLUMNS: Final = (
     "rank",
     "id",
     "priority",
@@ -32,7 +32,7 @@ COLUMNS: Final = (
 )
 
 
-def writer(stream: TextIO, form: OutputFormat) -> Callable[[str, int], None]:
+def build_assessment_writer(stream: TextIO, form: OutputFormat) -> Callable[[str, int], None]:
     """A function that writes one assessment, given as its JSON and its rank (1 is the worst).
 
     A stream opened with `newline=""` keeps line breaks inside CSV cells as they are.
@@ -44,25 +44,25 @@ def writer(stream: TextIO, form: OutputFormat) -> Callable[[str, int], None]:
 
         return write
     rows = csv.writer(stream, lineterminator="\n")
-    rows.writerow(COLUMNS)
-    return lambda line, rank: rows.writerow(csv_row(Assessment.model_validate_json(line), rank))
+    rows.writerow(ASSESSMENT_COLUMNS)
+    return lambda line, rank: rows.writerow(to_csv_row(Assessment.model_validate_json(line), rank))
 
 
-def csv_row(assessment: Assessment, rank: int) -> list[str]:
+def to_csv_row(assessment: Assessment, rank: int) -> list[str]:
     """The cells under COLUMNS. Numbers are written in full: the ranking lives in the last digits."""
-    worst = worst_word(assessment)
+    worst = find_worst_word(assessment)
     word = assessment.words[worst] if worst is not None else WordScore()
     return [
         str(rank),
         assessment.id or "",
-        _number(assessment.priority),
-        _number(assessment.score),
+        _format_number(assessment.priority),
+        _format_number(assessment.score),
         "true" if assessment.flags else "false",
         str(len(assessment.flags)),
         "" if worst is None else str(worst),
         "" if worst is None else assessment.tokens[worst],
         "" if worst is None else assessment.labels[worst],
-        _number(word.p_given),
+        _format_number(word.p_given),
         "; ".join(f"{flag.index}:{flag.token}:{flag.given}>{flag.suggested}" for flag in assessment.flags),
         "; ".join(suspect.kind for suspect in assessment.suspects),
         str(sum(word.unscored is not None for word in assessment.words)),
@@ -71,11 +71,11 @@ def csv_row(assessment: Assessment, rank: int) -> list[str]:
     ]
 
 
-def worst_word(assessment: Assessment) -> int | None:
+def find_worst_word(assessment: Assessment) -> int | None:
     """The word whose given label is least likely; the first of equals."""
     scored = [(word.p_given, index) for index, word in enumerate(assessment.words) if word.p_given is not None]
     return min(scored)[1] if scored else None
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "" if value is None else repr(value)

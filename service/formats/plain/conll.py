@@ -18,25 +18,25 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from service.errors import DecodeError, InvalidInput
-from service.formats.records import Options, Record, check_text, make_record, rejected
+from service.formats.records import FileRecord, ReadOptions, check_text, make_record, reject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from service.formats.io.source import Source
+    from service.formats.io.source import TextSource
 
-_PAIR = re.compile(r"^# *([\w.:-]+) += *(.*)$")
-_LOOSE_PAIR = re.compile(r"^#\w+=")
-_BARE_ID = re.compile(r"^# *(id) +(\S+)")
-LABEL = re.compile(r"^(O|[BILUESM]-\S+)$")
+_KEY_VALUE_COMMENT = re.compile(r"^# *([\w.:-]+) += *(.*)$")
+_COMPACT_KEY_VALUE_COMMENT = re.compile(r"^#\w+=")
+_ID_COMMENT = re.compile(r"^# *(id) +(\S+)")
+LABEL_PATTERN = re.compile(r"^(O|[BILUESM]-\S+)$")
 _BLANKS = re.compile(r"[ \t]+")
-_DOCUMENT = "-DOCSTART-"
+_DOCUMENT_MARK = "-DOCSTART-"
 FORMAT = "conll"
 _ID_KEYS = ("id", "sent_id", "sentence_id")
 
 
 @dataclass(slots=True)
-class _Draft:
+class _ConllDraft:
     """The sentence being read."""
 
     line: int
@@ -48,10 +48,10 @@ class _Draft:
     error_line: int = 0
 
 
-def read(source: Source, options: Options) -> Iterator[Record]:
+def read(source: TextSource, options: ReadOptions) -> Iterator[FileRecord]:
     """Reads a column file sentence by sentence."""
-    reader = _Reader(source, options)
-    for number, line in source.lines():
+    reader = _ConllReader(source, options)
+    for number, line in source.read_lines():
         record = reader.feed(number, line)
         if record is not None:
             yield record
@@ -60,80 +60,88 @@ def read(source: Source, options: Options) -> Iterator[Record]:
         yield record
 
 
-class _Reader:
-    def __init__(self, source: Source, options: Options) -> None:
+class _ConllReader:
+    def __init__(self, source: TextSource, options: ReadOptions) -> None:
         self._source = source
         self._options = options
-        self._word = _column_number("word", options.word, default=1)
-        self._label = _column_number("label", options.label, default=-1)
-        self._tabs: bool | None = None
+        self._word_column = _parse_column_number("word", options.word, default=1)
+        self._label_column = _parse_column_number("label", options.label, default=-1)
+        self._uses_tabs: bool | None = None
         self._width: int | None = None
-        self._seen: set[str] = set()
-        self._number = 0
+        self._seen_labels: set[str] = set()
+        self._sentence_number = 0
         self._next_id: str | None = None
-        self._draft: _Draft | None = None
+        self._draft: _ConllDraft | None = None
 
-    def feed(self, number: int, line: str) -> Record | None:
+    def feed(self, number: int, line: str) -> FileRecord | None:
         bare = line.strip(" \t")
-        if not bare or (bare.startswith(_DOCUMENT) and _BLANKS.split(bare, maxsplit=1)[0] == _DOCUMENT):
+        if not bare or (bare.startswith(_DOCUMENT_MARK) and _BLANKS.split(bare, maxsplit=1)[0] == _DOCUMENT_MARK):
             return self.finish()
         try:
             if bare.startswith("#") and self._is_comment(line):
-                self._next_id = _id_in(line) or self._next_id
+                self._next_id = _parse_id_comment(line) or self._next_id
                 return None
             problem = None
         except InvalidInput as error:
             problem = error
         if self._draft is None:
-            self._draft = _Draft(number, id=self._next_id)
+            self._draft = _ConllDraft(number, id=self._next_id)
             self._next_id = None
         draft = self._draft
         try:
             if problem is not None:
                 raise problem
-            self._add(draft, line)
+            self._add_word(draft, line)
         except InvalidInput as error:
             if draft.error is None:
                 draft.error, draft.error_line = error, number
         return None
 
-    def finish(self) -> Record | None:
+    def finish(self) -> FileRecord | None:
         draft, self._draft = self._draft, None
         if draft is None:
             return None
-        self._number += 1
+        self._sentence_number += 1
         if draft.error is not None:
-            return rejected(draft.error, self._source.place(draft.error_line))
+            return reject(draft.error, self._source.format_location(draft.error_line))
         fields = {"tokens": draft.tokens, "labels": draft.labels, "id": draft.id, "meta": {"format": FORMAT}}
-        return make_record(fields, place=self._source.place(draft.line), number=self._number, options=self._options)
+        return make_record(
+            fields,
+            location=self._source.format_location(draft.line),
+            number=self._sentence_number,
+            options=self._options,
+        )
 
-    def _add(self, draft: _Draft, line: str) -> None:
+    def _add_word(self, draft: _ConllDraft, line: str) -> None:
         check_text(line, self._source.encoding)
-        if self._tabs is None:
-            self._tabs = "\t" in line.strip(" \t")
-        columns = self._split(line)
+        if self._uses_tabs is None:
+            self._uses_tabs = "\t" in line.strip(" \t")
+        columns = self._split_columns(line)
         if len(columns) < 2:
-            divided = "tabs" if self._tabs else "spaces"
+            divided = "tabs" if self._uses_tabs else "spaces"
             raise DecodeError(
                 f"one column ({line.strip()[:40]!r}): each line needs a word and its label with {divided} between"
             )
-        if self._label < 0 and draft.width not in (None, len(columns)):
+        if self._label_column < 0 and draft.width not in (None, len(columns)):
             raise DecodeError(
                 f"{len(columns)} columns, and the sentence's first line has {draft.width}: is one missing?"
             )
         draft.width = self._width = len(columns)
-        word, label = self._pick(columns, self._word, "word"), self._pick(columns, self._label, "label")
+        word, label = (
+            self._get_cell(columns, self._word_column, "word"),
+            self._get_cell(columns, self._label_column, "label"),
+        )
         # One too many shows that the limit was passed; a file without blank lines is not gathered in memory.
         if len(draft.tokens) <= self._options.max_words:
             draft.tokens.append(word)
             draft.labels.append(label)
-        if len(self._seen) < 10_000:
-            self._seen.add(label)
+        if len(self._seen_labels) < 10_000:
+            self._seen_labels.add(label)
 
-    def _split(self, line: str) -> list[str]:
-        return line.split("\t") if self._tabs else _BLANKS.split(line.strip(" \t"))
+    def _split_columns(self, line: str) -> list[str]:
+        return line.split("\t") if self._uses_tabs else _BLANKS.split(line.strip(" \t"))
 
-    def _pick(self, columns: list[str], number: int, what: str) -> str:
+    def _get_cell(self, columns: list[str], number: int, what: str) -> str:
         try:
             value = columns[number]
         except IndexError:
@@ -147,40 +155,48 @@ class _Reader:
             return self._options.comments == "yes"
         if self._draft is not None:
             return False
-        if _PAIR.match(line):
+        if _KEY_VALUE_COMMENT.match(line):
             return True
-        columns = self._split(line) if self._tabs is not None else _BLANKS.split(line.strip(" \t"))
+        columns = self._split_columns(line) if self._uses_tabs is not None else _BLANKS.split(line.strip(" \t"))
         fits = len(columns) >= 2 and self._width in (None, len(columns))
-        if fits and (LABEL.match(columns[self._label_in(columns)]) or columns[self._label_in(columns)] in self._seen):
+        if fits and (
+            LABEL_PATTERN.match(columns[self._find_label_index(columns)])
+            or columns[self._find_label_index(columns)] in self._seen_labels
+        ):
             return False
         if fits and line.startswith("#\t"):
             return False
-        if fits and self._width is not None and not _BARE_ID.match(line) and not _LOOSE_PAIR.match(line):
+        if (
+            fits
+            and self._width is not None
+            and not _ID_COMMENT.match(line)
+            and not _COMPACT_KEY_VALUE_COMMENT.match(line)
+        ):
             raise DecodeError(
                 f"{line[:40]!r} may be a comment or a word: say --comments yes, or --comments no if the file has none"
             )
         return True
 
-    def _label_in(self, columns: list[str]) -> int:
-        return self._label if -len(columns) <= self._label < len(columns) else -1
+    def _find_label_index(self, columns: list[str]) -> int:
+        return self._label_column if -len(columns) <= self._label_column < len(columns) else -1
 
 
-def _column_number(what: str, asked: str | None, *, default: int) -> int:
+def _parse_column_number(what: str, value: str | None, *, default: int) -> int:
     """Users count from 1, or from -1 at the end; Python's index comes out."""
-    if asked is None:
+    if value is None:
         number = default
     else:
         try:
-            number = int(asked)
+            number = int(value)
         except ValueError:
             number = 0
         if number == 0:
             raise InvalidInput(
-                f"--{what}-column {asked}: columns of a CoNLL file have numbers, 1 is the first and -1 the last"
+                f"--{what}-column {value}: columns of a CoNLL file have numbers, 1 is the first and -1 the last"
             )
     return number - 1 if number > 0 else number
 
 
-def _id_in(line: str) -> str | None:
-    found = _PAIR.match(line) or _BARE_ID.match(line)
+def _parse_id_comment(line: str) -> str | None:
+    found = _KEY_VALUE_COMMENT.match(line) or _ID_COMMENT.match(line)
     return found.group(2).strip() or None if found and found.group(1) in _ID_KEYS else None

@@ -12,129 +12,139 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
 from service.formats.io.json_objects import read_objects
-from service.formats.platforms.common import kept
+from service.formats.platforms.common import pack_extra_fields
 from service.formats.records import (
-    CARRIED,
     ID_FIELDS,
     LABEL_FIELDS,
+    PASSTHROUGH_FIELDS,
     WORD_FIELDS,
-    Options,
-    Record,
+    FileRecord,
+    ReadOptions,
     make_record,
-    named_labels,
-    rejected,
+    reject,
+    resolve_label_names,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from service.formats.io.source import Source
+    from service.formats.io.source import TextSource
 
-HUB_LABELS: Final = "ner_tags"
+HUGGINGFACE_LABEL_FIELD: Final = "ner_tags"
 
 
-def read(source: Source, options: Options) -> Iterator[Record]:
+def read(source: TextSource, options: ReadOptions) -> Iterator[FileRecord]:
     """Reads a JSON Lines file, or an array, record by record."""
     return read_rows(source, options, lambda found, _: (found,))
 
 
 def read_rows(
-    source: Source, options: Options, rows: Callable[[Mapping[str, Any], Options], Iterable[Mapping[str, Any]]]
-) -> Iterator[Record]:
+    source: TextSource,
+    options: ReadOptions,
+    extract_rows: Callable[[Mapping[str, Any], ReadOptions], Iterable[Mapping[str, Any]]],
+) -> Iterator[FileRecord]:
     """Reads objects each of which holds one sentence or several; `rows` takes them out."""
     number = 0
     for line, found in read_objects(source):
-        place = source.place(line)
-        for fields in _sentences(found, options, rows):
+        place = source.format_location(line)
+        for fields in _convert_sentences(found, options, extract_rows):
             if isinstance(fields, tuple):
                 options = replace(options, label_names=fields)
                 continue
             number += 1
             if isinstance(fields, InvalidInput):
-                yield rejected(fields, place)
+                yield reject(fields, place)
             else:
-                yield make_record(fields, place=place, number=number, options=options)
+                yield make_record(fields, location=place, number=number, options=options)
 
 
-def _sentences(
-    found: Mapping[str, Any] | InvalidInput,
-    options: Options,
-    rows: Callable[[Mapping[str, Any], Options], Iterable[Mapping[str, Any]]],
+def _convert_sentences(
+    record: Mapping[str, Any] | InvalidInput,
+    options: ReadOptions,
+    extract_rows: Callable[[Mapping[str, Any], ReadOptions], Iterable[Mapping[str, Any]]],
 ) -> Iterator[dict[str, Any] | tuple[str, ...] | InvalidInput]:
     """The fields of sentences, before them the labels' names where the object tells these."""
-    if isinstance(found, InvalidInput):
-        yield found
+    if isinstance(record, InvalidInput):
+        yield record
         return
-    names = () if options.label_names else label_names(found, options.label)
+    names = () if options.label_names else find_label_names(record, options.label)
     if names:
         yield names
     try:
-        for row in rows(found, options):
-            if names and row is found and not any(name in row for name in word_fields(options)):
+        for row in extract_rows(record, options):
+            if names and row is record and not any(name in row for name in get_word_fields(options)):
                 continue  # a header
-            yield sentence_fields(row, options, names)
+            yield build_sentence_fields(row, options, names)
     except InvalidInput as error:
         yield error
 
 
-def rows_of(
-    found: Mapping[str, Any],
-    options: Options,
-    rows: Callable[[Mapping[str, Any], Options], Iterable[Mapping[str, Any]]],
+def convert_rows(
+    record: Mapping[str, Any],
+    options: ReadOptions,
+    extract_rows: Callable[[Mapping[str, Any], ReadOptions], Iterable[Mapping[str, Any]]],
 ) -> Iterator[dict[str, Any] | InvalidInput]:
     """The same for one object that stands alone: names that it tells are its own."""
-    for fields in _sentences(found, options, rows):
+    for fields in _convert_sentences(record, options, extract_rows):
         if isinstance(fields, tuple):
             options = replace(options, label_names=fields)
         elif isinstance(fields, dict) and isinstance(fields.get("labels"), list):
             try:
-                yield {**fields, "labels": named_labels(fields["labels"], options.label_names)}
+                yield {**fields, "labels": resolve_label_names(fields["labels"], options.label_names)}
             except InvalidInput as error:
                 yield error
         else:
             yield fields
 
 
-def word_fields(options: Options) -> tuple[str, ...]:
+def get_word_fields(options: ReadOptions) -> tuple[str, ...]:
     return (options.word,) if options.word is not None else WORD_FIELDS
 
 
-def sentence_fields(record: Mapping[str, Any], options: Options, names: tuple[str, ...] = ()) -> dict[str, Any]:
+def build_sentence_fields(
+    record: Mapping[str, Any], options: ReadOptions, names: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """The fields of a sentence under our names; `names` are those of numbered labels, where the object tells them."""
-    fields = {name: record[name] for name in CARRIED if record.get(name) is not None}
+    fields = {name: record[name] for name in PASSTHROUGH_FIELDS if record.get(name) is not None}
     identity = next((record[name] for name in ID_FIELDS if record.get(name) not in (None, "")), None)
     fields["id"] = str(identity) if isinstance(identity, int) and not isinstance(identity, bool) else identity
     label_fields = (options.label,) if options.label is not None else LABEL_FIELDS
-    for ours, theirs in (("tokens", word_fields(options)), ("labels", label_fields)):
+    for ours, theirs in (("tokens", get_word_fields(options)), ("labels", label_fields)):
         found = next((name for name in theirs if record.get(name) is not None), None)
         if found is not None:
             fields[ours] = record[found]
         elif not fields.get("deleted"):
-            raise InvalidInput(_missing(ours, theirs, record), field=ours)
-        if found == HUB_LABELS:
-            fields["meta"] = _with_hub(fields.get("meta"), record, options, names)
+            raise InvalidInput(_describe_missing_field(ours, theirs, record), field=ours)
+        if found == HUGGINGFACE_LABEL_FIELD:
+            fields["meta"] = _add_huggingface_meta(fields.get("meta"), record, options, names)
     return fields
 
 
-def _with_hub(own: object, record: Mapping[str, Any], options: Options, names: tuple[str, ...]) -> object:
+def _add_huggingface_meta(
+    meta_given: object, record: Mapping[str, Any], options: ReadOptions, names: tuple[str, ...]
+) -> object:
     """What a row of a Hugging Face data set needs on its way back: what numbers mean, and its other columns."""
-    if own is not None and (not isinstance(own, dict) or "format" in own):
-        return own
-    numbers = record[HUB_LABELS]
+    if meta_given is not None and (not isinstance(meta_given, dict) or "format" in meta_given):
+        return meta_given
+    numbers = record[HUGGINGFACE_LABEL_FIELD]
     meta: dict[str, Any] = {"format": "huggingface"}
     if isinstance(numbers, list) and any(isinstance(one, int) for one in numbers):
         meta["label_names"] = list(names or options.label_names)
-    told = {*word_fields(options), HUB_LABELS, "features", "names"}
-    return (own or {}) | meta | kept({name: value for name, value in record.items() if name not in told})
+    told = {*get_word_fields(options), HUGGINGFACE_LABEL_FIELD, "features", "names"}
+    return (
+        (meta_given or {})
+        | meta
+        | pack_extra_fields({name: value for name, value in record.items() if name not in told})
+    )
 
 
-def _missing(ours: str, theirs: tuple[str, ...], record: Mapping[str, Any]) -> str:
+def _describe_missing_field(ours: str, theirs: tuple[str, ...], record: Mapping[str, Any]) -> str:
     there = ", ".join(list(record)[:10]) or "nothing"
     option = "--word-column" if ours == "tokens" else "--label-column"
     return f"none of {', '.join(theirs)} is there (the object has {there}): name the field with {option}"
 
 
-def label_names(record: Mapping[str, Any], label_field: str | None = None) -> tuple[str, ...]:
+def find_label_names(record: Mapping[str, Any], label_field: str | None = None) -> tuple[str, ...]:
     """The names of numbered labels, where a `features` or `names` field tells them."""
     features = record.get("features")
     if isinstance(features, list):  # as the dataset viewer lists them
@@ -142,24 +152,24 @@ def label_names(record: Mapping[str, Any], label_field: str | None = None) -> tu
     if isinstance(features, dict):
         wanted = (label_field,) if label_field is not None else LABEL_FIELDS
         for name in wanted:
-            names = _names_within(features.get(name))
+            names = _find_nested_names(features.get(name))
             if names:
                 return names
-    return _as_names(record.get("names"))
+    return _parse_names(record.get("names"))
 
 
-def _names_within(feature: Any, depth: int = 0) -> tuple[str, ...]:  # noqa: ANN401 - any JSON
+def _find_nested_names(feature: Any, depth: int = 0) -> tuple[str, ...]:  # noqa: ANN401 - any JSON
     """Data sets nest the class label in a sequence, under names that changed over the years."""
     if not isinstance(feature, dict) or depth > 4:
         return ()
-    names = _as_names(feature.get("names"))
+    names = _parse_names(feature.get("names"))
     if names:
         return names
-    inner = (_names_within(value, depth + 1) for value in feature.values())
+    inner = (_find_nested_names(value, depth + 1) for value in feature.values())
     return next((found for found in inner if found), ())
 
 
-def _as_names(names: Any) -> tuple[str, ...]:  # noqa: ANN401 - any JSON
+def _parse_names(names: Any) -> tuple[str, ...]:  # noqa: ANN401 - any JSON
     if isinstance(names, dict):
         try:
             names = [names[key] for key in sorted(names, key=int)]

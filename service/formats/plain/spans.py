@@ -9,22 +9,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from service.errors import InvalidInput
-from service.formats.platforms.common import Converted, kept, labelled, listing, name_of, reader
-from service.formats.records import CARRIED, ID_FIELDS
+from service.formats.platforms.common import (
+    ConvertedFields,
+    build_labelled_fields,
+    build_reader,
+    pack_extra_fields,
+    require_array,
+    to_name,
+)
+from service.formats.records import ID_FIELDS, PASSTHROUGH_FIELDS
 from service.formats.text.alignment import read_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from service.formats.records import Options
+    from service.formats.records import ReadOptions
 
 SPAN_FIELDS = ("spans", "entities", "ents", "annotations")
-_NAMES = {"start": ("start", "start_offset"), "end": ("end", "end_offset"), "label": ("label", "labels", "type")}
+_SPAN_PART_NAMES = {
+    "start": ("start", "start_offset"),
+    "end": ("end", "end_offset"),
+    "label": ("label", "labels", "type"),
+}
 
 
-def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
-    fields = {name: line[name] for name in CARRIED if line.get(name) is not None}
-    identity = next((name_of(line[name]) for name in ID_FIELDS if name_of(line.get(name)) is not None), None)
+def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[ConvertedFields]:
+    fields = {name: line[name] for name in PASSTHROUGH_FIELDS if line.get(name) is not None}
+    identity = next((to_name(line[name]) for name in ID_FIELDS if to_name(line.get(name)) is not None), None)
     if identity is not None:
         fields["id"] = identity
     if fields.get("deleted") is not True:
@@ -32,15 +43,18 @@ def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
         name = next((name for name in names if line.get(name) is not None), None)
         if name is None:
             raise InvalidInput(f"none of {', '.join(names)} is there", field="spans")
-        given = listing(line[name], name)
-        spans = [read_span(value, f"{name}.{place}", names=_NAMES) for place, value in enumerate(given)]
+        given = require_array(line[name], name)
+        spans = [read_span(value, f"{name}.{place}", names=_SPAN_PART_NAMES) for place, value in enumerate(given)]
         text_field = options.word or "text"
-        made = labelled(line.get(text_field), spans, options, field=text_field)
+        made = build_labelled_fields(line.get(text_field), spans, options, field=text_field)
         carried = fields.get("meta")
         if carried is not None and not isinstance(carried, dict):
             raise InvalidInput("it must be an object", field="meta")
-        others = {*CARRIED, name, text_field}
-        about = {"format": "spans", **kept({part: value for part, value in line.items() if part not in others})}
+        others = {*PASSTHROUGH_FIELDS, name, text_field}
+        about = {
+            "format": "spans",
+            **pack_extra_fields({part: value for part, value in line.items() if part not in others}),
+        }
         about |= {
             part: told
             for part, told, usual in (("field", name, "spans"), ("text_field", text_field, "text"))
@@ -50,4 +64,4 @@ def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
     yield fields
 
 
-read = reader(from_line)
+read = build_reader(from_line)

@@ -15,116 +15,124 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from service.errors import DecodeError, InvalidInput
-from service.formats.io.cells import list_items
-from service.formats.io.rows import Row, plain_rows, quoted_rows
-from service.formats.records import CARRIED, ID_FIELDS, Options, Record, make_record, rejected
+from service.formats.io.cells import parse_list_cell
+from service.formats.io.rows import TableRow, read_plain_rows, read_quoted_rows
+from service.formats.records import ID_FIELDS, PASSTHROUGH_FIELDS, FileRecord, ReadOptions, make_record, reject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from service.formats.io.source import Source
+    from service.formats.io.source import TextSource
 
-WORD_NAMES = ("word", "token", "form", "tokens", "words", "text", "sentence")
-LABEL_NAMES = ("labels", "label", "ner_tags", "ner_tag", "ner", "word_labels", "tags", "tag", "iob", "bio")
-SENTENCE_NAMES = ("sentence_id", "sent_id", "sentence_number", "sentence_idx", "sentence_index", "sentence", "sent")
-_ONE_WORD = ("word", "token", "form")
+WORD_COLUMN_NAMES = ("word", "token", "form", "tokens", "words", "text", "sentence")
+LABEL_COLUMN_NAMES = ("labels", "label", "ner_tags", "ner_tag", "ner", "word_labels", "tags", "tag", "iob", "bio")
+SENTENCE_COLUMN_NAMES = (
+    "sentence_id",
+    "sent_id",
+    "sentence_number",
+    "sentence_idx",
+    "sentence_index",
+    "sentence",
+    "sent",
+)
+_WORD_ROW_COLUMN_NAMES = ("word", "token", "form")
 # Of a sentence's own fields those that a cell can hold.
-_CARRIED = tuple(name for name in CARRIED if name not in {"meta", "update", "deleted"})
+_PASSTHROUGH_COLUMNS = tuple(name for name in PASSTHROUGH_FIELDS if name not in {"meta", "update", "deleted"})
 DELIMITERS = (",", "\t", ";", "|")
 # How many rows are looked at to see whether a row is a word or a sentence.
-_SAMPLE = 50
+_SAMPLE_ROWS = 50
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """`Sentence #` and `sentence-number` are the same name."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower().replace("#", " number ")).strip("_")
 
 
-def find_header(line: str) -> str | None:
+def detect_delimiter(line: str) -> str | None:
     """The delimiter of a line that names a word and a label column; none if it is no such line."""
     for delimiter in DELIMITERS:
         if delimiter in line:
-            names = {normal(name.strip(' "')) for name in line.split(delimiter)}
-            if names & set(WORD_NAMES) and names & set(LABEL_NAMES):
+            names = {normalize_name(name.strip(' "')) for name in line.split(delimiter)}
+            if names & set(WORD_COLUMN_NAMES) and names & set(LABEL_COLUMN_NAMES):
                 return delimiter
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _TableHeader:
     header: list[str]
     word: int
     label: int
     sentence: int | None
-    carried: dict[str, int]
+    passthrough: dict[str, int]
     meta: dict[str, Any]
 
 
-def read_csv(source: Source, options: Options) -> Iterator[Record]:
+def read_csv(source: TextSource, options: ReadOptions) -> Iterator[FileRecord]:
     first = next((line for line in source.head.splitlines() if line.strip()), "")
-    known = find_header(first)
+    known = detect_delimiter(first)
     likely = max(DELIMITERS, key=first.count)
-    return _read(source, options, quoted_rows(source, known or likely), "csv")
+    return _read_table(source, options, read_quoted_rows(source, known or likely), "csv")
 
 
-def read_tsv(source: Source, options: Options) -> Iterator[Record]:
+def read_tsv(source: TextSource, options: ReadOptions) -> Iterator[FileRecord]:
     """Tabs, mostly without quoting: there a word `"` is just that. A quoted header says that quotes are used."""
     first = next((line for line in source.head.splitlines() if line.strip()), "")
-    rows = quoted_rows(source, "\t") if first.startswith('"') else plain_rows(source)
-    return _read(source, options, rows, "tsv")
+    rows = read_quoted_rows(source, "\t") if first.startswith('"') else read_plain_rows(source)
+    return _read_table(source, options, rows, "tsv")
 
 
-def _read(source: Source, options: Options, rows: Iterator[Row], form: str) -> Iterator[Record]:
+def _read_table(source: TextSource, options: ReadOptions, rows: Iterator[TableRow], form: str) -> Iterator[FileRecord]:
     header_line, header = next(((line, row) for line, row, _ in rows if not isinstance(row, list) or any(row)), (1, []))
     if isinstance(header, InvalidInput):
-        raise rejected(header, source.place(header_line)).error or header
+        raise reject(header, source.format_location(header_line)).error or header
     if not header:
         return iter(())
-    table = _table(header, options, source.place(header_line))
-    sample = list(itertools.islice(rows, _SAMPLE))
-    layout = options.rows or _layout(table, sample, source.name)
+    table = _parse_header(header, options, source.format_location(header_line))
+    sample = list(itertools.islice(rows, _SAMPLE_ROWS))
+    layout = options.rows or _detect_layout(table, sample, source.name)
     table = replace(table, meta={"format": form, **({"rows": layout} if layout == "word" else {})})
-    checked = ((line, _fit(row, table), raw) for line, row, raw in itertools.chain(sample, rows))
+    checked = ((line, _check_width(row, table), raw) for line, row, raw in itertools.chain(sample, rows))
     if layout == "sentence":
-        return _sentence_rows(source, options, table, checked)
-    return _word_rows(source, options, table, checked)
+        return _read_sentence_rows(source, options, table, checked)
+    return _read_word_rows(source, options, table, checked)
 
 
-def _table(header: list[str], options: Options, place: str) -> _Table:
-    names = [normal(name) for name in header]
+def _parse_header(header: list[str], options: ReadOptions, location: str) -> _TableHeader:
+    names = [normalize_name(name) for name in header]
 
     def find(what: str, asked: str | None, known: Sequence[str]) -> int:
-        for name in (normal(asked),) if asked is not None else known:
+        for name in (normalize_name(asked),) if asked is not None else known:
             if name in names:
                 return names.index(name)
         missing = f"no column {asked}" if asked is not None else f"no {what} column ({', '.join(known)})"
         there = ", ".join(name[:40] for name in header[:12])
         raise InvalidInput(
-            f"{place}: {missing}; the first row must name the columns and has {there}: name one with --{what}-column"
+            f"{location}: {missing}; the first row must name the columns and has {there}: name one with --{what}-column"
         )
 
-    word = find("word", options.word, WORD_NAMES)
-    label = find("label", options.label, LABEL_NAMES)
+    word = find("word", options.word, WORD_COLUMN_NAMES)
+    label = find("label", options.label, LABEL_COLUMN_NAMES)
     if options.sentence is not None:
         sentence: int | None = find("sentence", options.sentence, ())
     else:
-        known = (*SENTENCE_NAMES, *ID_FIELDS)
+        known = (*SENTENCE_COLUMN_NAMES, *ID_FIELDS)
         sentence = next((names.index(name) for name in known if name in names and names.index(name) != word), None)
-    carried = {name: names.index(name) for name in _CARRIED if name in names}
-    return _Table(header, word, label, sentence, carried, {})
+    carried = {name: names.index(name) for name in _PASSTHROUGH_COLUMNS if name in names}
+    return _TableHeader(header, word, label, sentence, carried, {})
 
 
-def _layout(table: _Table, sample: Iterable[Row], name: str) -> str:
+def _detect_layout(table: _TableHeader, sample: Iterable[TableRow], name: str) -> str:
     cells = [row[table.label] for _line, row, _ in sample if isinstance(row, list) and len(row) > table.label]
     # Labels over several lines that are no list are a quote left open, and say nothing.
-    if any(cell.lstrip().startswith("[") or (len(cell.split()) > 1 and not _broken(cell)) for cell in cells):
+    if any(cell.lstrip().startswith("[") or (len(cell.split()) > 1 and not _has_line_break(cell)) for cell in cells):
         return "sentence"
-    if normal(table.header[table.word]) in _ONE_WORD or table.sentence is not None or not cells:
+    if normalize_name(table.header[table.word]) in _WORD_ROW_COLUMN_NAMES or table.sentence is not None or not cells:
         return "word"
     raise InvalidInput(f"{name}: a row may be a word or a sentence here: say --rows word or --rows sentence")
 
 
-def _fit(row: list[str] | InvalidInput, table: _Table) -> list[str] | InvalidInput:
+def _check_width(row: list[str] | InvalidInput, table: _TableHeader) -> list[str] | InvalidInput:
     """As many cells as the header has; spreadsheets add empty ones at the end."""
     width = len(table.header)
     if isinstance(row, InvalidInput) or not any(row):
@@ -134,77 +142,81 @@ def _fit(row: list[str] | InvalidInput, table: _Table) -> list[str] | InvalidInp
     return row
 
 
-def _sentence_rows(source: Source, options: Options, table: _Table, rows: Iterable[Row]) -> Iterator[Record]:
+def _read_sentence_rows(
+    source: TextSource, options: ReadOptions, table: _TableHeader, rows: Iterable[TableRow]
+) -> Iterator[FileRecord]:
     number = 0
     for line, row, _ in rows:
-        place = source.place(line)
+        place = source.format_location(line)
         if isinstance(row, InvalidInput):
             number += 1
-            yield rejected(row, place)
+            yield reject(row, place)
         elif any(row):
             number += 1
             try:
-                fields = _carried(row, table)
+                fields = _read_passthrough_fields(row, table)
                 if table.sentence is not None and row[table.sentence]:
                     fields["id"] = row[table.sentence]
-                fields["tokens"] = list_items(row[table.word], numbers=False)
-                fields["labels"] = list_items(row[table.label], numbers=True)
+                fields["tokens"] = parse_list_cell(row[table.word], numbers=False)
+                fields["labels"] = parse_list_cell(row[table.label], numbers=True)
             except InvalidInput as error:
-                yield rejected(error, place)
+                yield reject(error, place)
             else:
-                yield make_record(fields, place=place, number=number, options=options)
+                yield make_record(fields, location=place, number=number, options=options)
 
 
 @dataclass(slots=True)
-class _Draft:
+class _TableDraft:
     line: int
     fields: dict[str, Any] = field(default_factory=dict)
     tokens: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
-    error: Record | None = None
+    error: FileRecord | None = None
 
 
-def _word_rows(source: Source, options: Options, table: _Table, rows: Iterable[Row]) -> Iterator[Record]:
-    draft: _Draft | None = None
+def _read_word_rows(
+    source: TextSource, options: ReadOptions, table: _TableHeader, rows: Iterable[TableRow]
+) -> Iterator[FileRecord]:
+    draft: _TableDraft | None = None
     current = ""
     number = 0
     bad = ""
-    end: Row = (0, [], "")
+    end: TableRow = (0, [], "")
     for line, row, raw in itertools.chain(rows, [end]):
         name = "" if table.sentence is None or not isinstance(row, list) or not any(row) else row[table.sentence]
         blank = isinstance(row, list) and not any(row)
         ends = line == 0 or (blank and table.sentence is None) or (name not in ("", current))
         if ends and draft is not None:
             number += 1
-            yield _finished(draft, source, number, options)
+            yield _finish_sentence(draft, source, number, options)
             draft = None
         if blank:
             continue
         current = name or current
         if draft is None:
-            draft = _Draft(line)
-            if bad and name and _holds(bad, name):
+            draft = _TableDraft(line)
+            if bad and name and _has_cell(bad, name):
                 error = DecodeError("the sentence's first words are in the bad row before")
-                draft.error = rejected(error, source.place(line))
+                draft.error = reject(error, source.format_location(line))
             bad = ""
         try:
             if isinstance(row, InvalidInput):
                 raise row
             _add_word(draft, row, table, name, options)
         except InvalidInput as error:
-            draft.error = draft.error or rejected(error, source.place(line))
+            draft.error = draft.error or reject(error, source.format_location(line))
             bad = raw
 
 
-def _add_word(draft: _Draft, row: list[str], table: _Table, name: str, options: Options) -> None:
+def _add_word(draft: _TableDraft, row: list[str], table: _TableHeader, name: str, options: ReadOptions) -> None:
     if not draft.tokens:
-        draft.fields = _carried(row, table)
+        draft.fields = _read_passthrough_fields(row, table)
         draft.fields["id"] = name or None
     for what, index in (("word", table.word), ("label", table.label)):
         cell = row[index]
         if not (cell if what == "word" else cell.strip()):
             raise DecodeError(f"the {what} is empty", field=table.header[index])
-        if _broken(cell):
+        if _has_line_break(cell):
             lines = 1 + (cell.count("\n") or cell.count("\r"))
             raise DecodeError(
                 f'the {what} goes over {lines} lines: is a quote left open? A word that is a quote is written """"',
@@ -216,24 +228,24 @@ def _add_word(draft: _Draft, row: list[str], table: _Table, name: str, options: 
         draft.labels.append(row[table.label].strip())
 
 
-def _broken(cell: str) -> bool:
+def _has_line_break(cell: str) -> bool:
     return "\n" in cell or "\r" in cell
 
 
-def _holds(raw: str, name: str) -> bool:
+def _has_cell(raw: str, name: str) -> bool:
     """Whether a bad row has a cell with that sentence's name, as far as that can be told from its text."""
     return re.search(rf'(?:^|[",;|\t\r\n]){re.escape(name)}(?:$|[",;|\t\r\n])', raw) is not None
 
 
-def _finished(draft: _Draft, source: Source, number: int, options: Options) -> Record:
+def _finish_sentence(draft: _TableDraft, source: TextSource, number: int, options: ReadOptions) -> FileRecord:
     if draft.error is not None:
         return draft.error
     fields = {**draft.fields, "tokens": draft.tokens, "labels": draft.labels}
-    return make_record(fields, place=source.place(draft.line), number=number, options=options)
+    return make_record(fields, location=source.format_location(draft.line), number=number, options=options)
 
 
-def _carried(row: Sequence[str], table: _Table) -> dict[str, Any]:
-    fields: dict[str, Any] = {name: row[index] for name, index in table.carried.items() if row[index]}
+def _read_passthrough_fields(row: Sequence[str], table: _TableHeader) -> dict[str, Any]:
+    fields: dict[str, Any] = {name: row[index] for name, index in table.passthrough.items() if row[index]}
     fields["meta"] = table.meta
     revision = fields.get("revision")
     if isinstance(revision, str) and re.fullmatch(r"-?\d{1,18}", revision.strip()):

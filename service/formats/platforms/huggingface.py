@@ -9,30 +9,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
-from service.formats.plain.jsonl import read_rows, rows_of, word_fields
+from service.formats.plain.jsonl import convert_rows, get_word_fields, read_rows
 from service.formats.records import LABEL_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from service.formats.io.source import Source
-    from service.formats.platforms.common import Converted
-    from service.formats.records import Options, Record
+    from service.formats.io.source import TextSource
+    from service.formats.platforms.common import ConvertedFields
+    from service.formats.records import FileRecord, ReadOptions
 
 PLATFORM: Final = "huggingface"
 
 
-def read(source: Source, options: Options) -> Iterator[Record]:
-    return read_rows(source, options, _rows)
+def read(source: TextSource, options: ReadOptions) -> Iterator[FileRecord]:
+    return read_rows(source, options, _extract_rows)
 
 
-def from_object(found: Mapping[str, Any], options: Options) -> Iterator[Converted]:
+def from_object(record: Mapping[str, Any], options: ReadOptions) -> Iterator[ConvertedFields]:
     """The sentences of a row, of columns or of an answer of the viewer, which must tell the labels' names itself."""
-    return rows_of(found, options, _rows)
+    return convert_rows(record, options, _extract_rows)
 
 
-def _rows(found: Mapping[str, Any], options: Options) -> Iterator[Mapping[str, Any]]:
-    rows = found.get("rows")
+def _extract_rows(record: Mapping[str, Any], options: ReadOptions) -> Iterator[Mapping[str, Any]]:
+    rows = record.get("rows")
     if isinstance(rows, list):
         for place, given in enumerate(rows):
             row = given.get("row") if isinstance(given, dict) else None
@@ -40,15 +40,15 @@ def _rows(found: Mapping[str, Any], options: Options) -> Iterator[Mapping[str, A
                 raise InvalidInput("it holds no `row`", field=f"rows.{place}")
             yield row
         return
-    words = next((found[name] for name in word_fields(options) if name in found), None)
+    words = next((record[name] for name in get_word_fields(options) if name in record), None)
     if isinstance(words, list) and words and isinstance(words[0], list):
-        yield from _columns(found, words)
+        yield from _transpose_columns(record, words)
     else:
-        yield found
+        yield record
 
 
-def _columns(found: Mapping[str, Any], words: list[Any]) -> Iterator[Mapping[str, Any]]:
-    columns = {name: values for name, values in found.items() if isinstance(values, list)}
+def _transpose_columns(record: Mapping[str, Any], words: list[Any]) -> Iterator[Mapping[str, Any]]:
+    columns = {name: values for name, values in record.items() if isinstance(values, list)}
     for name, values in columns.items():
         if name in LABEL_FIELDS and len(values) != len(words):
             raise InvalidInput(f"{len(values)} rows where the words have {len(words)}", field=name)

@@ -11,55 +11,68 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
-from service.formats.platforms.common import Converted, kept, labelled, listing, mapping, microseconds, name_of, reader
-from service.formats.text.alignment import TextSpan, integer, one_label
-from service.formats.text.word_splitter import Word
+from service.formats.platforms.common import (
+    ConvertedFields,
+    build_labelled_fields,
+    build_reader,
+    pack_extra_fields,
+    require_array,
+    require_object,
+    to_microseconds,
+    to_name,
+)
+from service.formats.text.alignment import TextSpan, require_integer, require_label
+from service.formats.text.word_splitter import CharacterRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from service.formats.records import Options
+    from service.formats.records import ReadOptions
 
 PLATFORM: Final = "prodigy"
-TOKENS: Final = "prodigy-tokens"
+TOKENS_SPLITTER: Final = "prodigy-tokens"
 ACCEPTED: Final = "accept"
 ANSWERS: Final = (ACCEPTED, "reject", "ignore")
-_BINARY: Final = "ner"
-_OWN: Final = frozenset({"text", "tokens", "answer", "_task_hash", "_annotator_id", "_timestamp"})
+_BINARY_VIEW_ID: Final = "ner"
+_KNOWN_FIELDS: Final = frozenset({"text", "tokens", "answer", "_task_hash", "_annotator_id", "_timestamp"})
 
 
-def from_line(line: Mapping[str, Any], options: Options) -> Iterator[Converted]:
+def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[ConvertedFields]:
     answer = line.get("answer", ACCEPTED)
     if answer not in ANSWERS:
         raise InvalidInput(f"{str(answer)[:40]!r} is none of {', '.join(ANSWERS)}", field="answer")
-    about = _about(line)
+    about = _read_answer_fields(line)
     if answer != ACCEPTED:
         if "id" not in about:
             raise InvalidInput(f"the answer is {answer}, and without `_task_hash` nothing can be taken back by it")
         yield {**about, "deleted": True, "meta": {"format": PLATFORM, "answer": answer}}
         return
-    if line.get("_view_id") == _BINARY:
+    if line.get("_view_id") == _BINARY_VIEW_ID:
         raise InvalidInput("an answer about one span says nothing of the other words: use ner.manual", field="_view_id")
-    words = _words(line["tokens"], line.get("text")) if line.get("tokens") is not None else None
+    words = _read_words(line["tokens"], line.get("text")) if line.get("tokens") is not None else None
     label_field = options.label or "spans"
     if options.label is not None and options.label not in line:
         raise InvalidInput(f"it is missing, the line has {', '.join(list(line)[:10])}", field=label_field)
     spans = [
-        _span(mapping(value, f"{label_field}.{place}"), f"{label_field}.{place}", words)
-        for place, value in enumerate(listing(line.get(label_field, []), label_field))
+        _read_span(require_object(value, f"{label_field}.{place}"), f"{label_field}.{place}", words)
+        for place, value in enumerate(require_array(line.get(label_field, []), label_field))
     ]
-    made = labelled(line.get("text"), spans, options, words=words, splitter=TOKENS if words is not None else None)
+    made = build_labelled_fields(
+        line.get("text"), spans, options, words=words, splitter=TOKENS_SPLITTER if words is not None else None
+    )
     made["meta"]["format"] = PLATFORM
-    made["meta"] |= kept({name: value for name, value in line.items() if name not in {*_OWN, label_field}})
+    made["meta"] |= pack_extra_fields(
+        {name: value for name, value in line.items() if name not in {*_KNOWN_FIELDS, label_field}}
+    )
     if label_field != "spans":
         made["meta"]["field"] = label_field
     yield {**made, **about}
 
 
-def _about(line: Mapping[str, Any]) -> dict[str, Any]:
+def _read_answer_fields(line: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
-    annotator = name_of(line.get("_annotator_id"))
-    task = name_of(line.get("_task_hash"))
+    annotator = to_name(line.get("_annotator_id"))
+    task = to_name(line.get("_task_hash"))
     if annotator is not None:
         fields["annotator"] = annotator[:256]
     if task is not None:
@@ -70,42 +83,44 @@ def _about(line: Mapping[str, Any]) -> dict[str, Any]:
             at = datetime.fromtimestamp(seconds, UTC)
         except (ValueError, OverflowError, OSError):
             raise InvalidInput("it is no time in seconds since 1970", field="_timestamp") from None
-        fields |= {"revision": microseconds(at), "annotated_at": at.isoformat()}
+        fields |= {"revision": to_microseconds(at), "annotated_at": at.isoformat()}
     return fields
 
 
-def _words(tokens: object, text: object) -> list[Word]:
+def _read_words(tokens: object, text: object) -> list[CharacterRange]:
     """Prodigy's tokens, checked against the text."""
-    words: list[Word] = []
+    words: list[CharacterRange] = []
     if not isinstance(text, str):
         raise InvalidInput("it is missing" if text is None else "it must be text", field="text")
-    for place, value in enumerate(listing(tokens, "tokens")):
+    for place, value in enumerate(require_array(tokens, "tokens")):
         field = f"tokens.{place}"
-        token = mapping(value, field)
-        word = Word(integer(token.get("start"), f"{field}.start"), integer(token.get("end"), f"{field}.end"))
+        token = require_object(value, field)
+        word = CharacterRange(
+            require_integer(token.get("start"), f"{field}.start"), require_integer(token.get("end"), f"{field}.end")
+        )
         before = words[-1].end if words else 0
         if not before <= word.start < word.end <= len(text):
             raise InvalidInput("it stands before the one before it, is empty or leaves the text", field=field)
-        if token.get("text") != word.of(text):
+        if token.get("text") != word.extract(text):
             raise InvalidInput(f"{str(token.get('text'))[:40]!r} is not what stands there in the text", field=field)
         words.append(word)
     return words
 
 
-def _span(span: Mapping[str, Any], field: str, words: Sequence[Word] | None) -> TextSpan:
-    label = one_label(span.get("label"), f"{field}.label")
+def _read_span(span: Mapping[str, Any], field: str, words: Sequence[CharacterRange] | None) -> TextSpan:
+    label = require_label(span.get("label"), f"{field}.label")
     first, last = span.get("token_start"), span.get("token_end")
     by_tokens = None
     if words is not None and first is not None and last is not None:
         # token_end is the last token itself, where `end` is the character behind it.
-        first, last = integer(first, f"{field}.token_start"), integer(last, f"{field}.token_end")
+        first, last = require_integer(first, f"{field}.token_start"), require_integer(last, f"{field}.token_end")
         if not 0 <= first <= last < len(words):
             raise InvalidInput(f"tokens {first} to {last} don't fit {len(words)} tokens", field=field)
         by_tokens = TextSpan(words[first].start, words[last].end, label, field)
     if by_tokens is not None and span.get("start") is None and span.get("end") is None:
         return by_tokens
     text = span.get("text")
-    start, end = integer(span.get("start"), f"{field}.start"), integer(span.get("end"), f"{field}.end")
+    start, end = require_integer(span.get("start"), f"{field}.start"), require_integer(span.get("end"), f"{field}.end")
     if by_tokens is not None and (start, end) != (by_tokens.start, by_tokens.end):
         raise InvalidInput(
             f"characters {start} to {end}, and its tokens are {by_tokens.start} to {by_tokens.end}", field=field
@@ -113,4 +128,4 @@ def _span(span: Mapping[str, Any], field: str, words: Sequence[Word] | None) -> 
     return TextSpan(start, end, label, field, text if isinstance(text, str) else None)
 
 
-read = reader(from_line)
+read = build_reader(from_line)

@@ -11,31 +11,31 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from service.errors import InvalidInput
-from service.formats.platforms.common import microseconds, moment
+from service.formats.platforms.common import parse_timestamp, to_microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-ID: Final = "webhook-id"
-TIMESTAMP: Final = "webhook-timestamp"
-SIGNATURE: Final = "webhook-signature"
+ID_HEADER: Final = "webhook-id"
+TIMESTAMP_HEADER: Final = "webhook-timestamp"
+SIGNATURE_HEADER: Final = "webhook-signature"
 TOLERANCE_S: Final = 300
-_VERSION: Final = "v1,"
-_PREFIX: Final = "whsec_"
-_BODY_TIME: Final = re.compile(rb'"timestamp"\s*:\s*"([^"\\]{1,64})"')
+_SIGNATURE_VERSION: Final = "v1,"
+_SECRET_PREFIX: Final = "whsec_"
+_BODY_TIMESTAMP: Final = re.compile(rb'"timestamp"\s*:\s*"([^"\\]{1,64})"')
 
 
-class Signed(NamedTuple):
+class VerifiedWebhook(NamedTuple):
     """A message that was signed by one who knows the secret; `late` says why it may be a repetition by another."""
 
     id: str
-    late: str | None
+    late_reason: str | None
 
 
-def read_secret(text: str) -> bytes:
+def parse_secret(text: str) -> bytes:
     """A secret as platforms show it: base64, mostly with `whsec_` before it."""
-    bare = text.strip().removeprefix(_PREFIX).rstrip("=")
+    bare = text.strip().removeprefix(_SECRET_PREFIX).rstrip("=")
     try:
         secret = base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
     except (binascii.Error, ValueError):
@@ -48,7 +48,7 @@ def read_secret(text: str) -> bytes:
 def sign(secret: bytes, identity: str, seconds: int, body: bytes) -> str:
     """The signature that a sender puts in the header."""
     signed = f"{identity}.{seconds}.".encode() + body
-    return _VERSION + base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
+    return _SIGNATURE_VERSION + base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
 
 
 def verify(
@@ -58,39 +58,41 @@ def verify(
     *,
     now: datetime,
     tolerance_s: int = TOLERANCE_S,
-) -> Signed:
+) -> VerifiedWebhook:
     """The message's id if one of the secrets has signed it, and why it is not of now; else raises.
 
     Argilla signs the time of the event and sends the time of sending: the event's, which the signed body holds, counts
     as well.
     """
-    identity, sent, signatures = (headers.get(name, "") for name in (ID, TIMESTAMP, SIGNATURE))
-    for name, value in ((ID, identity), (TIMESTAMP, sent), (SIGNATURE, signatures)):
+    identity, sent, signatures = (headers.get(name, "") for name in (ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER))
+    for name, value in ((ID_HEADER, identity), (TIMESTAMP_HEADER, sent), (SIGNATURE_HEADER, signatures)):
         if not value:
             raise InvalidInput("the header is missing: only signed webhooks are taken", field=name)
-    given = [one for one in signatures.split() if one.startswith(_VERSION)]
+    given = [one for one in signatures.split() if one.startswith(_SIGNATURE_VERSION)]
     right: int | None = None
-    for seconds in _times(sent, body):
+    for seconds in _find_signed_times(sent, body):
         for secret in secrets:
             expected = sign(secret, identity, seconds, body).encode()
             for one in given:  # all of them, always: how long it takes tells nothing
                 if hmac.compare_digest(expected, one.encode(errors="replace")):
                     right = seconds
     if right is None:
-        raise InvalidInput("it is of no secret that is known here", field=SIGNATURE)
+        raise InvalidInput("it is of no secret that is known here", field=SIGNATURE_HEADER)
     late = None
-    if abs(microseconds(now) / 1e6 - right) > tolerance_s:
+    if abs(to_microseconds(now) / 1e6 - right) > tolerance_s:
         late = f"it is more than {tolerance_s} seconds from now: are the clocks right?"
-    return Signed(identity, late)
+    return VerifiedWebhook(identity, late)
 
 
-def _times(sent: str, body: bytes) -> list[int]:
+def _find_signed_times(sent: str, body: bytes) -> list[int]:
     """Whole seconds that may have been signed."""
     found = []
     if sent.isascii() and sent.isdigit() and len(sent) < 16:
         found.append(int(sent))
-    told = _BODY_TIME.search(body)
+    told = _BODY_TIMESTAMP.search(body)
     if told:
         with suppress(InvalidInput):
-            found.append(microseconds(moment(told[1].decode(errors="replace"), TIMESTAMP)) // 1_000_000)
+            found.append(
+                to_microseconds(parse_timestamp(told[1].decode(errors="replace"), TIMESTAMP_HEADER)) // 1_000_000
+            )
     return found

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.contracts import NOT_UNICODE
 from service.errors import InvalidInput
-from service.formats.text.offsets import CHARACTERS, TextSpan, Unit, in_characters
-from service.formats.text.word_splitter import SPLITTER, Word, split_words
-from service.labels import OUTSIDE, Scheme, Span, labels_from_spans, spans
+from service.formats.text.offsets import CHARACTERS, OffsetUnit, TextSpan, to_character_spans
+from service.formats.text.word_splitter import SPLITTER, CharacterRange, split_words
+from service.labels import OUTSIDE, Scheme, Span, labels_from_spans, parse_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from service.contracts import LabelledSentence
 
 __all__ = [
-    "Aligned",
+    "AlignedText",
     "TextSpan",
-    "align",
-    "given_scheme",
-    "integer",
-    "one_label",
+    "align_spans",
+    "find_word_offsets",
+    "get_given_scheme",
     "read_span",
-    "text_spans",
-    "word_offsets",
+    "require_integer",
+    "require_label",
+    "to_text_spans",
 ]
 
-NOT_TOLD: Final = "it is missing"
+MISSING: Final = "it is missing"
 
 
 @dataclass(frozen=True, slots=True)
-class Aligned:
+class AlignedText:
     """A text as words with labels, and what a message's `meta` must say of it."""
 
     tokens: list[str]
@@ -48,16 +48,16 @@ class Aligned:
     meta: dict[str, Any]
 
 
-def align(
+def align_spans(
     text: str,
     given: Sequence[TextSpan],
     *,
     scheme: Scheme = Scheme.IOB2,
-    words: Sequence[Word] | None = None,
+    words: Sequence[CharacterRange] | None = None,
     splitter: str = SPLITTER,
     field: str = "text",
-    unit: Unit = CHARACTERS,
-) -> Aligned:
+    unit: OffsetUnit = CHARACTERS,
+) -> AlignedText:
     """Labels the words of a text: our splitter's, or those that the platform has (`words`, named by `splitter`).
 
     `unit` is what the platform counts in where nothing in the spans tells it.
@@ -74,22 +74,22 @@ def align(
         meta["offsets"] = [list(word) for word in words]
     if not words:
         raise InvalidInput("there is no word in it", field=field)
-    chosen, counted = in_characters(text, given, words, unit=unit)
+    chosen, counted = to_character_spans(text, given, words, unit=unit)
     if counted is not None:
-        meta |= {"given_offsets": counted.unit, "offsets_told_by": counted.told_by}
-    _check_apart(chosen)
-    entities, exact = _over_words(text, chosen, words)
+        meta |= {"given_offsets": counted.unit, "offsets_told_by": counted.evidence}
+    _check_no_overlap(chosen)
+    entities, exact = _to_word_spans(text, chosen, words)
     meta["alignment"] = "exact" if exact else "expanded"
-    if loose := _loose(chosen, entities, words):
+    if loose := _find_loose_spans(chosen, entities, words):
         meta["loose"] = loose
     labels = labels_from_spans(entities, len(words), scheme)
-    return Aligned([word.of(text) for word in words], labels, meta)
+    return AlignedText([word.extract(text) for word in words], labels, meta)
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def _check_apart(given: Sequence[TextSpan]) -> None:
+def _check_no_overlap(given: Sequence[TextSpan]) -> None:
     for one, other in pairwise(sorted(given, key=lambda span: (span.start, span.end))):
         if other.start < one.end:
             raise InvalidInput(
@@ -99,7 +99,7 @@ def _check_apart(given: Sequence[TextSpan]) -> None:
             )
 
 
-def _over_words(text: str, given: Sequence[TextSpan], words: Sequence[Word]) -> tuple[list[Span], bool]:
+def _to_word_spans(text: str, given: Sequence[TextSpan], words: Sequence[CharacterRange]) -> tuple[list[Span], bool]:
     starts, ends = [word.start for word in words], [word.end for word in words]
     entities: list[Span] = []
     before: TextSpan | None = None
@@ -111,7 +111,7 @@ def _over_words(text: str, given: Sequence[TextSpan], words: Sequence[Word]) -> 
         if span.label in ("", OUTSIDE):
             raise InvalidInput(f"an entity can't be called {span.label!r}", field=span.field)
         if before is not None and entities[-1].end > first:
-            shared = words[first].of(text)
+            shared = words[first].extract(text)
             raise InvalidInput(
                 f"it shares the word {shared[:40]!r} with {before.field}: a word can have one label only",
                 field=span.field,
@@ -126,7 +126,9 @@ def _over_words(text: str, given: Sequence[TextSpan], words: Sequence[Word]) -> 
     return entities, exact
 
 
-def _loose(given: Sequence[TextSpan], entities: Sequence[Span], words: Sequence[Word]) -> list[list[int]]:
+def _find_loose_spans(
+    given: Sequence[TextSpan], entities: Sequence[Span], words: Sequence[CharacterRange]
+) -> list[list[int]]:
     """Spans that labels can't tell: not just their words, or next to one of their type, which IO makes one.
 
     On the way back they are what they were.
@@ -148,37 +150,37 @@ def _loose(given: Sequence[TextSpan], entities: Sequence[Span], words: Sequence[
 # -- back to the text --------------------------------------------------------------------------------------------------
 
 
-def word_offsets(sentence: LabelledSentence) -> list[Word] | None:
+def find_word_offsets(sentence: LabelledSentence) -> list[CharacterRange] | None:
     """Where the words of a sentence stand in the text that its `meta` holds; none where that can't be told."""
     meta = sentence.meta or {}
     text, offsets = meta.get("text"), meta.get("offsets")
     if not isinstance(text, str):
         return None
     if isinstance(offsets, list):
-        words = [word for word in map(_word, offsets) if word is not None]
+        words = [word for word in map(_parse_word, offsets) if word is not None]
     elif meta.get("splitter") == SPLITTER:
         words = split_words(text)
     else:
         return None
-    return words if [word.of(text) for word in words] == list(sentence.tokens) else None
+    return words if [word.extract(text) for word in words] == list(sentence.tokens) else None
 
 
-def _word(value: object) -> Word | None:
+def _parse_word(value: object) -> CharacterRange | None:
     match value:
         case [int(start), int(end)]:
-            return Word(start, end)
+            return CharacterRange(start, end)
         case _:
             return None
 
 
-def text_spans(sentence: LabelledSentence, entities: Iterable[Span] | None = None) -> list[TextSpan] | None:
+def to_text_spans(sentence: LabelledSentence, entities: Iterable[Span] | None = None) -> list[TextSpan] | None:
     """Entities over words (by default those that the labels say) as spans over the text; none without its text."""
-    words = word_offsets(sentence)
+    words = find_word_offsets(sentence)
     if words is None:
         return None
     text = str((sentence.meta or {})["text"])
     if entities is None:
-        entities = spans(sentence.labels, given_scheme(sentence))
+        entities = parse_spans(sentence.labels, get_given_scheme(sentence))
     found = []
     for entity in entities:
         start, end = words[entity.start].start, words[entity.end - 1].end
@@ -186,7 +188,7 @@ def text_spans(sentence: LabelledSentence, entities: Iterable[Span] | None = Non
     return found
 
 
-def given_scheme(sentence: LabelledSentence) -> Scheme:
+def get_given_scheme(sentence: LabelledSentence) -> Scheme:
     """The scheme that the labels were written in when spans became labels."""
     named = (sentence.meta or {}).get("scheme")
     return Scheme(named) if isinstance(named, str) and named in set(Scheme) else Scheme.IOB2
@@ -204,30 +206,30 @@ def read_span(value: object, field: str, *, names: Mapping[str, Sequence[str]] |
         text = None
     elif isinstance(value, dict):
         names = names or {}
-        start, end, label = (_part(value, names.get(part, (part,))) for part in ("start", "end", "label"))
+        start, end, label = (_get_first_present(value, names.get(part, (part,))) for part in ("start", "end", "label"))
         text = value.get("text")
     else:
         raise InvalidInput("write it as [start, end, label] or as an object with these", field=field)
     return TextSpan(
-        integer(start, f"{field}.start"),
-        integer(end, f"{field}.end"),
-        one_label(label, f"{field}.label"),
+        require_integer(start, f"{field}.start"),
+        require_integer(end, f"{field}.end"),
+        require_label(label, f"{field}.label"),
         field,
         text if isinstance(text, str) else None,
     )
 
 
-def _part(value: Mapping[str, Any], names: Sequence[str]) -> object:
+def _get_first_present(value: Mapping[str, Any], names: Sequence[str]) -> object:
     return next((value[name] for name in names if value.get(name) is not None), None)
 
 
-def integer(value: object, field: str) -> int:
+def require_integer(value: object, field: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
         return value
-    raise InvalidInput(NOT_TOLD if value is None else "it must be a whole number of characters", field=field)
+    raise InvalidInput(MISSING if value is None else "it must be a whole number of characters", field=field)
 
 
-def one_label(value: object, field: str) -> str:
+def require_label(value: object, field: str) -> str:
     if isinstance(value, list):
         if len(value) != 1:
             told = f"{len(value)} labels ({', '.join(map(str, value[:5]))})" if value else "no label"
@@ -235,4 +237,4 @@ def one_label(value: object, field: str) -> str:
         value = value[0]
     if isinstance(value, str) and value:
         return value
-    raise InvalidInput(NOT_TOLD if value in (None, "") else "it must be text", field=field)
+    raise InvalidInput(MISSING if value in (None, "") else "it must be text", field=field)

@@ -21,12 +21,12 @@ from service.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from service.formats.text.word_splitter import Word
+    from service.formats.text.word_splitter import CharacterRange
 
-Unit = Literal["characters", "utf-16"]
+OffsetUnit = Literal["characters", "utf-16"]
 CHARACTERS: Final = "characters"
 UTF16: Final = "utf-16"
-_LAST_OF_ONE_UNIT: Final = "\uffff"
+_LAST_SINGLE_UNIT_CHARACTER: Final = "\uffff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +40,21 @@ class TextSpan:
     text: str | None = None
 
 
-class Counted(NamedTuple):
+class OffsetDetection(NamedTuple):
     """The unit that was found, and what told it."""
 
-    unit: Unit
-    told_by: Literal["span text", "text length", "word boundaries", "platform"]
+    unit: OffsetUnit
+    evidence: Literal["span text", "text length", "word boundaries", "platform"]
 
 
-def in_characters(
-    text: str, given: Sequence[TextSpan], words: Sequence[Word], *, unit: Unit = CHARACTERS
-) -> tuple[list[TextSpan], Counted | None]:
+def to_character_spans(
+    text: str, given: Sequence[TextSpan], words: Sequence[CharacterRange], *, unit: OffsetUnit = CHARACTERS
+) -> tuple[list[TextSpan], OffsetDetection | None]:
     """The spans in characters; and how they were counted, where it is not as everybody would read them."""
     as_told = list(given)
-    wrong = _first_wrong(text, as_told)
-    converted = _from_utf16(text, as_told) if max(text, default="") > _LAST_OF_ONE_UNIT else None
-    if converted is not None and (converted == as_told or _first_wrong(text, converted) is not None):
+    wrong = _find_invalid_span(text, as_told)
+    converted = _from_utf16(text, as_told) if max(text, default="") > _LAST_SINGLE_UNIT_CHARACTER else None
+    if converted is not None and (converted == as_told or _find_invalid_span(text, converted) is not None):
         converted = None
     if converted is None:
         if wrong is not None:
@@ -63,21 +63,21 @@ def in_characters(
         return as_told, None
     with_text = any(span.text is not None for span in given)
     if wrong is not None:
-        return converted, Counted(UTF16, "span text" if with_text else "text length")
+        return converted, OffsetDetection(UTF16, "span text" if with_text else "text length")
     if with_text:
         return as_told, None
-    fits, converted_fits = (_on_words(text, one, words) for one in (as_told, converted))
+    fits, converted_fits = (_is_word_aligned(text, one, words) for one in (as_told, converted))
     if fits != converted_fits:
-        return (as_told if fits else converted), Counted(CHARACTERS if fits else UTF16, "word boundaries")
-    return (converted if unit == UTF16 else as_told), Counted(unit, "platform")
+        return (as_told if fits else converted), OffsetDetection(CHARACTERS if fits else UTF16, "word boundaries")
+    return (converted if unit == UTF16 else as_told), OffsetDetection(unit, "platform")
 
 
-def _first_wrong(text: str, given: Iterable[TextSpan]) -> tuple[TextSpan, str] | None:
+def _find_invalid_span(text: str, given: Iterable[TextSpan]) -> tuple[TextSpan, str] | None:
     for span in given:
         if not 0 <= span.start < span.end <= len(text):
             return span, f"characters {span.start} to {span.end} don't fit a text of {len(text)}"
         found = text[span.start : span.end]
-        if span.text is not None and _squashed(found) != _squashed(span.text):
+        if span.text is not None and _normalize_whitespace(found) != _normalize_whitespace(span.text):
             return span, (
                 f"characters {span.start} to {span.end} are {found[:40]!r} and the span says {span.text[:40]!r}: "
                 "the text was changed, or its offsets are neither characters nor UTF-16 units"
@@ -85,12 +85,12 @@ def _first_wrong(text: str, given: Iterable[TextSpan]) -> tuple[TextSpan, str] |
     return None
 
 
-def _squashed(text: str) -> str:
+def _normalize_whitespace(text: str) -> str:
     """Browsers and exports write line breaks in several ways."""
     return " ".join(text.replace("\\n", "\n").split())
 
 
-def _on_words(text: str, given: Sequence[TextSpan], words: Sequence[Word]) -> bool:
+def _is_word_aligned(text: str, given: Sequence[TextSpan], words: Sequence[CharacterRange]) -> bool:
     """Whether all begin and end with words, and none overlaps another. White space at an end is nobody's."""
     starts, ends = {word.start for word in words}, {word.end for word in words}
     for span in given:
@@ -101,22 +101,22 @@ def _on_words(text: str, given: Sequence[TextSpan], words: Sequence[Word]) -> bo
     return all(one.end <= other.start for one, other in pairwise(sorted(given, key=lambda span: span.start)))
 
 
-def in_utf16(text: str, start: int, end: int) -> tuple[int, int]:
+def to_utf16_offsets(text: str, start: int, end: int) -> tuple[int, int]:
     """The offsets of characters in UTF-16 units."""
-    begin = start + _pairs(text[:start])
-    return begin, begin + end - start + _pairs(text[start:end])
+    begin = start + _count_surrogate_pairs(text[:start])
+    return begin, begin + end - start + _count_surrogate_pairs(text[start:end])
 
 
-def _pairs(text: str) -> int:
+def _count_surrogate_pairs(text: str) -> int:
     """How many characters are two units."""
-    return 0 if text.isascii() else sum(char > _LAST_OF_ONE_UNIT for char in text)
+    return 0 if text.isascii() else sum(char > _LAST_SINGLE_UNIT_CHARACTER for char in text)
 
 
 def _from_utf16(text: str, given: Sequence[TextSpan]) -> list[TextSpan] | None:
     """None where an offset lies inside a character or behind the text."""
     ends, total = [], 0
     for char in text:
-        total += 2 if char > _LAST_OF_ONE_UNIT else 1
+        total += 2 if char > _LAST_SINGLE_UNIT_CHARACTER else 1
         ends.append(total)
     found = []
     for span in given:

@@ -8,26 +8,26 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from service.errors import InvalidInput, UnknownLabelError
-from service.formats.text.alignment import given_scheme, word_offsets
-from service.formats.text.offsets import CHARACTERS, UTF16, in_utf16
-from service.formats.text.word_splitter import Word
-from service.labels import Scheme, Span, spans
+from service.formats.text.alignment import find_word_offsets, get_given_scheme
+from service.formats.text.offsets import CHARACTERS, UTF16, to_utf16_offsets
+from service.formats.text.word_splitter import CharacterRange
+from service.labels import Scheme, Span, parse_spans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from service.contracts import LabelledSentence
-    from service.formats.text.offsets import Unit
+    from service.formats.text.offsets import OffsetUnit
 
-PLAIN: Final = "jsonl"
+DEFAULT_FORMAT: Final = "jsonl"
 
 
-class Entity(NamedTuple):
+class TextEntity(NamedTuple):
     """The words first..last-1 with a label, and the characters start..end-1 that they are."""
 
-    first: int
-    last: int
+    first_word: int
+    end_word: int
     start: int
     end: int
     label: str
@@ -35,52 +35,54 @@ class Entity(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Retold:
+class RestoredText:
     """A sentence as text. Offsets are characters; `counted` gives them as the format counts."""
 
     text: str
-    words: list[Word]
-    entities: list[Entity]
-    unit: Unit
+    words: list[CharacterRange]
+    entities: list[TextEntity]
+    unit: OffsetUnit
 
-    def counted(self, entity: Entity) -> tuple[int, int]:
+    def to_format_offsets(self, entity: TextEntity) -> tuple[int, int]:
         if self.unit == CHARACTERS:
             return entity.start, entity.end
-        return in_utf16(self.text, entity.start, entity.end)
+        return to_utf16_offsets(self.text, entity.start, entity.end)
 
-    def on_words(self, entity: Entity) -> bool:
-        return (entity.start, entity.end) == (self.words[entity.first].start, self.words[entity.last - 1].end)
+    def is_word_aligned(self, entity: TextEntity) -> bool:
+        return (entity.start, entity.end) == (self.words[entity.first_word].start, self.words[entity.end_word - 1].end)
 
 
 @dataclass(slots=True)
-class Telling:
+class WriteContext:
     """What the writers must know, and what they have to say: `scheme` is that of labels that don't tell their own."""
 
     scheme: Scheme = Scheme.IOB2
-    joined: int = 0
+    n_joined: int = 0
     notes: Counter[str] = field(default_factory=Counter)
 
-    def retold(self, sentence: LabelledSentence, form: str, *, unit: Unit = CHARACTERS) -> Retold:
+    def restore_text(self, sentence: LabelledSentence, form: str, *, unit: OffsetUnit = CHARACTERS) -> RestoredText:
         """`unit`: what the format counts in, unless the sentence came in it and counted otherwise."""
-        meta = meta_of(sentence, form)
-        words, text = word_offsets(sentence), (sentence.meta or {}).get("text")
+        meta = get_format_meta(sentence, form)
+        words, text = find_word_offsets(sentence), (sentence.meta or {}).get("text")
         if words is None or not isinstance(text, str):
-            words, text = _joined(sentence.tokens)
-            self.joined += 1
+            words, text = _join_tokens(sentence.tokens)
+            self.n_joined += 1
         if meta.get("given_offsets") in (CHARACTERS, UTF16):
             unit = UTF16 if meta["given_offsets"] == UTF16 else CHARACTERS
-        entities, scheme = self.entities(sentence)
-        loose = _loose(sentence.meta or {})
+        entities, scheme = self.read_entities(sentence)
+        loose = _read_loose_spans(sentence.meta or {})
         # Only IO can't tell one entity from two: elsewhere a reviewer has made one of them.
-        return Retold(text, words, _placed(text, words, entities, loose, parted=scheme is Scheme.IO), unit)
+        return RestoredText(
+            text, words, _locate_entities(text, words, entities, loose, allow_split=scheme is Scheme.IO), unit
+        )
 
-    def entities(self, sentence: LabelledSentence) -> tuple[list[Span], Scheme]:
+    def read_entities(self, sentence: LabelledSentence) -> tuple[list[Span], Scheme]:
         """And the scheme they were read in: corrected labels are in the dataset's, which may have changed since."""
-        told = (given_scheme(sentence),) if "scheme" in (sentence.meta or {}) else ()
+        told = (get_given_scheme(sentence),) if "scheme" in (sentence.meta or {}) else ()
         wrong: UnknownLabelError | None = None
         for scheme in (*told, self.scheme):
             try:
-                return spans(sentence.labels, scheme), scheme
+                return parse_spans(sentence.labels, scheme), scheme
             except UnknownLabelError as error:
                 wrong = error
         problem = wrong.problem if wrong is not None else ""
@@ -92,66 +94,75 @@ class Telling:
         )
 
 
-def came_as(sentence: LabelledSentence) -> str:
+def get_original_format(sentence: LabelledSentence) -> str:
     """The format that a sentence came in; what came as a message of ours, or from elsewhere, is a line of JSON."""
     named = (sentence.meta or {}).get("format")
-    return named if isinstance(named, str) else PLAIN
+    return named if isinstance(named, str) else DEFAULT_FORMAT
 
 
-def meta_of(sentence: LabelledSentence, form: str) -> Mapping[str, Any]:
+def get_format_meta(sentence: LabelledSentence, form: str) -> Mapping[str, Any]:
     """What its converter noted, where a sentence came in the format."""
-    return sentence.meta or {} if came_as(sentence) == form else {}
+    return sentence.meta or {} if get_original_format(sentence) == form else {}
 
 
-def kept_of(meta: Mapping[str, Any]) -> dict[str, Any]:
+def get_extra_fields(meta: Mapping[str, Any]) -> dict[str, Any]:
     found = meta.get("kept")
     return found if isinstance(found, dict) else {}
 
 
-def name_in(meta: Mapping[str, Any], part: str, usual: str) -> str:
+def get_meta_text(meta: Mapping[str, Any], part: str, default: str) -> str:
     found = meta.get(part)
-    return found if isinstance(found, str) else usual
+    return found if isinstance(found, str) else default
 
 
-def number(name: str) -> int | str:
+def to_numeric_id(name: str) -> int | str:
     """Ids are text here; what was a number becomes one again."""
     short = name.isascii() and len(name) < 20
     return int(name) if short and name.removeprefix("-").isdigit() and str(int(name)) == name else name
 
 
-def written_at(at: datetime | None) -> str | None:
+def format_timestamp(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat().replace("+00:00", "Z")
 
 
-def _joined(tokens: Sequence[str]) -> tuple[list[Word], str]:
+def _join_tokens(tokens: Sequence[str]) -> tuple[list[CharacterRange], str]:
     ends = list(accumulate((len(token) + 1 for token in tokens), initial=0))
-    return [Word(start, start + len(token)) for start, token in zip(ends, tokens, strict=False)], " ".join(tokens)
+    return [CharacterRange(start, start + len(token)) for start, token in zip(ends, tokens, strict=False)], " ".join(
+        tokens
+    )
 
 
-def _loose(meta: Mapping[str, Any]) -> list[Word]:
+def _read_loose_spans(meta: Mapping[str, Any]) -> list[CharacterRange]:
     """The spans that came with other bounds than their words have."""
     found = meta.get("loose")
     pairs = found if isinstance(found, list) else []
-    return [Word(*pair) for pair in pairs if isinstance(pair, list) and list(map(type, pair)) == [int, int]]
+    return [CharacterRange(*pair) for pair in pairs if isinstance(pair, list) and list(map(type, pair)) == [int, int]]
 
 
-def _placed(
-    text: str, words: Sequence[Word], entities: Sequence[Span], loose: Sequence[Word], *, parted: bool
-) -> list[Entity]:
+def _locate_entities(
+    text: str,
+    words: Sequence[CharacterRange],
+    entities: Sequence[Span],
+    loose: Sequence[CharacterRange],
+    *,
+    allow_split: bool,
+) -> list[TextEntity]:
     """`parted`: an entity may be several that came."""
     found = []
-    known = [(one, touched) for one in loose if (touched := _touched(one, words))]
+    known = [(one, touched) for one in loose if (touched := _find_touched_words(one, words))]
     for span in entities:
         parts = [(one, part) for one, part in known if span.start <= part[0] and part[-1] < span.end]
         # Those that came count where they are the entity, or together make it up.
         made_up = [place for _, part in parts for place in part] == list(range(span.start, span.end))
-        if not made_up or (len(parts) > 1 and not parted):
+        if not made_up or (len(parts) > 1 and not allow_split):
             whole = range(span.start, span.end)
-            parts = [(Word(words[span.start].start, words[span.end - 1].end), whole)]
-        found += [Entity(part[0], part[-1] + 1, one.start, one.end, span.type, one.of(text)) for one, part in parts]
+            parts = [(CharacterRange(words[span.start].start, words[span.end - 1].end), whole)]
+        found += [
+            TextEntity(part[0], part[-1] + 1, one.start, one.end, span.type, one.extract(text)) for one, part in parts
+        ]
     return found
 
 
-def _touched(one: Word, words: Sequence[Word]) -> range:
-    places = [place for place, word in enumerate(words) if word.start < one.end and one.start < word.end]
+def _find_touched_words(span: CharacterRange, words: Sequence[CharacterRange]) -> range:
+    places = [place for place, word in enumerate(words) if word.start < span.end and span.start < word.end]
     return range(places[0], places[-1] + 1) if places else range(0)

@@ -7,7 +7,7 @@ Scripts that write no spaces (Han, Kana, Thai, Lao, Khmer, Myanmar) are split by
 Whoever changes what comes out gives the splitter a new name: messages say which one made their words, and offsets are
 found again by splitting again.
 
->>> [word.of("Hill's odds: 1,000.5") for word in split_words("Hill's odds: 1,000.5")]
+>>> [word.extract("Hill's odds: 1,000.5") for word in split_words("Hill's odds: 1,000.5")]
 ['Hill', "'s", 'odds', ':', '1,000.5']
 """
 
@@ -33,20 +33,20 @@ _INVISIBLE_SPACES: Final = frozenset({0x200B, 0xFEFF})
 _ALIASES: Final = {0x2019: "'", 0x2010: "-", 0x2011: "-"}
 # What a text's characters are to the rules below; each stands for one character, so that offsets stay.
 _SMALL, _CAPITAL, _MARK, _ALONE, _OTHER = "é", "É", "\u0301", "一", "§"
-_MOST_SHAPES: Final = 20_000
+_MAX_CACHED_SHAPES: Final = 20_000
 
 
-class _Shapes(dict[int, str]):
+class _ShapeCache(dict[int, str]):
     """Code point to its shape, made when it is first met."""
 
     def __missing__(self, code: int) -> str:
-        shape = _shape(code)
-        if len(self) < _MOST_SHAPES:  # hostile text must not fill the memory
+        shape = _classify_character(code)
+        if len(self) < _MAX_CACHED_SHAPES:  # hostile text must not fill the memory
             self[code] = shape
         return shape
 
 
-def _shape(code: int) -> str:
+def _classify_character(code: int) -> str:
     char = chr(code)
     category = unicodedata.category(char)
     if category[0] == "Z" or category == "Cc" or code in _INVISIBLE_SPACES:
@@ -60,7 +60,7 @@ def _shape(code: int) -> str:
     return {"M": _MARK, "N": "0"}.get(category[0], _MARK if category == "Cf" else _OTHER)
 
 
-_SHAPES: Final = _Shapes()
+_SHAPES: Final = _ShapeCache()
 
 _M = f"{_MARK}*"
 _ANY = f"[A-Za-z0-9_{_SMALL}{_CAPITAL}]"
@@ -80,7 +80,7 @@ _JOINT = "|".join(
     )
 )
 _WORD = f"{_CHAR}+(?:(?:{_JOINT}){_CHAR}+)*"
-_RULES: Final = re.compile(
+_WORD_PATTERN: Final = re.compile(
     "|".join(
         (
             f"'{_AFTER_APOSTROPHE}",
@@ -96,16 +96,16 @@ _RULES: Final = re.compile(
 )
 
 
-class Word(NamedTuple):
+class CharacterRange(NamedTuple):
     """The characters start..end-1 of a text."""
 
     start: int
     end: int
 
-    def of(self, text: str) -> str:
+    def extract(self, text: str) -> str:
         return text[self.start : self.end]
 
 
-def split_words(text: str) -> list[Word]:
+def split_words(text: str) -> list[CharacterRange]:
     """The words in their order; what stands between them is white space, and nothing else is left out."""
-    return [Word(*found.span()) for found in _RULES.finditer(text.translate(_SHAPES))]
+    return [CharacterRange(*found.span()) for found in _WORD_PATTERN.finditer(text.translate(_SHAPES))]

@@ -12,10 +12,10 @@ from typing import Any
 from service.errors import ModelError
 
 # How an ONNX graph names a file of weights beside it: the entry ("location", name) of a tensor's external_data.
-_LOCATION = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
+_EXTERNAL_DATA_LOCATION = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:
@@ -27,31 +27,31 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def inside(folder: Path, name: str, *, named_by: str) -> Path:
+def resolve_inside(folder: Path, name: str, *, referenced_by: str) -> Path:
     """The file `name` of the folder. Names that lead out of it are refused: a model may not read other files."""
     plain = PurePosixPath(name.replace("\\", "/"))
     if plain.is_absolute() or ".." in plain.parts or not plain.parts:
-        raise ModelError(f"{named_by} names the file {name!r}: a model's files must lie in its own folder")
+        raise ModelError(f"{referenced_by} names the file {name!r}: a model's files must lie in its own folder")
     path = folder / plain
     if not path.is_file():
-        raise ModelError(f"{path} is missing: {named_by} names it; copy or export the folder again")
+        raise ModelError(f"{path} is missing: {referenced_by} names it; copy or export the folder again")
     return path
 
 
-def external_data(graph: Path) -> list[Path]:
+def find_external_data(graph: Path) -> list[Path]:
     """The files beside the graph that hold weights of it, sorted by name."""
     names: set[str] = set()
     try:
         with graph.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            for found in _LOCATION.finditer(content):
+            for found in _EXTERNAL_DATA_LOCATION.finditer(content):
                 name = content[found.end() : found.end() + found[1][0]]
                 names.add(name.decode("utf-8", "replace"))
     except (OSError, ValueError) as error:  # ValueError: an empty file can't be mapped
         raise ModelError(f"{graph} can't be read ({error}): copy or export it again") from error
-    return [inside(graph.parent, name, named_by=str(graph)) for name in sorted(names)]
+    return [resolve_inside(graph.parent, name, referenced_by=str(graph)) for name in sorted(names)]
 
 
-def digest(path: Path) -> str:
+def hash_file(path: Path) -> str:
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -59,6 +59,6 @@ def digest(path: Path) -> str:
         raise ModelError(f"{path} can't be read ({error.strerror}): check its permissions") from error
 
 
-def digest_of(value: Any) -> str:  # noqa: ANN401 - anything that JSON can hold
+def hash_json(value: Any) -> str:  # noqa: ANN401 - anything that JSON can hold
     """The digest of a JSON value, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=True).encode()).hexdigest()

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from service.errors import ModelError
-from service.inference.model.files import digest, digest_of, external_data, inside
+from service.inference.model.files import find_external_data, hash_file, hash_json, resolve_inside
 from service.inference.model.manifest import (
-    MANIFEST,
+    MANIFEST_FILE,
     HeldOutSums,
     Joining,
     Manifest,
@@ -32,7 +32,7 @@ __all__ = ["HeldOutSums", "Joining", "ModelFolder", "Precision"]
 
 
 # What says nothing of how probabilities are made: a folder that is renamed keeps its statistics.
-_TELLS_ONLY = frozenset({"name", "figures", "versions"})
+_INFORMATIONAL_KEYS = frozenset({"name", "figures", "versions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,17 @@ class ModelFolder:
     held_out: HeldOutSums | None
     held_out_types: HeldOutSums | None
     fingerprint: str
-    _manifest: str = field(repr=False)
+    _manifest_digest: str = field(repr=False)
 
     @classmethod
     def load(cls, path: Path, *, precision: Precision = "fast") -> ModelFolder:
         if not path.is_dir():
             raise ModelError(f"{path} is not a folder: name the folder that holds the model")
         manifest, content = read_manifest(path)
-        graph = _file(path, manifest, precision)
-        tokenizer = _file(path, manifest, "tokenizer")
-        sums = {file: digest(file) for file in (graph, *external_data(graph), tokenizer)}
-        _verify(path, manifest, sums)
+        graph = _resolve_file(path, manifest, precision)
+        tokenizer = _resolve_file(path, manifest, "tokenizer")
+        sums = {file: hash_file(file) for file in (graph, *find_external_data(graph), tokenizer)}
+        _verify_digests(path, manifest, sums)
         return cls(
             path=path,
             name=manifest.name,
@@ -86,16 +86,16 @@ class ModelFolder:
             pad_id=manifest.pad_id,
             held_out=manifest.held_out,
             held_out_types=manifest.held_out_types,
-            fingerprint=digest_of(list(sums.values())),
-            _manifest=digest_of({key: value for key, value in content.items() if key not in _TELLS_ONLY}),
+            fingerprint=hash_json(list(sums.values())),
+            _manifest_digest=hash_json({key: value for key, value in content.items() if key not in _INFORMATIONAL_KEYS}),
         )
 
-    def stats_key(self, pooling: Pooling, classes: Sequence[str]) -> str:
+    def compute_stats_key(self, pooling: Pooling, classes: Sequence[str]) -> str:
         """Names the statistics that go with these probabilities: whatever changes them changes the key."""
-        return digest_of([self.fingerprint, self._manifest, pooling, self.joining, list(classes)])[:16]
+        return hash_json([self.fingerprint, self._manifest_digest, pooling, self.joining, list(classes)])[:16]
 
 
-def _file(folder: Path, manifest: Manifest, role: str) -> Path:
+def _resolve_file(folder: Path, manifest: Manifest, role: str) -> Path:
     name = manifest.files.get(role)
     if name is None:
         has = ", ".join(sorted(set(manifest.files) - {"tokenizer"})) or "none"
@@ -103,10 +103,10 @@ def _file(folder: Path, manifest: Manifest, role: str) -> Path:
         raise ModelError(
             f"{folder} has no {wanted} (precisions it has: {has}): choose another or add it to its model.json"
         )
-    return inside(folder, name, named_by=MANIFEST)
+    return resolve_inside(folder, name, referenced_by=MANIFEST_FILE)
 
 
-def _verify(folder: Path, manifest: Manifest, sums: dict[Path, str]) -> None:
+def _verify_digests(folder: Path, manifest: Manifest, sums: dict[Path, str]) -> None:
     for file, found in sums.items():
         name = file.relative_to(folder).as_posix()
         wanted = manifest.sha256.get(name)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from service.contracts.validation import invalid
+from service.contracts.validation import to_invalid_input
 from service.errors import InvalidInput, ModelError
-from service.inference.model.files import read_json
+from service.inference.model.files import read_json_object
 from service.inference.pooling import Pooling
-from service.labels.detection import class_scheme, merged_classes
+from service.labels.detection import detect_class_scheme, merge_by_type
 from service.labels.schemes import Scheme
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ Precision = Literal["fast", "exact"]
 Joining = Literal["words", "text"]
 OrtLevel = Literal["basic", "all"]
 
-MANIFEST = "model.json"
-CONFIG = "config.json"
-TOKENIZER = "tokenizer.json"
-FORMAT = 1
-GRAPHS = ("model.onnx", "onnx/model.onnx")
+MANIFEST_FILE = "model.json"
+CONFIG_FILE = "config.json"
+TOKENIZER_FILE = "tokenizer.json"
+MANIFEST_VERSION = 1
+GRAPH_FILES = ("model.onnx", "onnx/model.onnx")
 MIN_LENGTH = 8
-DEFAULT_LENGTH = 512
+DEFAULT_MAX_LENGTH = 512
 
 # These count positions on from the padding's id, so that the first pad + 1 rows of the table are never a token's.
 _POSITIONS_AFTER_PADDING = frozenset(
@@ -77,12 +77,12 @@ class Manifest(BaseModel):
     held_out_types: HeldOutSums | None = None  # of classes merged to types, whose sums can't be made from the others
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Manifest:
+    def _check_consistency(self) -> Manifest:
         if len(set(self.labels)) < len(self.labels):
             raise ValueError("`labels` names a class twice")
         if self.capitalise_caps and self.joining != "text":
             raise ValueError('`capitalise_caps` goes with `joining` "text" only')
-        types = len(merged_classes(self.labels, self.scheme)[0])
+        types = len(merge_by_type(self.labels, self.scheme)[0])
         for name, held, size in (
             ("held_out", self.held_out, len(self.labels)),
             ("held_out_types", self.held_out_types, types),
@@ -98,58 +98,60 @@ class Manifest(BaseModel):
 
 def read_manifest(folder: Path) -> tuple[Manifest, dict[str, Any]]:
     """The manifest, and everything that the folder's own says, for its digest."""
-    if (folder / MANIFEST).exists():
-        content = read_json(folder / MANIFEST)
-        return _validated(content, folder / MANIFEST), content
-    if not (folder / CONFIG).exists():
+    if (folder / MANIFEST_FILE).exists():
+        content = read_json_object(folder / MANIFEST_FILE)
+        return _validate_manifest(content, folder / MANIFEST_FILE), content
+    if not (folder / CONFIG_FILE).exists():
         raise ModelError(
-            f"{folder} has neither {MANIFEST} nor {CONFIG}: name a folder with model.onnx, tokenizer.json and config.json, "
+            f"{folder} has neither {MANIFEST_FILE} nor {CONFIG_FILE}: name a folder with model.onnx, tokenizer.json and config.json, "
             "as Hugging Face tools export it"
         )
-    content = _from_config(folder)
-    return _validated(content, folder / CONFIG), content
+    content = _manifest_from_config(folder)
+    return _validate_manifest(content, folder / CONFIG_FILE), content
 
 
-def _validated(content: dict[str, Any], path: Path) -> Manifest:
+def _validate_manifest(content: dict[str, Any], path: Path) -> Manifest:
     version = content.get("format")
-    if isinstance(version, int) and version > FORMAT:
-        raise ModelError(f"{path} is of format {version}, this labelwatch reads {FORMAT}: use a newer labelwatch")
+    if isinstance(version, int) and version > MANIFEST_VERSION:
+        raise ModelError(
+            f"{path} is of format {version}, this labelwatch reads {MANIFEST_VERSION}: use a newer labelwatch"
+        )
     try:
         return Manifest.model_validate(content)
     except ValidationError as error:
-        raise ModelError(f"{path}: {invalid(error)}; correct it or export it again") from error
+        raise ModelError(f"{path}: {to_invalid_input(error)}; correct it or export it again") from error
 
 
-def _from_config(folder: Path) -> dict[str, Any]:
-    config = read_json(folder / CONFIG)
-    labels = _labels(config, folder / CONFIG)
+def _manifest_from_config(folder: Path) -> dict[str, Any]:
+    config = read_json_object(folder / CONFIG_FILE)
+    labels = _read_labels(config, folder / CONFIG_FILE)
     try:
-        scheme = class_scheme(labels)
+        scheme = detect_class_scheme(labels)
     except InvalidInput as error:
-        raise ModelError(f"{folder / CONFIG}: the scheme of the labels can't be told: {error}") from error
-    graph = next((name for name in GRAPHS if (folder / name).is_file()), None)
+        raise ModelError(f"{folder / CONFIG_FILE}: the scheme of the labels can't be told: {error}") from error
+    graph = next((name for name in GRAPH_FILES if (folder / name).is_file()), None)
     if graph is None:
         raise ModelError(
-            f"{folder / GRAPHS[0]} is missing: export the model to ONNX (optimum-cli export onnx) into the folder"
+            f"{folder / GRAPH_FILES[0]} is missing: export the model to ONNX (optimum-cli export onnx) into the folder"
         )
-    if not (folder / TOKENIZER).is_file():
+    if not (folder / TOKENIZER_FILE).is_file():
         raise ModelError(
-            f"{folder / TOKENIZER} is missing: save the model's fast tokenizer into the folder (save_pretrained does); "
+            f"{folder / TOKENIZER_FILE} is missing: save the model's fast tokenizer into the folder (save_pretrained does); "
             "a vocabulary alone does not say how words are cut"
         )
     pad = config.get("pad_token_id")
     return {
         "name": folder.resolve().name or "model",
-        "format": FORMAT,
+        "format": MANIFEST_VERSION,
         "labels": labels,
         "scheme": scheme.value,
-        "max_length": _max_length(folder, config, pad),
+        "max_length": _choose_max_length(folder, config, pad),
         "pad_id": pad if isinstance(pad, int) and pad >= 0 else None,
-        "files": {"fast": graph, "tokenizer": TOKENIZER},
+        "files": {"fast": graph, "tokenizer": TOKENIZER_FILE},
     }
 
 
-def _labels(config: dict[str, Any], path: Path) -> list[str]:
+def _read_labels(config: dict[str, Any], path: Path) -> list[str]:
     names = config.get("id2label")
     if not isinstance(names, dict) or not names:
         raise ModelError(f"{path} has no id2label: add the class names in the order of the model's outputs")
@@ -171,7 +173,7 @@ def _labels(config: dict[str, Any], path: Path) -> list[str]:
     return [by_id[index] for index in range(len(by_id))]
 
 
-def _max_length(folder: Path, config: dict[str, Any], pad: object) -> int:
+def _choose_max_length(folder: Path, config: dict[str, Any], pad: object) -> int:
     """As many tokens as the position table has places for, or the tokenizer was trained with; never over the default.
 
     Models with room for thousands of tokens learn entities from sentences all the same, and attention over one window
@@ -185,7 +187,7 @@ def _max_length(folder: Path, config: dict[str, Any], pad: object) -> int:
         known.append(positions)
     settings = folder / "tokenizer_config.json"
     if settings.is_file():
-        longest = read_json(settings).get("model_max_length")
+        longest = read_json_object(settings).get("model_max_length")
         if isinstance(longest, int) and 0 < longest < 1 << 20:  # exporters write 1e30 for "no limit"
             known.append(longest)
-    return min([DEFAULT_LENGTH, *known])
+    return min([DEFAULT_MAX_LENGTH, *known])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.errors import InferenceError, ModelError
-from service.inference.classifier import TOLERANCE, Classifier
+from service.inference.classifier import MAX_BATCH_DEVIATION, Classifier
 from service.inference.model.folder import ModelFolder
 
 if TYPE_CHECKING:
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
     from service.inference.classifier import Batching
     from service.inference.model.manifest import Precision
 
-_TEXT = (
+_SAMPLE_TEXT = (
     "The harbour of Lisbon was closed on Monday after Ana Ferreira , who runs the port for Norvik Lines , said that 14 "
     "ships had asked for shelter ; by 6.30 p.m. none of them had left ( the storm reached Porto in the night ) ."
 )
-_SENTENCES = 64
-_MIN_SECONDS = 0.5
+_N_SENTENCES = 64
+_MIN_DURATION_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ModelCheckReport:
     """What was found of a folder that works."""
 
     folder: ModelFolder
     sentences_per_second: float
     words_per_sentence: float
     threads: int
-    invariance: float
+    batch_deviation: float
     batching: Batching
 
     @property
-    def invariant(self) -> bool:
+    def is_batch_invariant(self) -> bool:
         return self.batching == "planned"
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         """For people, a line a finding."""
         folder = self.folder
-        demanded = "to the bit" if folder.exactly_invariant else f"up to {TOLERANCE:g}"
+        demanded = "to the bit" if folder.exactly_invariant else f"up to {MAX_BATCH_DEVIATION:g}"
         verdict = (
-            f"yes (largest change {self.invariance:.2g}, allowed {demanded})"
-            if self.invariant
-            else f"NO (probabilities move by {self.invariance:.2g}, allowed {demanded}): every sentence is run alone"
+            f"yes (largest change {self.batch_deviation:.2g}, allowed {demanded})"
+            if self.is_batch_invariant
+            else f"NO (probabilities move by {self.batch_deviation:.2g}, allowed {demanded}): every sentence is run alone"
         )
         prior = "yes" if folder.held_out else "no: thresholds start from the data alone"
         lines = {
@@ -67,23 +67,23 @@ class Report:
         return "\n".join([*(f"{key:<{width}}  {value}" for key, value in lines.items()), "The folder works."])
 
 
-def check_folder(path: Path, *, precision: Precision = "fast", threads: int = 1) -> Report:
+def check_model_folder(path: Path, *, precision: Precision = "fast", threads: int = 1) -> ModelCheckReport:
     """Loads the folder, runs it and reports; what is broken is a ModelError."""
     folder = ModelFolder.load(path, precision=precision)
     classifier = Classifier(folder, threads=threads)
-    rng, words = random.Random(0), _TEXT.split()
-    sentences = [[rng.choice(words) for _ in range(rng.randint(4, 25))] for _ in range(_SENTENCES)]
+    rng, words = random.Random(0), _SAMPLE_TEXT.split()
+    sentences = [[rng.choice(words) for _ in range(rng.randint(4, 25))] for _ in range(_N_SENTENCES)]
     done, started = 0, time.perf_counter()
-    while done == 0 or time.perf_counter() - started < _MIN_SECONDS:
+    while done == 0 or time.perf_counter() - started < _MIN_DURATION_S:
         failed = next((each for each in classifier.infer(sentences) if isinstance(each, InferenceError)), None)
         if failed is not None:
             raise ModelError(f"{folder.graph} fails on an ordinary sentence: {failed}")
         done += len(sentences)
-    return Report(
+    return ModelCheckReport(
         folder=folder,
         sentences_per_second=done / (time.perf_counter() - started),
         words_per_sentence=sum(map(len, sentences)) / len(sentences),
         threads=threads,
-        invariance=0.0 if classifier.invariance is None else classifier.invariance,
+        batch_deviation=0.0 if classifier.batch_deviation is None else classifier.batch_deviation,
         batching=classifier.batching,
     )

@@ -10,20 +10,20 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from service.errors import ModelError
-from service.inference.model.files import read_json
+from service.inference.model.files import read_json_object
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from service.inference.model.folder import ModelFolder
 
-_PADDINGS = ("[PAD]", "<pad>", "<|pad|>")
-_UNHEARD_OF = "\ue000\U0010fffd"  # private use: in no vocabulary
-_PROBES = ("a", "1", ".", "的")
+_PAD_TOKENS = ("[PAD]", "<pad>", "<|pad|>")
+_OUT_OF_VOCABULARY = "\ue000\U0010fffd"  # private use: in no vocabulary
+_PROBE_TEXTS = ("a", "1", ".", "的")
 
 
 @dataclass(frozen=True, slots=True)
-class Subwords:
+class SubwordTokenizer:
     """The tokenizer and what must be known of it."""
 
     tokenizer: Tokenizer
@@ -31,14 +31,14 @@ class Subwords:
     suffix: tuple[int, ...]
     pad_id: int
     unknown_id: int | None
-    special: npt.NDArray[np.bool_]  # by id: may stand at the edges only, never for a word
-    n_ordinary: int  # ids below are entries of the vocabulary itself
+    is_special: npt.NDArray[np.bool_]  # by id: may stand at the edges only, never for a word
+    vocab_size: int  # ids below are entries of the vocabulary itself
 
 
-def load_subwords(folder: ModelFolder) -> Subwords:
-    content = read_json(folder.tokenizer)
+def load_tokenizer(folder: ModelFolder) -> SubwordTokenizer:
+    content = read_json_object(folder.tokenizer)
     if folder.joining == "words":
-        _space_before_words(content)
+        _force_prefix_space(content)
     try:
         tokenizer = Tokenizer.from_str(json.dumps(content))
     except Exception as error:
@@ -49,27 +49,27 @@ def load_subwords(folder: ModelFolder) -> Subwords:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     tokenizer.encode_special_tokens = True  # a literal "[SEP]" in a text is text
-    _try_unknown(folder, tokenizer)
-    prefix, suffix = _edges(folder, tokenizer)
-    unknown = _unknown_id(tokenizer, content)
+    _check_unknown_character(folder, tokenizer)
+    prefix, suffix = _find_prefix_and_suffix(folder, tokenizer)
+    unknown = _find_unknown_id(tokenizer, content)
     special = np.zeros(max(tokenizer.get_vocab_size(), 1 + max([*prefix, *suffix], default=0)), np.bool_)
     added = [each["id"] for each in content.get("added_tokens") or [] if each.get("special")]
     special[[*(i for i in added if i < len(special)), *prefix, *suffix]] = True
     if unknown is not None:
         special[unknown] = False
-    pads = [folder.pad_id, padding.get("pad_id"), *map(tokenizer.token_to_id, _PADDINGS), 0]
-    return Subwords(
+    pads = [folder.pad_id, padding.get("pad_id"), *map(tokenizer.token_to_id, _PAD_TOKENS), 0]
+    return SubwordTokenizer(
         tokenizer=tokenizer,
         prefix=prefix,
         suffix=suffix,
         pad_id=next(pad for pad in pads if pad is not None),
         unknown_id=unknown,
-        special=special,
-        n_ordinary=tokenizer.get_vocab_size(with_added_tokens=False),
+        is_special=special,
+        vocab_size=tokenizer.get_vocab_size(with_added_tokens=False),
     )
 
 
-def _space_before_words(node: Any) -> None:  # noqa: ANN401 - any JSON value
+def _force_prefix_space(node: Any) -> None:  # noqa: ANN401 - any JSON value
     """Tells byte-level and Metaspace tokenizers that each word has a space before it.
 
     In running text every word but the first has one, and the model has learned words in that form. Words that come
@@ -77,7 +77,7 @@ def _space_before_words(node: Any) -> None:  # noqa: ANN401 - any JSON value
     """
     if isinstance(node, list):
         for each in node:
-            _space_before_words(each)
+            _force_prefix_space(each)
     elif isinstance(node, dict):
         if node.get("type") in {"ByteLevel", "RobertaProcessing"} and "add_prefix_space" in node:
             node["add_prefix_space"] = True
@@ -85,32 +85,34 @@ def _space_before_words(node: Any) -> None:  # noqa: ANN401 - any JSON value
             node["prepend_scheme"] = "always"
             node.pop("add_prefix_space", None)
         for key in ("pre_tokenizer", "pretokenizers", "post_processor", "processors"):
-            _space_before_words(node.get(key))
+            _force_prefix_space(node.get(key))
 
 
-def _edges(folder: ModelFolder, tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _find_prefix_and_suffix(folder: ModelFolder, tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The special tokens before and after a sentence."""
-    for text in _PROBES:
+    for text in _PROBE_TEXTS:
         bare = tokenizer.encode(text, add_special_tokens=False).ids
         whole = tokenizer.encode(text).ids
         if bare:
             start = next((i for i in range(len(whole)) if whole[i : i + len(bare)] == bare), None)
             if start is not None:
                 return tuple(whole[:start]), tuple(whole[start + len(bare) :])
-    raise ModelError(f"{folder.tokenizer} gives no subword for any of {', '.join(_PROBES)}: export the tokenizer again")
+    raise ModelError(
+        f"{folder.tokenizer} gives no subword for any of {', '.join(_PROBE_TEXTS)}: export the tokenizer again"
+    )
 
 
-def _try_unknown(folder: ModelFolder, tokenizer: Tokenizer) -> None:
+def _check_unknown_character(folder: ModelFolder, tokenizer: Tokenizer) -> None:
     """A tokenizer that fails on what its vocabulary lacks would take a whole batch down with one rare character."""
     try:
-        tokenizer.encode_batch([[_UNHEARD_OF]], is_pretokenized=True, add_special_tokens=False)
+        tokenizer.encode_batch([[_OUT_OF_VOCABULARY]], is_pretokenized=True, add_special_tokens=False)
     except Exception as error:
         raise ModelError(
             f"{folder.tokenizer} fails on a character that its vocabulary lacks ({error}): give it an unknown token"
         ) from error
 
 
-def _unknown_id(tokenizer: Tokenizer, content: dict[str, Any]) -> int | None:
+def _find_unknown_id(tokenizer: Tokenizer, content: dict[str, Any]) -> int | None:
     model = content["model"]
     if isinstance(model.get("unk_id"), int):
         return int(model["unk_id"])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CASING_CLASSES = 8
-MASK = "[MASK]"
+N_CASING_CLASSES = 8
+MASK_TOKEN = "[MASK]"
 
 _CLOSING = frozenset(".,;:!?)]}%'\"’”…")
 _OPENING = frozenset("([{“‘")
@@ -19,7 +19,7 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"})
 _REPLACEMENT = "\ufffd"
 
 
-class Joined(NamedTuple):
+class JoinedText(NamedTuple):
     """A sentence as text, with the characters [start, end) of each word. A word without any has start = end."""
 
     text: str
@@ -27,7 +27,7 @@ class Joined(NamedTuple):
     ends: list[int]
 
 
-def _follows_directly(word: str) -> bool:
+def _is_attached_to_previous(word: str) -> bool:
     """Punctuation that closes, and the clitics of English: they stand at the word before them."""
     if all(c in _CLOSING for c in word):
         return True
@@ -35,12 +35,12 @@ def _follows_directly(word: str) -> bool:
     return lowered == "n't" or (lowered[0] in "'’" and lowered[1:] in _CLITICS)
 
 
-def capitalised(word: str) -> str:
+def capitalise_word(word: str) -> str:
     """JAPAN becomes Japan: many vocabularies cut words in capitals to pieces."""
     return word[0] + word[1:].lower() if len(word) > 1 and word[0].isalpha() and word.isupper() else word
 
 
-def join_words(words: Sequence[str], *, capitalise_caps: bool = False) -> Joined:
+def join_words(words: Sequence[str], *, capitalise_caps: bool = False) -> JoinedText:
     """The paper's joining: spaces between words, but none before punctuation and none after an opening bracket.
 
     Quotation marks count as punctuation that closes, as in the paper's examples. Dashes keep both spaces.
@@ -55,8 +55,8 @@ def join_words(words: Sequence[str], *, capitalise_caps: bool = False) -> Joined
             starts.append(position)
             ends.append(position)
             continue
-        shown = capitalised(word) if capitalise_caps else word
-        if not glued and not _follows_directly(shown):
+        shown = capitalise_word(word) if capitalise_caps else word
+        if not glued and not _is_attached_to_previous(shown):
             pieces.append(" ")
             position += 1
         pieces.append(shown)
@@ -64,10 +64,10 @@ def join_words(words: Sequence[str], *, capitalise_caps: bool = False) -> Joined
         position += len(shown)
         ends.append(position)
         glued = all(c in _OPENING for c in shown)
-    return Joined("".join(pieces), starts, ends)
+    return JoinedText("".join(pieces), starts, ends)
 
 
-def _shape(word: str) -> int:
+def _classify_casing_uncached(word: str) -> int:
     letters = [c for c in word if c.isalpha()]
     digits = any(c.isdigit() for c in word)
     if not letters:
@@ -81,21 +81,23 @@ def _shape(word: str) -> int:
     return 2 if letters[0].isupper() and all(c.islower() for c in letters[1:]) else 5
 
 
-_cached_shape = lru_cache(maxsize=1 << 16)(_shape)
+_classify_casing_cached = lru_cache(maxsize=1 << 16)(_classify_casing_uncached)
 
 
-def casing_class(word: str) -> int:
+def classify_casing(word: str) -> int:
     """The shape of a word as one of eight classes, as the default model was trained with them.
 
     0 neither letter nor digit (and a masked word), 1 lower, 2 Capitalised, 3 ALLCAPS, 4 one capital,
     5 any other mix of letters, 6 digits without letters, 7 digits and letters.
     """
-    if word == MASK:
+    if word == MASK_TOKEN:
         return 0
-    return _cached_shape(word) if len(word) <= 64 else _shape(word)  # long ones would only fill the cache
+    return (
+        _classify_casing_cached(word) if len(word) <= 64 else _classify_casing_uncached(word)
+    )  # long ones would only fill the cache
 
 
-def plainly_visible(words: Sequence[str]) -> bool:
+def is_plainly_visible(words: Sequence[str]) -> bool:
     """True where every word certainly has a visible character. A quick look: False says only that one must look."""
     text = "".join(words)
     return text.isprintable() and " " not in text and _REPLACEMENT not in text and all(words)

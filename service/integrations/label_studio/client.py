@@ -9,21 +9,21 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from service.errors import InvalidInput, SettingsError, StreamError
-from service.formats.platforms.common import link_base
+from service.formats.platforms.common import normalize_base_url
 
 if TYPE_CHECKING:
     from email.message import Message
 
-TIMEOUT_S = 30.0
-MAX_ANSWER = 500_000_000
+DEFAULT_TIMEOUT_S = 30.0
+MAX_RESPONSE_BYTES = 500_000_000
 UNAUTHORIZED = 401
 
 
-class RefusedError(StreamError):
+class LabelStudioRejectedError(StreamError):
     """Label Studio answered, and said no to this one request."""
 
-    def __init__(self, status: int, told: str) -> None:
-        super().__init__(f"Label Studio refused it with {status}: {told}")
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(f"Label Studio refused it with {status}: {detail}")
         self.status = status
 
 
@@ -42,31 +42,31 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         raise SettingsError(f"--url: {req.full_url} leads on to {newurl}: name the address that answers itself")
 
 
-class LabelStudio:
+class LabelStudioClient:
     """`token` is an access token of the old kind, or a personal one (a JWT), which is traded for short-lived ones."""
 
-    def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str, token: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         try:
-            self.url = link_base(url)
+            self.url = normalize_base_url(url)
         except InvalidInput as error:
             raise SettingsError(f"--url: {error.problem}") from None
         if not token.isascii() or not token.isprintable() or " " in token:
             raise SettingsError("the token is not one of Label Studio's: copy it again from its account page")
         self._token = token
-        self._personal = token.count(".") == 2
+        self._is_personal_token = token.count(".") == 2
         self._authorization = f"Token {token}"
         self._timeout_s = timeout_s
         self._opener = urllib.request.build_opener(_NoRedirects)
-        if self._personal:
-            self._renew()
+        if self._is_personal_token:
+            self._refresh_access_token()
 
-    def project(self, number: int) -> dict[str, Any]:
+    def get_project(self, number: int) -> dict[str, Any]:
         found = self._call("GET", f"/api/projects/{number}/")
         if not isinstance(found, dict):
             raise StreamError(f"{self.url} does not answer like Label Studio: is the address right?")
         return found
 
-    def predictions(self, project: int) -> list[dict[str, Any]]:
+    def list_predictions(self, project: int) -> list[dict[str, Any]]:
         """All of a project's, also where they come in pages."""
         found: list[dict[str, Any]] = []
         asked: set[str] = set()
@@ -83,14 +83,14 @@ class LabelStudio:
             found += [one for one in listed if isinstance(one, dict)]
         return found
 
-    def predict(self, prediction: dict[str, Any]) -> dict[str, Any]:
+    def create_prediction(self, prediction: dict[str, Any]) -> dict[str, Any]:
         found = self._call("POST", "/api/predictions/", prediction)
         return found if isinstance(found, dict) else {}
 
-    def remove(self, prediction: int) -> None:
+    def delete_prediction(self, prediction: int) -> None:
         try:
             self._call("DELETE", f"/api/predictions/{prediction}/")
-        except RefusedError as error:
+        except LabelStudioRejectedError as error:
             if error.status != 404:  # it is gone already
                 raise
 
@@ -98,30 +98,30 @@ class LabelStudio:
 
     def _call(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - any JSON
         try:
-            return self._once(method, path, body)
-        except RefusedError as error:
-            if error.status != UNAUTHORIZED or not self._personal:
-                raise self._told(error) from None
-        self._renew()
-        return self._once(method, path, body)
+            return self._call_once(method, path, body)
+        except LabelStudioRejectedError as error:
+            if error.status != UNAUTHORIZED or not self._is_personal_token:
+                raise self._translate_rejection(error) from None
+        self._refresh_access_token()
+        return self._call_once(method, path, body)
 
-    def _renew(self) -> None:
+    def _refresh_access_token(self) -> None:
         """Short-lived tokens live for minutes."""
         try:
-            found = self._once("POST", "/api/token/refresh/", {"refresh": self._token}, authorized=False)
-        except RefusedError as error:
-            raise self._told(error) from None
+            found = self._call_once("POST", "/api/token/refresh/", {"refresh": self._token}, authorized=False)
+        except LabelStudioRejectedError as error:
+            raise self._translate_rejection(error) from None
         access = found.get("access") if isinstance(found, dict) else None
         if not isinstance(access, str):
             raise StreamError(f"{self.url} gives no access token: is the address right?")
         self._authorization = f"Bearer {access}"
 
-    def _told(self, error: RefusedError) -> Exception:
+    def _translate_rejection(self, error: LabelStudioRejectedError) -> Exception:
         if error.status in (UNAUTHORIZED, 403):
             return SettingsError(f"{self.url} does not take the token: {error}")
         return error
 
-    def _once(self, method: str, path: str, body: object, *, authorized: bool = True) -> Any:  # noqa: ANN401 - any JSON
+    def _call_once(self, method: str, path: str, body: object, *, authorized: bool = True) -> Any:  # noqa: ANN401 - any JSON
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if authorized:
             headers["Authorization"] = self._authorization
@@ -131,10 +131,10 @@ class LabelStudio:
         )
         try:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
-                raw = answer.read(MAX_ANSWER)
+                raw = answer.read(MAX_RESPONSE_BYTES)
         except urllib.error.HTTPError as error:
             with error:
-                raise RefusedError(error.code, error.read(500).decode(errors="replace")) from None
+                raise LabelStudioRejectedError(error.code, error.read(500).decode(errors="replace")) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise StreamError(f"{self.url} does not answer: {reason}") from None

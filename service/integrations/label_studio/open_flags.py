@@ -7,84 +7,86 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
-from service.cli.stream.export import corrected
+from service.cli.stream.export import resolve_decisions
 from service.contracts import Assessment, Decision
 from service.formats.platforms.label_studio.read import PLATFORM
-from service.review.decisions import read_key
-from service.review.items import verdict_of
+from service.review.decisions import parse_decision_key
+from service.review.items import compute_majority_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from service.log.protocol import Record
 
-TASK = f"{PLATFORM}:task:"
+TASK_ID_PREFIX = f"{PLATFORM}:task:"
 
 
-class Doubt(NamedTuple):
+class FlaggedAnnotation(NamedTuple):
     """An annotation that looks wrong, or that reviewers found to be; with the labels they gave it, where they did."""
 
-    said: Assessment
+    assessment: Assessment
     confirmed: bool = False
     labels: tuple[str, ...] | None = None
 
 
-class Board:
+class TaskState:
     """Per sentence the highest revision, and the last decision of each reviewer."""
 
     def __init__(self, project: int, dataset: str | None) -> None:
         self._project = str(project)
         self._dataset = dataset
-        self._newest: dict[str, Assessment] = {}
-        self._task: dict[str, int] = {}
-        self._of_task: dict[int, set[str]] = defaultdict(set)
-        self._gone_tasks: dict[tuple[str, int], int] = {}  # by dataset and task, the revision of its end
+        self._assessments: dict[str, Assessment] = {}
+        self._task_by_sentence: dict[str, int] = {}
+        self._sentences_by_task: dict[int, set[str]] = defaultdict(set)
+        self._deleted_tasks: dict[tuple[str, int], int] = {}  # by dataset and task, the revision of its end
         self._decisions: dict[str, dict[str, Decision]] = defaultdict(dict)  # by sentence and reviewer
-        self.gone: set[str] = set()  # deleted or erased, and the topic may not hold any more of which task they were
-        self.foreign = 0
+        self.deleted_ids: set[str] = (
+            set()
+        )  # deleted or erased, and the topic may not hold any more of which task they were
+        self.foreign_records = 0
 
     @property
     def tasks(self) -> list[int]:
-        return sorted(self._of_task)
+        return sorted(self._sentences_by_task)
 
-    def take(self, records: Iterable[Record]) -> list[int]:
+    def apply_assessments(self, records: Iterable[Record]) -> list[int]:
         """The tasks that the review topic says something new of."""
         changed = set()
         for record in records:
             if record.value is None:
-                changed |= self._erase(record)
+                changed |= self._apply_tombstone(record)
                 continue
             try:
                 said = Assessment.model_validate_json(record.value)
             except ValidationError:
                 continue
             if self._dataset not in (None, said.dataset) or (said.meta or {}).get("format") != PLATFORM:
-                self.foreign += 1
+                self.foreign_records += 1
                 continue
-            if said.deleted and (said.id or "").startswith(TASK):
-                changed |= self._end_task(said)
+            if said.deleted and (said.id or "").startswith(TASK_ID_PREFIX):
+                changed |= self._apply_task_deletion(said)
                 continue
             key = f"{said.dataset}/{said.id}"
-            before = self._newest.get(key)
+            before = self._assessments.get(key)
             if before is not None and before.revision > said.revision:
                 continue
-            task = self._known_task(key, said)
+            task = self._find_task(key, said)
             if task is not None:
-                self._task[key] = task
-                self._of_task[task].add(key)
+                self._task_by_sentence[key] = task
+                self._sentences_by_task[task].add(key)
                 changed.add(task)
             elif said.deleted:
-                self.gone.add(said.id or "")
+                self.deleted_ids.add(said.id or "")
             else:
                 continue  # of another project
-            self._newest[key] = said
+            self._assessments[key] = said
         return sorted(changed)
 
-    def decide(self, records: Iterable[Record]) -> list[int]:
+    def apply_decisions(self, records: Iterable[Record]) -> list[int]:
         """The tasks that reviewers say something new of."""
         changed = set()
         for record in records:
-            place = read_key(record.key or b"")
+            place = parse_decision_key(record.key or b"")
             if place is None or place[3]:  # a claim
                 continue
             dataset, identity, reviewer, _ = place
@@ -97,48 +99,48 @@ class Board:
                 if record.value is not None:
                     continue
                 self._decisions[key].pop(reviewer, None)
-            if key in self._task:
-                changed.add(self._task[key])
+            if key in self._task_by_sentence:
+                changed.add(self._task_by_sentence[key])
         return sorted(changed)
 
-    def open(self, task: int) -> list[Doubt]:
+    def open_flags(self, task: int) -> list[FlaggedAnnotation]:
         """The doubtful annotations of a task: what reviewers say counts before what the model says."""
-        keys = sorted(self._of_task.get(task, ()))
-        found = (self._doubt(self._newest[key], task) for key in keys if key in self._newest)
+        keys = sorted(self._sentences_by_task.get(task, ()))
+        found = (self._find_open_flag(self._assessments[key], task) for key in keys if key in self._assessments)
         return [one for one in found if one is not None]
 
-    def _doubt(self, said: Assessment, task: int) -> Doubt | None:
-        ended = self._gone_tasks.get((said.dataset, task))
-        if said.deleted or (ended is not None and said.revision <= ended):
+    def _find_open_flag(self, assessment: Assessment, task: int) -> FlaggedAnnotation | None:
+        ended = self._deleted_tasks.get((assessment.dataset, task))
+        if assessment.deleted or (ended is not None and assessment.revision <= ended):
             return None
-        decisions = self._decisions.get(f"{said.dataset}/{said.id}", {}).values()
-        about = [one for one in decisions if one.revision == said.revision]
-        outcome, labels = corrected(about, len(said.tokens))
-        if outcome == "ok" or not (said.flags or labels):
+        decisions = self._decisions.get(f"{assessment.dataset}/{assessment.id}", {}).values()
+        about = [one for one in decisions if one.revision == assessment.revision]
+        outcome, labels = resolve_decisions(about, len(assessment.tokens))
+        if outcome == "ok" or not (assessment.flags or labels):
             return None
-        return Doubt(said, verdict_of(about) == "error", labels)
+        return FlaggedAnnotation(assessment, compute_majority_verdict(about) == "error", labels)
 
-    def _known_task(self, key: str, said: Assessment) -> int | None:
+    def _find_task(self, key: str, assessment: Assessment) -> int | None:
         """A deletion does not name its task: it is the one that was named before."""
-        meta = said.meta or {}
+        meta = assessment.meta or {}
         if meta.get("project") == self._project and str(meta.get("task", "")).isdecimal():
             return int(str(meta["task"]))
-        return self._task.get(key) if said.deleted else None
+        return self._task_by_sentence.get(key) if assessment.deleted else None
 
-    def _erase(self, record: Record) -> set[int]:
+    def _apply_tombstone(self, record: Record) -> set[int]:
         """Nothing is left of the sentence, and what was pushed of it goes as well."""
         key = (record.key or b"").decode(errors="replace")
         dataset, _, identity = key.partition("/")
         if self._dataset not in (None, dataset):
             return set()
-        self.gone.add(identity)
-        self._newest.pop(key, None)
-        return {self._task[key]} if key in self._task else set()
+        self.deleted_ids.add(identity)
+        self._assessments.pop(key, None)
+        return {self._task_by_sentence[key]} if key in self._task_by_sentence else set()
 
-    def _end_task(self, said: Assessment) -> set[int]:
-        number = (said.id or "").removeprefix(TASK)
+    def _apply_task_deletion(self, assessment: Assessment) -> set[int]:
+        number = (assessment.id or "").removeprefix(TASK_ID_PREFIX)
         if not (number.isascii() and number.isdecimal()):
             return set()
-        place = (said.dataset, int(number))
-        self._gone_tasks[place] = max(said.revision, self._gone_tasks.get(place, said.revision))
-        return {place[1]} & self._of_task.keys()
+        place = (assessment.dataset, int(number))
+        self._deleted_tasks[place] = max(assessment.revision, self._deleted_tasks.get(place, assessment.revision))
+        return {place[1]} & self._sentences_by_task.keys()

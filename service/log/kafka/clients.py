@@ -17,8 +17,8 @@ from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 from kafka.serializer.wrapper import SerializeWrapper
 
-from service.log.kafka.library_fixes.assignor import EvenRanges
-from service.log.kafka.library_fixes.patches import prepare
+from service.log.kafka.library_fixes.assignor import SortedRangeAssignor
+from service.log.kafka.library_fixes.patches import patch_library
 from service.log.protocol import Output, Record
 from service.log.topics import MAX_OUTPUT_BYTES
 
@@ -36,13 +36,13 @@ CLIENT_ID = "labelwatch"
 RECONNECT_BACKOFF_MAX_MS = 1_000
 METADATA_MAX_AGE_MS = 30_000
 RETRY_BACKOFF_MS = 15
-NOT_READY_PAUSE = 0.1
+NOT_READY_BACKOFF_S = 0.1
 APPEND_TIMEOUT_MS = 30_000
 MAX_REQUEST_BYTES = MAX_OUTPUT_BYTES + 64 * 1024
 NO_VALUE = object()  # the producer refuses a message with neither key nor value unless the value looks like something
 
 
-def patient(**config: object) -> KafkaNetClient:
+def requeueing_client(**config: object) -> KafkaNetClient:
     """A network client that says "not ready" where its library would raise, so that no request is lost."""
     client = KafkaNetClient(**config)
     eager = client.await_ready
@@ -51,16 +51,16 @@ def patient(**config: object) -> KafkaNetClient:
         try:
             return bool(eager(node_id, timeout_ms=timeout_ms))
         except KafkaError:
-            time.sleep(NOT_READY_PAUSE)
+            time.sleep(NOT_READY_BACKOFF_S)
             return False
 
     client.await_ready = await_ready
     return client
 
 
-def connection(settings: KafkaSettings) -> dict[str, object]:
+def build_client_config(settings: KafkaSettings) -> dict[str, object]:
     """What every client is told."""
-    prepare()
+    patch_library()
     given: dict[str, object] = {
         "bootstrap_servers": settings.servers,
         "client_id": CLIENT_ID,
@@ -88,32 +88,36 @@ def connection(settings: KafkaSettings) -> dict[str, object]:
     return given
 
 
-def reader(settings: KafkaSettings, *, isolation: str = "read_committed", **more: object) -> KafkaConsumer:
+def create_consumer(
+    settings: KafkaSettings, *, isolation: str = "read_committed", **overrides: object
+) -> KafkaConsumer:
     """A consumer outside any group, unless `more` says otherwise; it never commits offsets by itself."""
     given = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "allow_auto_create_topics": False}
-    return KafkaConsumer(**connection(settings), **(given | more), isolation_level=isolation, metrics_enabled=False)
+    return KafkaConsumer(
+        **build_client_config(settings), **(given | overrides), isolation_level=isolation, metrics_enabled=False
+    )
 
 
-def member(settings: KafkaSettings, *, group: str, worker_id: str | None) -> KafkaConsumer:
+def create_group_consumer(settings: KafkaSettings, *, group: str, worker_id: str | None) -> KafkaConsumer:
     """A consumer that shares the partitions of what it subscribes to with the others of its group.
 
     It has no offset to start from but the one it is told: an offset out of range is an error, never a silent jump.
     """
-    return reader(
+    return create_consumer(
         settings,
         group_id=group,
         group_instance_id=worker_id,
         auto_offset_reset="none",
-        partition_assignment_strategy=(EvenRanges,),
+        partition_assignment_strategy=(SortedRangeAssignor,),
         session_timeout_ms=settings.session_timeout_ms,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
         max_poll_interval_ms=settings.max_poll_interval_ms,
     )
 
 
-def writer(settings: KafkaSettings, *, transactional_id: str | None = None) -> KafkaProducer:
+def create_producer(settings: KafkaSettings, *, transactional_id: str | None = None) -> KafkaProducer:
     """A producer whose messages are durable when they are acknowledged; with an id, one for transactions."""
-    given = connection(settings) | {
+    given = build_client_config(settings) | {
         "acks": "all",
         "allow_auto_create_topics": False,
         "compression_type": None if settings.compression_type == "none" else settings.compression_type,
@@ -122,7 +126,7 @@ def writer(settings: KafkaSettings, *, transactional_id: str | None = None) -> K
         "retry_backoff_ms": RETRY_BACKOFF_MS,
         "delivery_timeout_ms": max(settings.request_timeout_ms, APPEND_TIMEOUT_MS),
         "value_serializer": SerializeWrapper(lambda value: None if value is NO_VALUE else value),
-        "kafka_client": patient,
+        "kafka_client": requeueing_client,
         "metrics_enabled": False,
     }
     if transactional_id is not None:
@@ -135,8 +139,8 @@ def writer(settings: KafkaSettings, *, transactional_id: str | None = None) -> K
     return KafkaProducer(**given)
 
 
-def administrator(settings: KafkaSettings) -> KafkaAdminClient:
-    return KafkaAdminClient(**connection(settings))
+def create_admin_client(settings: KafkaSettings) -> KafkaAdminClient:
+    return KafkaAdminClient(**build_client_config(settings))
 
 
 def send(producer: KafkaProducer, output: Output) -> FutureRecordMetadata:
@@ -160,7 +164,7 @@ def dispose(producer: KafkaProducer) -> None:
             producer.close(timeout=1)
 
 
-def records_of(messages: Sequence[ConsumerRecord]) -> list[Record]:
+def to_records(messages: Sequence[ConsumerRecord]) -> list[Record]:
     """As the log holds them; only a header without any value can't be told from an empty one.
 
     A producer may say what it likes of the time: nothing was sent later than now, or before 1970.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from kafka import TopicPartition
 
 from service.errors import StreamError
-from service.log.kafka.clients import CLIENT_ERRORS, reader, records_of
-from service.log.kafka.library_fixes.patches import named
+from service.log.kafka.clients import CLIENT_ERRORS, create_consumer, to_records
+from service.log.kafka.library_fixes.patches import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from service.log.kafka.settings import KafkaSettings
     from service.log.protocol import Record
 
-CHUNK = 2_000
-CHECK_MS = 3_000
-WAIT_MS = 50  # while there is something to wait for; behind a topic that was read, only what has come is taken
+MAX_POLL_RECORDS = 2_000
+PING_TIMEOUT_MS = 3_000
+POLL_TIMEOUT_MS = 50  # while there is something to wait for; behind a topic that was read, only what has come is taken
 
 
 class KafkaFollower:
@@ -31,66 +31,72 @@ class KafkaFollower:
         self._settings = settings
         self._topic = topic
         self._consumer: KafkaConsumer | None = None
-        self._next: dict[TopicPartition, int] = {}
-        self._ends: dict[TopicPartition, int] = {}
+        self._next_offsets: dict[TopicPartition, int] = {}
+        self._remaining_ends: dict[TopicPartition, int] = {}
         try:
-            self._ends = self._look_for_ends()
+            self._remaining_ends = self._fetch_end_offsets()
         except BaseException:
             self.close()
             raise
 
-    def _look_for_ends(self) -> dict[TopicPartition, int]:
+    def _fetch_end_offsets(self) -> dict[TopicPartition, int]:
         """With what is about to be committed: a commit that was promised may be a moment away from being seen."""
-        places = sorted(self._opened().assignment())
+        places = sorted(self._ensure_consumer().assignment())
         if not places:
             raise StreamError(
                 f"the topic {self._topic} does not exist: run `labelwatch topics create`; or it does, and this user may not "
                 "see it: grant READ and DESCRIBE"
             )
-        looker = reader(self._settings, isolation="read_uncommitted")
+        looker = create_consumer(self._settings, isolation="read_uncommitted")
         try:
             return dict(looker.end_offsets(places))
         finally:
             looker.close(autocommit=False)
 
-    def _opened(self) -> KafkaConsumer:
+    def _ensure_consumer(self) -> KafkaConsumer:
         """Partitions may be added to a topic while it is followed; those that are known stay where they are."""
         if self._consumer is None:
-            self._consumer = reader(self._settings)
+            self._consumer = create_consumer(self._settings)
         consumer = self._consumer
         known = consumer.assignment()
         new = {TopicPartition(self._topic, number) for number in consumer.partitions_for_topic(self._topic)} - known
         if new:
             consumer.assign(sorted(known | new))
         for place in new:
-            if place in self._next:
-                consumer.seek(place, self._next[place])
+            if place in self._next_offsets:
+                consumer.seek(place, self._next_offsets[place])
             else:
                 consumer.seek_to_beginning(place)
         return consumer
 
     def poll(self) -> Sequence[Record]:
         try:
-            consumer = self._opened()
-            found = consumer.poll(timeout_ms=WAIT_MS if self._ends else 0, max_records=CHUNK)
-            self._ends = {place: end for place, end in self._ends.items() if not _passed(consumer, place, end)}
+            consumer = self._ensure_consumer()
+            found = consumer.poll(
+                timeout_ms=POLL_TIMEOUT_MS if self._remaining_ends else 0, max_records=MAX_POLL_RECORDS
+            )
+            self._remaining_ends = {
+                place: end for place, end in self._remaining_ends.items() if not _has_reached(consumer, place, end)
+            }
         except CLIENT_ERRORS as error:
             self.close()
-            raise StreamError(f"{self._topic} can't be followed: {named(error)}") from error
-        self._next |= {place: messages[-1].offset + 1 for place, messages in found.items()}
-        return [record for messages in found.values() for record in records_of(messages)]
+            raise StreamError(f"{self._topic} can't be followed: {describe_error(error)}") from error
+        self._next_offsets |= {place: messages[-1].offset + 1 for place, messages in found.items()}
+        return [record for messages in found.values() for record in to_records(messages)]
 
-    def check(self) -> None:
+    def ping(self) -> None:
         """A consumer that has lost its broker goes on waiting without a word: ask for something it must answer."""
         try:
-            consumer = self._opened()
-            consumer.end_offsets(sorted(consumer.assignment()), timeout_ms=CHECK_MS)
+            consumer = self._ensure_consumer()
+            consumer.end_offsets(sorted(consumer.assignment()), timeout_ms=PING_TIMEOUT_MS)
         except CLIENT_ERRORS as error:
-            raise StreamError(f"Kafka at {self._settings.bootstrap_servers} does not answer: {named(error)}") from error
+            raise StreamError(
+                f"Kafka at {self._settings.bootstrap_servers} does not answer: {describe_error(error)}"
+            ) from error
 
     @property
     def caught_up(self) -> bool:
-        return not self._ends
+        return not self._remaining_ends
 
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
@@ -99,7 +105,7 @@ class KafkaFollower:
                 consumer.close(autocommit=False)
 
 
-def _passed(consumer: KafkaConsumer, place: TopicPartition, end: int) -> bool:
+def _has_reached(consumer: KafkaConsumer, place: TopicPartition, end: int) -> bool:
     if end == 0:
         return True
     position = consumer.position(place, timeout_ms=0)
@@ -110,4 +116,4 @@ def follow(settings: KafkaSettings, topic: str) -> KafkaFollower:
     try:
         return KafkaFollower(settings, topic)
     except CLIENT_ERRORS as error:
-        raise StreamError(f"Kafka at {settings.bootstrap_servers}: {named(error)}") from error
+        raise StreamError(f"Kafka at {settings.bootstrap_servers}: {describe_error(error)}") from error

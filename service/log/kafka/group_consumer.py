@@ -25,9 +25,9 @@ from kafka.errors import (
 from kafka.structs import MemberState
 
 from service.errors import StreamError
-from service.log.kafka.admin import member_id
-from service.log.kafka.clients import CLIENT_ERRORS, member
-from service.log.kafka.library_fixes.patches import named
+from service.log.kafka.admin import find_member_id
+from service.log.kafka.clients import CLIENT_ERRORS, create_group_consumer
+from service.log.kafka.library_fixes.patches import describe_error
 from service.log.protocol import FencedError
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOST_PLACE = (OffsetOutOfRangeError, LogTruncationError, NoOffsetForPartitionError)
-HOPELESS = (
+OFFSET_LOST_ERRORS = (OffsetOutOfRangeError, LogTruncationError, NoOffsetForPartitionError)
+FATAL_ERRORS = (
     TopicAuthorizationFailedError,
     GroupAuthorizationFailedError,
     InconsistentGroupProtocolError,
@@ -49,25 +49,25 @@ HOPELESS = (
     SaslAuthenticationFailedError,
     UnsupportedCodecError,
 )
-RETRY_PAUSE = 0.5
-JOIN_TIMEOUT = 5.0
-JOIN_STEP = 0.5
+RETRY_INTERVAL_S = 0.5
+JOIN_TIMEOUT_S = 5.0
+JOIN_POLL_TIMEOUT_S = 0.5
 CLOSE_TIMEOUT_MS = 5_000
 
 
-class PlaceLostError(Exception):
+class OffsetLostError(Exception):
     """Where to read on is not known any more, so every partition must be restored."""
 
 
-class Note(NamedTuple):
+class RebalanceEvent(NamedTuple):
     """What the group told: these partitions came, or went."""
 
-    came: bool
+    assigned: bool
     partitions: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class RebalanceListener:
     """Runs on the client's own thread, where little is allowed: it notes, and stops new partitions from being read.
 
     The seek is as much for the client's sake: it would ask for the group's committed offset otherwise, which can't
@@ -75,26 +75,26 @@ class Listener:
     """
 
     consumer: KafkaConsumer
-    notes: deque[Note]
+    events: deque[RebalanceEvent]
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         places = list(assigned)
         for place in places:
             self.consumer.seek(place, 0)
         self.consumer.pause(*places)
-        self.notes.append(Note(came=True, partitions=frozenset(place.partition for place in places)))
+        self.events.append(RebalanceEvent(assigned=True, partitions=frozenset(place.partition for place in places)))
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        self.notes.append(Note(came=False, partitions=frozenset(place.partition for place in revoked)))
+        self.events.append(RebalanceEvent(assigned=False, partitions=frozenset(place.partition for place in revoked)))
 
     def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
         self.on_partitions_revoked(lost)
 
 
-ConsumerRebalanceListener.register(Listener)
+ConsumerRebalanceListener.register(RebalanceListener)
 
 
-class Member:
+class GroupConsumer:
     """The consumer of the input topic. One thread uses it; a broken consumer is replaced by a new one."""
 
     def __init__(self, settings: KafkaSettings, topic: str, *, group: str, worker_id: str | None) -> None:
@@ -103,55 +103,55 @@ class Member:
         self._group = group
         self._worker_id = worker_id
         self._consumer: KafkaConsumer | None = None
-        self._notes: deque[Note] = deque()
-        self._known_as: str | None = None  # the id under which the group had us in its last stable generation
+        self._events: deque[RebalanceEvent] = deque()
+        self._last_member_id: str | None = None  # the id under which the group had us in its last stable generation
         self._polled_at = time.monotonic()
-        self.trouble = ""
+        self.warning = ""
 
     @property
-    def has_news(self) -> bool:
-        return bool(self._notes)
+    def rebalance_pending(self) -> bool:
+        return bool(self._events)
 
-    def news(self) -> list[Note]:
-        return [self._notes.popleft() for _ in range(len(self._notes))]
+    def drain_rebalances(self) -> list[RebalanceEvent]:
+        return [self._events.popleft() for _ in range(len(self._events))]
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def poll(self, *, max_records: int, timeout: float) -> Mapping[int, Sequence[ConsumerRecord]]:
-        """Messages by partition. Raises `PlaceLostError`, `FencedError`, or `StreamError` where no waiting helps."""
-        if not self._knows_itself():
-            time.sleep(min(timeout, RETRY_PAUSE))
+        """Messages by partition. Raises `OffsetLostError`, `FencedError`, or `StreamError` where no waiting helps."""
+        if not self._owns_identity():
+            time.sleep(min(timeout, RETRY_INTERVAL_S))
             return {}
         try:
-            found = self._poll(self._joined(), max_records, timeout)
+            found = self._poll_until_joined(self._ensure_consumer(), max_records, timeout)
         except FencedInstanceIdError as error:
-            raise FencedError(self._taken()) from error
-        except LOST_PLACE as error:
-            raise PlaceLostError(repr(error)) from error
-        except HOPELESS as error:
-            self._replace(error)
+            raise FencedError(self._describe_fencing()) from error
+        except OFFSET_LOST_ERRORS as error:
+            raise OffsetLostError(repr(error)) from error
+        except FATAL_ERRORS as error:
+            self._discard_consumer(error)
             advice = "; install kafka-python[lz4,snappy,zstd]" if isinstance(error, UnsupportedCodecError) else ""
-            raise StreamError(f"{self._topic} can't be read: {named(error)}{advice}") from error
+            raise StreamError(f"{self._topic} can't be read: {describe_error(error)}{advice}") from error
         except (StreamError, *CLIENT_ERRORS) as error:
-            self._replace(error)
-            time.sleep(min(timeout, RETRY_PAUSE))
+            self._discard_consumer(error)
+            time.sleep(min(timeout, RETRY_INTERVAL_S))
             return {}
-        self.trouble = ""
+        self.warning = ""
         return {place.partition: messages for place, messages in found.items()}
 
-    def _poll(
+    def _poll_until_joined(
         self, consumer: KafkaConsumer, max_records: int, timeout: float
     ) -> Mapping[TopicPartition, Sequence[ConsumerRecord]]:
         """While the group shares out its partitions, the poll goes on: left alone, the client forgets that it joins."""
-        until = time.monotonic() + max(timeout, JOIN_TIMEOUT)
+        until = time.monotonic() + max(timeout, JOIN_TIMEOUT_S)
         while True:
             try:
                 found = consumer.poll(timeout_ms=int(timeout * 1000), max_records=max_records)
             finally:
-                self._remember()
-            if found or self._notes or not self._is_joining(consumer) or time.monotonic() > until:
+                self._update_identity()
+            if found or self._events or not self._is_joining(consumer) or time.monotonic() > until:
                 return cast("Mapping[TopicPartition, Sequence[ConsumerRecord]]", found)
-            timeout = JOIN_STEP
+            timeout = JOIN_POLL_TIMEOUT_S
 
     def _is_joining(self, consumer: KafkaConsumer) -> bool:
         if consumer.group_metadata().state != MemberState.REBALANCING:
@@ -161,9 +161,9 @@ class Member:
         consumer._coordinator.request_rejoin()  # noqa: SLF001 - there is no other way to say it
         return True
 
-    def _joined(self) -> KafkaConsumer:
+    def _ensure_consumer(self) -> KafkaConsumer:
         if self._consumer is None:
-            made = member(self._settings, group=self._group, worker_id=self._worker_id)
+            made = create_group_consumer(self._settings, group=self._group, worker_id=self._worker_id)
             try:
                 self._subscribe(made)
             except BaseException:
@@ -173,7 +173,7 @@ class Member:
         return self._consumer
 
     def _subscribe(self, consumer: KafkaConsumer) -> None:
-        consumer.subscribe([self._topic], listener=Listener(consumer, self._notes))
+        consumer.subscribe([self._topic], listener=RebalanceListener(consumer, self._events))
         # Whoever joins before it knows the partitions shares out none, and everybody has to join again.
         if not consumer.partitions_for_topic(self._topic):
             raise StreamError(
@@ -181,97 +181,99 @@ class Member:
                 "see it: grant READ and DESCRIBE"
             )
 
-    def _replace(self, error: Exception) -> None:
+    def _discard_consumer(self, error: Exception) -> None:
         """The next poll joins anew; until then nothing is ours."""
-        self._tell(f"{self._topic} can't be read, trying with a new consumer: {named(error)}")
+        self._warn(f"{self._topic} can't be read, trying with a new consumer: {describe_error(error)}")
         if self._consumer is not None:
             gone = frozenset(place.partition for place in self._consumer.assignment())
             self.close()
-            self._known_as = None
-            self._notes.append(Note(came=False, partitions=gone))
+            self._last_member_id = None
+            self._events.append(RebalanceEvent(assigned=False, partitions=gone))
 
-    def _tell(self, trouble: str) -> None:
-        if trouble != self.trouble:
-            log.warning("%s", trouble)
-        self.trouble = trouble
+    def _warn(self, warning: str) -> None:
+        if warning != self.warning:
+            log.warning("%s", warning)
+        self.warning = warning
 
-    def group(self) -> ConsumerGroupMetadata | None:
+    def group_metadata(self) -> ConsumerGroupMetadata | None:
         """Whom the group takes us for at this moment."""
         return None if self._consumer is None else self._consumer.group_metadata()
 
     # A partition may go at any moment, and then there is nothing to ask or to move: the note about it says the rest.
 
     def highwater(self, partition: int) -> int | None:
-        return self._try(lambda consumer, place: consumer.highwater(place), partition)
+        return self._try_call(lambda consumer, place: consumer.highwater(place), partition)
 
     def committed(self, partition: int, *, timeout_ms: int) -> int | None:
-        return self._try(lambda consumer, place: consumer.committed(place, timeout_ms=timeout_ms), partition)
+        return self._try_call(lambda consumer, place: consumer.committed(place, timeout_ms=timeout_ms), partition)
 
-    def hold(self, partition: int) -> None:
-        self._try(lambda consumer, place: consumer.pause(place), partition)
+    def pause(self, partition: int) -> None:
+        self._try_call(lambda consumer, place: consumer.pause(place), partition)
 
-    def release(self, partition: int, offset: int) -> None:
+    def resume_from(self, partition: int, offset: int) -> None:
         self.seek(partition, offset)
-        self._try(_drop_parked, partition)
-        self._try(lambda consumer, place: consumer.resume(place), partition)
+        self._try_call(_drop_paused_records, partition)
+        self._try_call(lambda consumer, place: consumer.resume(place), partition)
 
     def seek(self, partition: int, offset: int) -> None:
-        self._try(lambda consumer, place: consumer.seek(place, offset), partition)
+        self._try_call(lambda consumer, place: consumer.seek(place, offset), partition)
 
-    def _try(self, ask: Callable[[KafkaConsumer, TopicPartition], int | None], partition: int) -> int | None:
+    def _try_call(self, call: Callable[[KafkaConsumer, TopicPartition], int | None], partition: int) -> int | None:
         if self._consumer is None:
             return None
         try:
-            return ask(self._consumer, TopicPartition(self._topic, partition))
+            return call(self._consumer, TopicPartition(self._topic, partition))
         except CLIENT_ERRORS:
             return None
 
     # -- identity --------------------------------------------------------------------------------------------------
 
-    def _remember(self) -> None:
-        now = self.group()
+    def _update_identity(self) -> None:
+        now = self.group_metadata()
         if now is not None and now.state == MemberState.STABLE and now.member_id:
-            self._known_as = now.member_id
+            self._last_member_id = now.member_id
         elif now is not None and now.state == MemberState.REBALANCING:
-            self._known_as = None  # the answer to our join will bring a new one
+            self._last_member_id = None  # the answer to our join will bring a new one
         self._polled_at = time.monotonic()
 
-    def _knows_itself(self) -> bool:
+    def _owns_identity(self) -> bool:
         """A worker that was stopped for long must not join again where its identity was given to another meanwhile.
 
         False where that can't be told at the moment.
         """
-        if self._worker_id is None or self._known_as is None:
+        if self._worker_id is None or self._last_member_id is None:
             return True
         if time.monotonic() - self._polled_at < self._settings.session_timeout_ms / 1000:
             return True
         try:
-            holder = self._holder()
+            holder = self._find_identity_holder()
         except StreamError as error:
-            self._tell(f"who works as {self._worker_id} can't be told: {error}")
+            self._warn(f"who works as {self._worker_id} can't be told: {error}")
             return False
-        if holder not in (None, self._known_as):
-            raise FencedError(self._taken())
+        if holder not in (None, self._last_member_id):
+            raise FencedError(self._describe_fencing())
         return True
 
-    def may_write(self) -> bool:
+    def can_claim_id(self) -> bool:
         """Whether the transactional id, which goes with the identity, is ours to take."""
         if self._worker_id is None:
             return True
-        now = self.group()
+        now = self.group_metadata()
         if now is None or now.state != MemberState.STABLE or not now.member_id:
             return False
-        holder = self._holder()
+        holder = self._find_identity_holder()
         if holder not in (None, now.member_id):
-            raise FencedError(self._taken())
+            raise FencedError(self._describe_fencing())
         return holder is not None
 
-    def _holder(self) -> str | None:
+    def _find_identity_holder(self) -> str | None:
         return (
-            None if self._worker_id is None else member_id(self._settings, group=self._group, worker_id=self._worker_id)
+            None
+            if self._worker_id is None
+            else find_member_id(self._settings, group=self._group, worker_id=self._worker_id)
         )
 
-    def _taken(self) -> str:
+    def _describe_fencing(self) -> str:
         return f"another process works as {self._worker_id} in the group {self._group}: every worker needs its own id"
 
     def close(self) -> None:
@@ -282,7 +284,7 @@ class Member:
                 consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
 
 
-def _drop_parked(consumer: KafkaConsumer, place: TopicPartition) -> None:
+def _drop_paused_records(consumer: KafkaConsumer, place: TopicPartition) -> None:
     """What was fetched and not handed out when the partition was stopped.
 
     The library hands it out, and fetches more, only once no records of another partition are in line; with some

@@ -7,9 +7,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from service.errors import StreamError
-from service.log.kafka.clients import CLIENT_ERRORS, dispose, send, writer
-from service.log.kafka.library_fixes.patches import named
-from service.log.kafka.transactional_producer import CLOSE_TIMEOUT
+from service.log.kafka.clients import CLIENT_ERRORS, create_producer, dispose, send
+from service.log.kafka.library_fixes.patches import describe_error
+from service.log.kafka.transactional_producer import CLOSE_TIMEOUT_S
 from service.log.protocol import NothingAppended
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from service.log.protocol import Output
 
 
-class Appender:
+class SharedProducer:
     """Makes its producer when it is first needed, and a new one after an error."""
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -34,7 +34,7 @@ class Appender:
         producer: KafkaProducer | None = None
         futures: list[FutureRecordMetadata] = []
         try:
-            producer = self._shared()
+            producer = self._ensure_producer()
             for output in outputs:
                 futures.append(send(producer, output))  # noqa: PERF401 - so that it is known whether any was taken
             producer.flush(timeout=timeout)
@@ -46,16 +46,16 @@ class Appender:
                     self._producer = None
                     dispose(producer)
             kind = StreamError if futures else NothingAppended
-            raise kind(f"Kafka did not take the messages: {named(error)}") from error
+            raise kind(f"Kafka did not take the messages: {describe_error(error)}") from error
 
-    def _shared(self) -> KafkaProducer:
+    def _ensure_producer(self) -> KafkaProducer:
         with self._mutex:
             if self._producer is None:
-                self._producer = writer(self._settings)
+                self._producer = create_producer(self._settings)
             return self._producer
 
     def close(self) -> None:
         with self._mutex, contextlib.suppress(*CLIENT_ERRORS):
             if self._producer is not None:
-                self._producer.close(timeout=CLOSE_TIMEOUT)
+                self._producer.close(timeout=CLOSE_TIMEOUT_S)
             self._producer = None

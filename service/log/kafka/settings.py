@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
-SERVER = re.compile(r"^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})$")
+SERVER_PATTERN = re.compile(r"^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})$")
 # What the client needs for each, beside itself: any of the modules, and what to install for them.
 COMPRESSION_MODULES = {
     "snappy": (("snappy",), "kafka-python[snappy]"),
@@ -68,24 +68,24 @@ class KafkaSettings(BaseModel):
         return self.security_protocol.startswith("SASL_")
 
     @classmethod
-    def at(cls, *servers: str) -> Self:
+    def for_servers(cls, *servers: str) -> Self:
         return cls(bootstrap_servers=",".join(servers))
 
     @field_validator("bootstrap_servers")
     @classmethod
-    def _reachable(cls, value: str) -> str:
+    def _check_servers(cls, value: str) -> str:
         servers = [part.strip() for part in value.split(",") if part.strip()]
         if not servers:
             raise ValueError("no broker is named: give host:port, with commas between several")
         for server in servers:
-            found = SERVER.match(server)
+            found = SERVER_PATTERN.match(server)
             if found is None or not 0 < int(found[1]) < 65_536:
                 raise ValueError(f"{server!r} is not host:port")
         return ",".join(servers)
 
     @field_validator("sasl_mechanism")
     @classmethod
-    def _with_sasl(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _check_sasl_mechanism(cls, value: str | None, info: ValidationInfo) -> str | None:
         protocol = str(info.data.get("security_protocol"))
         if protocol.startswith("SASL_") and value is None:
             raise ValueError(f"security_protocol {protocol} needs one: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
@@ -98,7 +98,7 @@ class KafkaSettings(BaseModel):
 
     @field_validator("sasl_username", "sasl_password")
     @classmethod
-    def _with_password(cls, value: object, info: ValidationInfo) -> object:
+    def _check_credentials(cls, value: object, info: ValidationInfo) -> object:
         mechanism = info.data.get("sasl_mechanism")
         if mechanism in PASSWORD_MECHANISMS and not value:
             raise ValueError(f"sasl_mechanism {mechanism} needs a username and a password")
@@ -108,7 +108,7 @@ class KafkaSettings(BaseModel):
 
     @field_validator("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password")
     @classmethod
-    def _with_ssl(cls, value: object, info: ValidationInfo) -> object:
+    def _check_ssl_option(cls, value: object, info: ValidationInfo) -> object:
         if value is None:
             return value
         protocol = str(info.data.get("security_protocol"))
@@ -122,7 +122,7 @@ class KafkaSettings(BaseModel):
 
     @field_validator("compression_type")
     @classmethod
-    def _compressible(cls, value: str) -> str:
+    def _check_compression(cls, value: str) -> str:
         modules, package = COMPRESSION_MODULES.get(value, ((), ""))
         if modules and not any(find_spec(module) for module in modules):
             raise ValueError(f"{value} needs a library that is not installed: pip install '{package}'")
@@ -130,7 +130,7 @@ class KafkaSettings(BaseModel):
 
     @field_validator("heartbeat_interval_ms")
     @classmethod
-    def _beats_in_time(cls, value: int, info: ValidationInfo) -> int:
+    def _check_heartbeat_interval(cls, value: int, info: ValidationInfo) -> int:
         session = info.data.get("session_timeout_ms")
         if session is not None and value * 3 > session:
             raise ValueError(f"at most a third of session_timeout_ms ({session}), so that one lost beat does no harm")
@@ -138,7 +138,7 @@ class KafkaSettings(BaseModel):
 
     @field_validator("transaction_timeout_ms")
     @classmethod
-    def _ends_in_time(cls, value: int, info: ValidationInfo) -> int:
+    def _check_transaction_timeout(cls, value: int, info: ValidationInfo) -> int:
         interval = info.data.get("max_poll_interval_ms")
         if interval is not None and value * 2 > interval:
             raise ValueError(
@@ -148,7 +148,7 @@ class KafkaSettings(BaseModel):
 
     @field_validator("delivery_timeout_ms")
     @classmethod
-    def _delivers_in_time(cls, value: int, info: ValidationInfo) -> int:
+    def _check_delivery_timeout(cls, value: int, info: ValidationInfo) -> int:
         transaction = info.data.get("transaction_timeout_ms")
         if transaction is not None and value >= transaction:
             raise ValueError(f"must be below transaction_timeout_ms ({transaction}), or a commit may lose a message")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from kafka.errors import FencedInstanceIdError, ProducerFencedError
 
 from service.errors import StreamError
-from service.log.kafka.clients import CLIENT_ERRORS, dispose, send, writer
-from service.log.kafka.library_fixes.patches import named
+from service.log.kafka.clients import CLIENT_ERRORS, create_producer, dispose, send
+from service.log.kafka.library_fixes.patches import describe_error
 from service.log.protocol import CommitRefused, FencedError
 
 if TYPE_CHECKING:
@@ -27,56 +27,56 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FENCED = (ProducerFencedError, FencedInstanceIdError)
-RETRY_AFTER = 1.0
-CLOSE_TIMEOUT = 5.0
+FENCED_ERRORS = (ProducerFencedError, FencedInstanceIdError)
+RETRY_INTERVAL_S = 1.0
+CLOSE_TIMEOUT_S = 5.0
 
 
-class Committer:
+class TransactionalProducer:
     """Owns the transactional producer. One thread uses it."""
 
     def __init__(
-        self, settings: KafkaSettings, *, transactional_id: str, may_write: Callable[[], bool], watchdog: Watchdog
+        self, settings: KafkaSettings, *, transactional_id: str, can_claim_id: Callable[[], bool], watchdog: Watchdog
     ) -> None:
         self._settings = settings
-        self._id = transactional_id
-        self._may_write = may_write
+        self._transactional_id = transactional_id
+        self._can_claim_id = can_claim_id
         self._watchdog = watchdog
         self._producer: KafkaProducer | None = None
-        self._left_open = False  # a transaction of ours may be open still; the next producer aborts it as it begins
-        self._try_at = 0.0
-        self.trouble = ""
+        self._may_be_open = False  # a transaction of ours may be open still; the next producer aborts it as it begins
+        self._retry_at = 0.0
+        self.warning = ""
 
-    def ready(self) -> bool:
+    def ensure(self) -> bool:
         """Whether there is a producer that has cleared away what its predecessors left; makes one if it can."""
         if self._producer is not None:
             return True
-        if time.monotonic() < self._try_at:
+        if time.monotonic() < self._retry_at:
             return False
         try:
-            self._producer = self._made() if self._may_write() else None
+            self._producer = self._create() if self._can_claim_id() else None
         except FencedError:
             raise
         except ProducerFencedError as error:
-            raise FencedError(self._fenced()) from error
+            raise FencedError(self._describe_fencing()) from error
         except (StreamError, *CLIENT_ERRORS) as error:
-            self._try_at = time.monotonic() + RETRY_AFTER
-            trouble = f"transactions are not possible: {named(error)}"
-            if trouble != self.trouble:
+            self._retry_at = time.monotonic() + RETRY_INTERVAL_S
+            trouble = f"transactions are not possible: {describe_error(error)}"
+            if trouble != self.warning:
                 log.warning("%s", trouble)
-            self.trouble = trouble
+            self.warning = trouble
             return False
-        self.trouble = ""
+        self.warning = ""
         return self._producer is not None
 
-    def _made(self) -> KafkaProducer:
-        producer = writer(self._settings, transactional_id=self._id)
+    def _create(self) -> KafkaProducer:
+        producer = create_producer(self._settings, transactional_id=self._transactional_id)
         try:
             producer.init_transactions()
         except BaseException:
             dispose(producer)
             raise
-        self._left_open = False
+        self._may_be_open = False
         return producer
 
     def commit(
@@ -88,9 +88,9 @@ class Committer:
         """All of it, or nothing: then `CommitRefused`, or `FencedError` where somebody else has our identity."""
         producer = self._producer
         if producer is None:
-            raise CommitRefused(self.trouble or "there is no producer yet")
+            raise CommitRefused(self.warning or "there is no producer yet")
         futures: list[FutureRecordMetadata] = []
-        self._left_open = True
+        self._may_be_open = True
         try:
             with self._watchdog.watching() as step:
                 step("begin")
@@ -107,38 +107,38 @@ class Committer:
                 step("commit_transaction")
                 producer.commit_transaction()
         except Exception as error:
-            self.drop()
+            self.discard()
             if _is_fenced(error, futures):
-                raise FencedError(self._fenced()) from error
-            raise CommitRefused(f"the transaction failed: {named(error)}") from error
+                raise FencedError(self._describe_fencing()) from error
+            raise CommitRefused(f"the transaction failed: {describe_error(error)}") from error
         except BaseException:
-            self.drop()
+            self.discard()
             raise
-        self._left_open = False
+        self._may_be_open = False
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
             dispose(producer)
 
-    def _fenced(self) -> str:
+    def _describe_fencing(self) -> str:
         return (
-            f"another process has the transactional id {self._id}, or this one slept for longer than its transaction"
+            f"another process has the transactional id {self._transactional_id}, or this one slept for longer than its transaction"
             " may last: it ends, start it again if it should go on"
         )
 
     def close(self) -> None:
         """A transaction left open would keep readers waiting until it times out, so it is cleared away."""
-        if self._left_open:
+        if self._may_be_open:
             try:
-                self.ready()
+                self.ensure()
             except FencedError as error:
                 log.warning("%s", error)
         producer, self._producer = self._producer, None
         if producer is None:
             return
         try:
-            producer.close(timeout=CLOSE_TIMEOUT)
+            producer.close(timeout=CLOSE_TIMEOUT_S)
         except CLIENT_ERRORS:
             dispose(producer)
 
@@ -146,4 +146,6 @@ class Committer:
 def _is_fenced(error: BaseException, futures: Iterable[FutureRecordMetadata]) -> bool:
     """The library wraps, quotes or hands on the error, by which thread met it first."""
     seen = [error, *getattr(error, "args", ()), *(future.exception for future in futures if future.is_done)]
-    return any(isinstance(one, FENCED) or any(kind.__name__ in str(one) for kind in FENCED) for one in seen)
+    return any(
+        isinstance(one, FENCED_ERRORS) or any(kind.__name__ in str(one) for kind in FENCED_ERRORS) for one in seen
+    )

@@ -24,17 +24,17 @@ class TopicContent:
     bytes: int
 
 
-def describe(path: Path, topics: Topics) -> list[TopicContent]:
+def describe_log_file(path: Path, topics: Topics) -> list[TopicContent]:
     """One entry a topic, in the order of the specs; a topic that nobody has written to is empty."""
     try:
         address = f"{path.resolve().as_uri()}?mode=ro"
         with contextlib.closing(sqlite3.connect(address, uri=True, timeout=30)) as db:
-            return [_content(db, spec.name) for spec in topics.specs()]
+            return [_describe_topic(db, spec.name) for spec in topics.list_specs()]
     except sqlite3.Error as error:
         raise StreamError(f"{path}: can't be read as a log: {error}") from error
 
 
-def _content(db: sqlite3.Connection, topic: str) -> TopicContent:
+def _describe_topic(db: sqlite3.Connection, topic: str) -> TopicContent:
     head = db.execute("SELECT next_offset FROM heads WHERE topic = ?", (topic,)).fetchone()
     end = 0 if head is None else int(head[0])
     records, first, size = db.execute(

@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.errors import StreamError
-from service.log.codec import position_key, position_value, read_position
+from service.log.codec import parse_position, to_position_key, to_position_value
 from service.log.protocol import (
-    BATCH_BYTES,
-    Changes,
+    MAX_BATCH_BYTES,
+    BatchResult,
     CommitRefused,
-    Gained,
     Output,
-    Overtaken,
-    Polled,
+    PartitionAssignment,
+    Rebalance,
     Record,
-    Work,
+    RecordBatch,
+    VersionConflict,
 )
 from service.log.sqlite.follower import SqliteFollower
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from service.log.protocol import Spot
+    from service.log.protocol import RecordPosition
     from service.log.topics import Topics
 
 PARTITION = 0
 SCHEMA_VERSION = 1
-POLL_PAUSE = 0.02
-FOLLOW_BYTES = 16 * 1024 * 1024
-PRUNE_EVERY = 60.0
-PRUNED_SHARE = 10
+POLL_INTERVAL_S = 0.02
+MAX_FOLLOW_BYTES = 16 * 1024 * 1024
+PRUNE_INTERVAL_S = 60.0
+PRUNE_DIVISOR = 10
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
@@ -65,27 +65,27 @@ class Retention:
 
 
 class SqliteStream:
-    """A `Stream` over one file."""
+    """A `StreamOption` over one file."""
 
-    troubles: tuple[str, ...] = ()  # a file is there or it is not
-    settled: bool = True
+    warnings: tuple[str, ...] = ()  # a file is there or it is not
+    assignment_complete: bool = True
 
     def __init__(self, path: Path, topics: Topics, *, worker: bool = True, retention: Retention | None = None) -> None:
         self._topics = topics
-        self._compacted = {spec.name for spec in topics.specs() if spec.cleanup == "compact"}
+        self._compacted = {spec.name for spec in topics.list_specs() if spec.cleanup_policy == "compact"}
         self._retention = retention or Retention()
         self._pruned_at = time.monotonic()
         self._mutex = threading.RLock()
-        self._lock = _take_lock(path) if worker else None
-        self._db = _open(path)
+        self._lock = _acquire_lock(path) if worker else None
+        self._db = _connect(path)
         self._next: int | None = None  # where to read on; none: to be restored
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def changes(self) -> Changes:
+    def poll_rebalance(self) -> Rebalance:
         if self._next is not None:
-            return Changes()
-        with self._reading():
+            return Rebalance()
+        with self._read_transaction():
             state = {
                 bytes(key): bytes(value)
                 for key, value in self._db.execute(
@@ -93,39 +93,41 @@ class SqliteStream:
                 )
                 if value is not None
             }
-            start = self._start()
-        position = state.pop(position_key(PARTITION), None)
-        wanted = read_position(position) if position is not None else start
+            start = self._fetch_start_offset()
+        position = state.pop(to_position_key(PARTITION), None)
+        wanted = parse_position(position) if position is not None else start
         self._next = max(wanted, start)
-        return Changes(gained=(Gained(PARTITION, self._next, state, lost_records=self._next - wanted),))
+        return Rebalance(
+            assigned=(PartitionAssignment(PARTITION, self._next, state, lost_records=self._next - wanted),)
+        )
 
-    def _start(self) -> int:
+    def _fetch_start_offset(self) -> int:
         """The first offset that is still there, or the end of an empty topic."""
         first = self._db.execute("SELECT min(offset) FROM records WHERE topic = ?", (self._topics.sentences,))
         found: int | None = first.fetchone()[0]
-        return self._head(self._topics.sentences) if found is None else found
+        return self._fetch_next_offset(self._topics.sentences) if found is None else found
 
-    def _head(self, topic: str) -> int:
+    def _fetch_next_offset(self, topic: str) -> int:
         row = self._db.execute("SELECT next_offset FROM heads WHERE topic = ?", (topic,)).fetchone()
         return 0 if row is None else int(row[0])
 
-    def poll(self, *, max_records: int, timeout: float, max_bytes: int = BATCH_BYTES) -> Polled:
+    def poll(self, *, max_records: int, timeout: float, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
         if self._next is None:
-            return Polled({})
+            return RecordBatch({})
         until = time.monotonic() + timeout
         while True:
             records = self.read(self._topics.sentences, self._next, max_records, max_bytes)
             if records:
                 self._next = records[-1].offset + 1
-                return Polled({PARTITION: records}, lease=records[0].offset)
+                return RecordBatch({PARTITION: records}, lease=records[0].offset)
             if time.monotonic() >= until:
-                return Polled({})
-            time.sleep(POLL_PAUSE)
+                return RecordBatch({})
+            time.sleep(POLL_INTERVAL_S)
 
-    def read(self, topic: str, offset: int, limit: int, max_bytes: int = FOLLOW_BYTES) -> list[Record]:
+    def read(self, topic: str, offset: int, limit: int, max_bytes: int = MAX_FOLLOW_BYTES) -> list[Record]:
         rows: list[tuple[int, bytes | None, bytes | None, str, int]] = []
         size = 0
-        with self._reading(), closing(self._db.cursor()) as cursor:
+        with self._read_transaction(), closing(self._db.cursor()) as cursor:
             found = cursor.execute(
                 "SELECT offset, key, value, headers, timestamp_ms FROM records"
                 " WHERE topic = ? AND offset >= ? ORDER BY offset LIMIT ?",
@@ -144,47 +146,47 @@ class SqliteStream:
         ]
 
     def follow(self, topic: str) -> SqliteFollower:
-        with self._reading():
-            return SqliteFollower(self, topic, self._head(topic))
+        with self._read_transaction():
+            return SqliteFollower(self, topic, self._fetch_next_offset(topic))
 
     def lag(self) -> dict[int, int]:
-        with self._reading():
-            head = self._head(self._topics.sentences)
+        with self._read_transaction():
+            head = self._fetch_next_offset(self._topics.sentences)
         return {PARTITION: max(0, head - (self._next or 0))}
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def commit(self, work: Work) -> None:
-        next_offset = work.polled.next_offsets.get(PARTITION)
+    def commit(self, result: BatchResult) -> None:
+        next_offset = result.batch.next_offsets.get(PARTITION)
         try:
-            with self._writing():
-                for output in work.outputs:
+            with self._write_transaction():
+                for output in result.outputs:
                     self._write(output)
-                for key, value in work.state.get(PARTITION, {}).items():
+                for key, value in result.state.get(PARTITION, {}).items():
                     self._write(Output(self._topics.state, key, value))
                 if next_offset is not None:
-                    position = Output(self._topics.state, position_key(PARTITION), position_value(next_offset))
+                    position = Output(self._topics.state, to_position_key(PARTITION), to_position_value(next_offset))
                     self._write(position)
         except StreamError as error:
             self._next = None
             raise CommitRefused(str(error)) from error
-        self._prune_now_and_then(next_offset)
+        self._prune_if_due(next_offset)
 
     def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:  # noqa: ARG002 - the file waits itself
-        with self._writing():
+        with self._write_transaction():
             for output in outputs:
                 self._write(output)
 
-    def append_after(self, output: Output, seen: Spot | None, *, timeout: float = 30.0) -> None:  # noqa: ARG002 - as above
+    def append_if_unchanged(self, output: Output, expected: RecordPosition | None, *, timeout: float = 30.0) -> None:  # noqa: ARG002 - as above
         query = "SELECT max(offset) FROM records WHERE topic = ? AND key = ?"
-        with self._writing():
+        with self._write_transaction():
             (last,) = self._db.execute(query, (output.topic, output.key)).fetchone()
-            if last is not None and (PARTITION, last) != seen:
-                raise Overtaken(output)
+            if last is not None and (PARTITION, last) != expected:
+                raise VersionConflict(output)
             self._write(output)
 
     def _write(self, output: Output) -> None:
-        offset = self._head(output.topic)
+        offset = self._fetch_next_offset(output.topic)
         headers = json.dumps([(key, value.decode("latin-1")) for key, value in output.headers])
         if output.topic in self._compacted and output.key is not None:
             self._db.execute("DELETE FROM records WHERE topic = ? AND key = ?", (output.topic, output.key))
@@ -197,8 +199,8 @@ class SqliteStream:
             (output.topic, offset + 1),
         )
 
-    def _prune_now_and_then(self, consumed: int | None) -> None:
-        if consumed is None or time.monotonic() - self._pruned_at < PRUNE_EVERY:
+    def _prune_if_due(self, consumed: int | None) -> None:
+        if consumed is None or time.monotonic() - self._pruned_at < PRUNE_INTERVAL_S:
             return
         self._pruned_at = time.monotonic()
         self.prune(consumed)
@@ -206,27 +208,27 @@ class SqliteStream:
     def prune(self, consumed: int) -> None:
         """Drops old records of the topics that aren't compacted, of the input only what lies before `consumed`."""
         kept = self._retention
-        names = [spec.name for spec in self._topics.specs() if spec.cleanup == "delete"]
-        with self._writing():
+        names = [spec.name for spec in self._topics.list_specs() if spec.cleanup_policy == "delete"]
+        with self._write_transaction():
             for name in names:
-                limit = consumed if name == self._topics.sentences else self._head(name)
+                limit = consumed if name == self._topics.sentences else self._fetch_next_offset(name)
                 if kept.max_age_ms is not None:
                     oldest = time.time_ns() // 1_000_000 - kept.max_age_ms
                     self._db.execute(
                         "DELETE FROM records WHERE topic = ? AND offset < ? AND timestamp_ms < ?", (name, limit, oldest)
                     )
-                if kept.max_bytes is not None and self._size() > kept.max_bytes:
-                    first, head = self._first(name), self._head(name)
-                    cut = min(limit, first + max(1, (head - first) // PRUNED_SHARE))
+                if kept.max_bytes is not None and self._fetch_size_bytes() > kept.max_bytes:
+                    first, head = self._fetch_first_offset(name), self._fetch_next_offset(name)
+                    cut = min(limit, first + max(1, (head - first) // PRUNE_DIVISOR))
                     self._db.execute("DELETE FROM records WHERE topic = ? AND offset < ?", (name, cut))
         with self._mutex:
             self._db.execute("PRAGMA incremental_vacuum")
 
-    def _first(self, topic: str) -> int:
+    def _fetch_first_offset(self, topic: str) -> int:
         found: int | None = self._db.execute("SELECT min(offset) FROM records WHERE topic = ?", (topic,)).fetchone()[0]
-        return self._head(topic) if found is None else found
+        return self._fetch_next_offset(topic) if found is None else found
 
-    def _size(self) -> int:
+    def _fetch_size_bytes(self) -> int:
         pages, free, size = (
             int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
             for name in ("page_count", "freelist_count", "page_size")
@@ -236,9 +238,9 @@ class SqliteStream:
     # -- transactions ----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _read_transaction(self) -> Iterator[None]:
         """One moment of the file for several queries; SQLite's own errors become ours."""
-        with self._mutex, _told():
+        with self._mutex, translate_sqlite_errors():
             self._db.execute("BEGIN")
             try:
                 yield
@@ -246,8 +248,8 @@ class SqliteStream:
                 self._db.execute("COMMIT")
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        with self._mutex, _told():
+    def _write_transaction(self) -> Iterator[None]:
+        with self._mutex, translate_sqlite_errors():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -265,16 +267,16 @@ class SqliteStream:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def translate_sqlite_errors() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
         raise StreamError(f"the embedded log failed: {error}") from error
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _told():
+    with translate_sqlite_errors():
         db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         if version > SCHEMA_VERSION:
@@ -287,7 +289,7 @@ def _open(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _take_lock(path: Path) -> int:
+def _acquire_lock(path: Path) -> int:
     """The right to work on the file, which the system takes back whatever way the process ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o644)

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Sequence
 
-FARTHEST: Final = 0.25  # in logits: beyond the next in a queue of some size, and still about as bad
-COUNTS_UP_TO: Final = 1_000  # words of a sentence whose score may be a count or a share of them
+MAX_LOGIT_SHIFT: Final = 0.25  # in logits: beyond the next in a queue of some size, and still about as bad
+MAX_COUNT_DENOMINATOR: Final = 1_000  # words of a sentence whose score may be a count or a share of them
 
-CONTROLS = (
+SELECT_CONTROLS = (
     "SELECT no, dataset, id, draw, priority, score, rank, shown_priority, shown_score FROM items"
     " WHERE dataset = ? AND reason = 'control'"
 )
-BESIDE = "SELECT rank, priority, score FROM items WHERE dataset = ? AND reason = 'flagged' AND draw >= ? ORDER BY draw LIMIT 1"
+SELECT_NEXT_FLAGGED = "SELECT rank, priority, score FROM items WHERE dataset = ? AND reason = 'flagged' AND draw >= ? ORDER BY draw LIMIT 1"
 
 
-def drawn(dataset: str, id: str) -> float:  # noqa: A002 - as the messages call it
+def compute_ring_position(dataset: str, id: str) -> float:  # noqa: A002 - as the messages call it
     """A sentence's place on the ring: in [0, 1), by its name.
 
     Other bytes of the same hash decide whether a sentence is a control at all, so those say nothing here.
@@ -39,7 +39,7 @@ def drawn(dataset: str, id: str) -> float:  # noqa: A002 - as the messages call 
     return int.from_bytes(_hash(dataset, id)[8:16]) / 2**64
 
 
-def moved(value: float | None, by: float) -> float | None:
+def shift_down(value: float | None, by: float) -> float | None:
     """A little worse: whatever cut it lay under, it lies under still."""
     if value is None:
         return None
@@ -49,20 +49,20 @@ def moved(value: float | None, by: float) -> float | None:
     return value - abs(value) * by
 
 
-def moved_score(value: float | None, by: float) -> float | None:
+def shift_score_down(value: float | None, by: float) -> float | None:
     """What may be a count or a share of words stays as it is: others have the same, and none has one in between."""
-    counted = value is not None and float(Fraction(value).limit_denominator(COUNTS_UP_TO)) == value
-    return value if counted else moved(value, by)
+    counted = value is not None and float(Fraction(value).limit_denominator(MAX_COUNT_DENOMINATOR)) == value
+    return value if counted else shift_down(value, by)
 
 
-def place_all(db: sqlite3.Connection, dataset: str) -> None:
+def position_all_controls(db: sqlite3.Connection, dataset: str) -> None:
     """Decided ones too: deciding moves none."""
-    _place(db, db.execute(CONTROLS, (dataset,)).fetchall())
+    _position_controls(db, db.execute(SELECT_CONTROLS, (dataset,)).fetchall())
 
 
-def place_one(db: sqlite3.Connection, dataset: str, id: str) -> None:  # noqa: A002 - as above
+def position_control(db: sqlite3.Connection, dataset: str, id: str) -> None:  # noqa: A002 - as above
     """At once when it comes, so that it is never seen with its own numbers."""
-    _place(db, db.execute(f"{CONTROLS} AND id = ?", (dataset, id)).fetchall())
+    _position_controls(db, db.execute(f"{SELECT_CONTROLS} AND id = ?", (dataset, id)).fetchall())
 
 
 def has_controls(db: sqlite3.Connection, dataset: str) -> bool:
@@ -76,16 +76,19 @@ def is_blind(db: sqlite3.Connection, dataset: str, share: float) -> bool:
     return share > 0 or db.execute(query, (dataset,)).fetchone() is not None
 
 
-def _place(db: sqlite3.Connection, controls: Iterable[Sequence[Any]]) -> None:
+def _position_controls(db: sqlite3.Connection, controls: Iterable[Sequence[Any]]) -> None:
     changes = []
     for no, dataset, identity, draw, *own, rank, shown_priority, shown_score in controls:
-        found = db.execute(BESIDE, (dataset, draw)).fetchone() or db.execute(BESIDE, (dataset, 0.0)).fetchone()
+        found = (
+            db.execute(SELECT_NEXT_FLAGGED, (dataset, draw)).fetchone()
+            or db.execute(SELECT_NEXT_FLAGGED, (dataset, 0.0)).fetchone()
+        )
         if found is None:  # nothing to hide among
             priority, score = own
             now = (1.0 if priority is None else priority, priority, score)
         else:
-            by = FARTHEST * int.from_bytes(_hash(dataset, identity)[16:24]) / 2**64
-            now = (moved(found[0], by), moved(found[1], by), moved_score(found[2], by))
+            by = MAX_LOGIT_SHIFT * int.from_bytes(_hash(dataset, identity)[16:24]) / 2**64
+            now = (shift_down(found[0], by), shift_down(found[1], by), shift_score_down(found[2], by))
         if now != (rank, shown_priority, shown_score):
             changes.append((*now, 1.0 if now[1] is None else now[1], no))
     db.executemany("UPDATE items SET rank = ?, shown_priority = ?, shown_score = ?, tie = ? WHERE no = ?", changes)

@@ -18,12 +18,12 @@ from pydantic import ValidationError
 
 from service.contracts import Assessment, Claim, DatasetSettings, Decision
 from service.errors import StreamError
-from service.log.codec import header
-from service.review.decisions import CLAIM, read_key
+from service.log.codec import get_header
+from service.review.decisions import CLAIM_EVENT_TYPE, parse_decision_key
 from service.review.projection import control_sample as controls
 from service.review.projection import outcomes as settle
 from service.review.projection import tables as store
-from service.review.projection.stale_revisions import Overwritten
+from service.review.projection.stale_revisions import StaleRevisions
 from service.review.ranker import Ranker
 
 if TYPE_CHECKING:
@@ -33,38 +33,38 @@ if TYPE_CHECKING:
 
     from service.log.protocol import Follower, Record, Stream
     from service.log.topics import Topics
-    from service.review.projection.outcomes import Lesson
-    from service.review.queue.queue import Queue
+    from service.review.projection.outcomes import RankerExample
+    from service.review.queue.queue import ReviewQueue
 
-PAUSE = 0.1
-PAUSE_AFTER_ERROR = 1.0
-PLACE_EVERY = 5.0
+POLL_INTERVAL_S = 0.1
+ERROR_RETRY_INTERVAL_S = 1.0
+POSITION_CONTROLS_INTERVAL_S = 5.0
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
-class Projector:
+class ReviewProjector:
     """One thread runs it; the properties may be read from any."""
 
-    def __init__(self, stream: Stream, topics: Topics, queue: Queue) -> None:
+    def __init__(self, stream: Stream, topics: Topics, queue: ReviewQueue) -> None:
         self._stream = stream
         self._queue = queue
-        self._readers: tuple[tuple[str, Callable[[sqlite3.Connection, Record], None]], ...] = (
-            (topics.datasets, self._settings),
-            (topics.review, self._assessment),
-            (topics.decisions, self._decision),
+        self._handlers: tuple[tuple[str, Callable[[sqlite3.Connection, Record], None]], ...] = (
+            (topics.datasets, self._apply_settings),
+            (topics.review, self._apply_assessment),
+            (topics.decisions, self._apply_decision),
         )
         self._followers: list[Follower] | None = None
-        self._taught: dict[str, dict[str, dict[str, Lesson]]] = {}  # by dataset, sentence, reviewer
+        self._examples: dict[str, dict[str, dict[str, RankerExample]]] = {}  # by dataset, sentence, reviewer
         self._rankers: dict[str, Ranker] = {}
-        self._touched: set[tuple[str, str]] = set()
-        self._to_fit: set[str] = set()
-        self._to_place: set[str] = set()
-        self._overwritten = Overwritten(stream, topics.review, queue)
-        self._placed_at = 0.0
+        self._changed_keys: set[tuple[str, str]] = set()
+        self._datasets_to_fit: set[str] = set()
+        self._datasets_to_position: set[str] = set()
+        self._stale_revisions = StaleRevisions(stream, topics.review, queue)
+        self._positioned_at = 0.0
         self._caught_up = False
-        self.trouble: str | None = None
-        self.unreadable = 0
+        self.error: str | None = None
+        self.unreadable_records = 0
 
     @property
     def caught_up(self) -> bool:
@@ -77,32 +77,32 @@ class Projector:
                 try:
                     found = self.step()
                 except StreamError as error:
-                    if self.trouble is None:
-                        _log.warning("the review queue waits for the log: %s", error)
-                    self.trouble = str(error)
-                    stop.wait(PAUSE_AFTER_ERROR)
+                    if self.error is None:
+                        log.warning("the review queue waits for the log: %s", error)
+                    self.error = str(error)
+                    stop.wait(ERROR_RETRY_INTERVAL_S)
                     continue
-                self.trouble = None
+                self.error = None
                 if not found:
-                    stop.wait(PAUSE)
+                    stop.wait(POLL_INTERVAL_S)
         finally:
             self.close()
 
     def step(self) -> int:
         """Takes in what has come; returns how many messages that was."""
-        followers = self._opened()
+        followers = self._ensure_followers()
         total = 0
-        for follower, (_, take) in zip(followers, self._readers, strict=True):
+        for follower, (_, take) in zip(followers, self._handlers, strict=True):
             records = follower.poll()
             if records:
-                self._take_in(records, take)
+                self._apply_records(records, take)
                 total += len(records)
         behind = not all(follower.caught_up for follower in followers)
         if not behind:
-            self._order(at_once=not total or not self._caught_up)
+            self._update_order(force=not total or not self._caught_up)
         self._caught_up = self._caught_up or not behind
         if not total and not behind:
-            total = self._overwritten.write_again()
+            total = self._stale_revisions.republish()
         return total
 
     def close(self) -> None:
@@ -110,89 +110,95 @@ class Projector:
             follower.close()
         self._followers = None
 
-    def _opened(self) -> list[Follower]:
-        if self._followers is not None and self._queue.lost:
-            _log.warning("the review queue's file is gone: it is built again")
+    def _ensure_followers(self) -> list[Follower]:
+        if self._followers is not None and self._queue.is_deleted:
+            log.warning("the review queue's file is gone: it is built again")
             self.close()
         if self._followers is None:
             self._caught_up = False
             made: list[Follower] = []
             try:
-                for topic, _ in self._readers:
+                for topic, _ in self._handlers:
                     made.append(self._stream.follow(topic))
             except BaseException:
                 for follower in made:
                     follower.close()
                 raise
             self._queue.clear()
-            for kept in (self._taught, self._rankers, self._touched, self._to_fit, self._to_place):
+            for kept in (
+                self._examples,
+                self._rankers,
+                self._changed_keys,
+                self._datasets_to_fit,
+                self._datasets_to_position,
+            ):
                 kept.clear()
-            self._overwritten.clear()
+            self._stale_revisions.clear()
             self._followers = made
         return self._followers
 
-    def _take_in(self, records: Iterable[Record], take: Callable[[sqlite3.Connection, Record], None]) -> None:
+    def _apply_records(self, records: Iterable[Record], apply: Callable[[sqlite3.Connection, Record], None]) -> None:
         """All or nothing: a follower does not give records twice, so an error here ends the projector."""
-        with self._queue.writing() as db:
+        with self._queue.write_transaction() as db:
             for record in records:
                 try:
-                    take(db, record)
+                    apply(db, record)
                 except (ValidationError, OverflowError):  # a number may be too large for the file
-                    self.unreadable += 1
-                    _log.warning("%s %d@%d is not a message we know", record.topic, record.partition, record.offset)
-            for key in sorted(self._touched):
-                self._learn(key, settle.settle(db, key))
-            self._touched.clear()
+                    self.unreadable_records += 1
+                    log.warning("%s %d@%d is not a message we know", record.topic, record.partition, record.offset)
+            for key in sorted(self._changed_keys):
+                self._update_examples(key, settle.update_outcomes(db, key))
+            self._changed_keys.clear()
 
     # -- one message -----------------------------------------------------------------------------------------------
 
-    def _settings(self, db: sqlite3.Connection, record: Record) -> None:
+    def _apply_settings(self, db: sqlite3.Connection, record: Record) -> None:
         if record.value is None:
             name = (record.key or b"").decode(errors="replace")
             db.execute("DELETE FROM settings WHERE dataset = ?", (name,))
-            self._to_fit.add(name)
+            self._datasets_to_fit.add(name)
             return
         settings = DatasetSettings.model_validate_json(record.value)
         if store.put_settings(db, settings):
-            self._to_fit.add(settings.name)
+            self._datasets_to_fit.add(settings.name)
 
-    def _assessment(self, db: sqlite3.Connection, record: Record) -> None:
+    def _apply_assessment(self, db: sqlite3.Connection, record: Record) -> None:
         if record.value is None:
             dataset, _, identity = (record.key or b"").decode(errors="replace").partition("/")
-            self._changed(db, dataset, identity)
+            self._mark_changed(db, dataset, identity)
             store.drop_item(db, dataset, identity)
-            self._overwritten.replaced((dataset, identity))
+            self._stale_revisions.discard((dataset, identity))
             return
         said = Assessment.model_validate_json(record.value)
         if said.id is None or said.reason == "scored":
             return
         key = (said.dataset, said.id)
         if store.put_item(db, said, record, self._rankers.get(said.dataset, Ranker())):
-            self._overwritten.replaced(key)
-            controls.place_one(db, *key)
-            self._changed(db, *key)
+            self._stale_revisions.discard(key)
+            controls.position_control(db, *key)
+            self._mark_changed(db, *key)
         else:
-            self._overwritten.came_late(db, key, record)
+            self._stale_revisions.note(db, key, record)
 
-    def _changed(self, db: sqlite3.Connection, dataset: str, identity: str) -> None:
-        self._touched.add((dataset, identity))
-        self._touched.update(store.of_gone_task(db, dataset, identity))
-        if dataset not in self._to_place and controls.has_controls(db, dataset):
-            self._to_place.add(dataset)
+    def _mark_changed(self, db: sqlite3.Connection, dataset: str, identity: str) -> None:
+        self._changed_keys.add((dataset, identity))
+        self._changed_keys.update(store.find_items_of_task(db, dataset, identity))
+        if dataset not in self._datasets_to_position and controls.has_controls(db, dataset):
+            self._datasets_to_position.add(dataset)
 
-    def _decision(self, db: sqlite3.Connection, record: Record) -> None:
+    def _apply_decision(self, db: sqlite3.Connection, record: Record) -> None:
         if record.value is None:
-            self._erased(db, record)
+            self._apply_decision_tombstone(db, record)
             return
         if _is_claim(record):
             settle.put_claim(db, Claim.model_validate_json(record.value), record)
             return
         decision = Decision.model_validate_json(record.value)
         settle.put_decision(db, decision, record.value)
-        self._touched.add((decision.dataset, decision.id))
+        self._changed_keys.add((decision.dataset, decision.id))
 
-    def _erased(self, db: sqlite3.Connection, record: Record) -> None:
-        place = read_key(record.key or b"")
+    def _apply_decision_tombstone(self, db: sqlite3.Connection, record: Record) -> None:
+        place = parse_decision_key(record.key or b"")
         if place is None:
             return
         dataset, identity, reviewer, claim = place
@@ -201,63 +207,63 @@ class Projector:
             return
         key = (dataset, identity, reviewer)
         db.execute("DELETE FROM decisions WHERE dataset = ? AND id = ? AND reviewer = ?", key)
-        self._touched.add((dataset, identity))
+        self._changed_keys.add((dataset, identity))
 
-    def _learn(self, key: tuple[str, str], lessons: dict[str, Lesson]) -> None:
+    def _update_examples(self, key: tuple[str, str], examples: dict[str, RankerExample]) -> None:
         dataset, identity = key
-        taught = self._taught.setdefault(dataset, {})
-        if taught.get(identity, {}) == lessons:
+        taught = self._examples.setdefault(dataset, {})
+        if taught.get(identity, {}) == examples:
             return
-        self._to_fit.add(dataset)
-        if lessons:
-            taught[identity] = lessons
+        self._datasets_to_fit.add(dataset)
+        if examples:
+            taught[identity] = examples
         else:
             del taught[identity]
 
     # -- all of them together --------------------------------------------------------------------------------------
 
-    def _order(self, *, at_once: bool) -> None:
+    def _update_order(self, *, force: bool) -> None:
         """All controls may have to move: that must not be done for every few that come."""
-        due = at_once or time.monotonic() - self._placed_at >= PLACE_EVERY
-        if not self._to_fit and not (self._to_place and due):
+        due = force or time.monotonic() - self._positioned_at >= POSITION_CONTROLS_INTERVAL_S
+        if not self._datasets_to_fit and not (self._datasets_to_position and due):
             return
-        with self._queue.writing() as db:
-            self._fit(db)
+        with self._queue.write_transaction() as db:
+            self._refit_rankers(db)
             if due:
-                for dataset in sorted(self._to_place):
-                    controls.place_all(db, dataset)
-                self._to_place.clear()
-                self._placed_at = time.monotonic()
+                for dataset in sorted(self._datasets_to_position):
+                    controls.position_all_controls(db, dataset)
+                self._datasets_to_position.clear()
+                self._positioned_at = time.monotonic()
 
-    def _fit(self, db: sqlite3.Connection) -> None:
-        for dataset in sorted(self._to_fit):
-            setting, epoch, _ = store.ranker_settings(db, dataset)
+    def _refit_rankers(self, db: sqlite3.Connection) -> None:
+        for dataset in sorted(self._datasets_to_fit):
+            setting, epoch, _ = store.read_ranker_settings(db, dataset)
             lessons = sorted(
-                (lesson.at, identity, reviewer, lesson.words)
-                for identity, by_reviewer in self._taught.get(dataset, {}).items()
+                (lesson.decided_at, identity, reviewer, lesson.words)
+                for identity, by_reviewer in self._examples.get(dataset, {}).items()
                 for reviewer, lesson in by_reviewer.items()
                 if lesson.epoch == epoch
             )
             ranker = Ranker.refit([words for *_, words in lessons]) if setting == "auto" else Ranker()
             before = self._rankers.get(dataset, Ranker())
             self._rankers[dataset] = ranker
-            if (ranker.on, ranker.offsets) != (before.on, before.offsets):
-                _rank_all(db, dataset, ranker)
-                self._to_place.add(dataset)
-                self._queue.show_offsets(dataset, dict(ranker.offsets) if ranker.on else None)
-        self._to_fit.clear()
+            if (ranker.enabled, ranker.offsets) != (before.enabled, before.offsets):
+                _update_ranks(db, dataset, ranker)
+                self._datasets_to_position.add(dataset)
+                self._queue.set_ranker_offsets(dataset, dict(ranker.offsets) if ranker.enabled else None)
+        self._datasets_to_fit.clear()
 
 
 def _is_claim(record: Record) -> bool:
     """By its type; a producer that sets no headers is known by its key."""
-    kind = header(record.headers, "ce_type")
+    kind = get_header(record.headers, "ce_type")
     if kind is not None:
-        return kind == CLAIM
-    place = read_key(record.key or b"")
+        return kind == CLAIM_EVENT_TYPE
+    place = parse_decision_key(record.key or b"")
     return place is not None and place[3]
 
 
-def _rank_all(db: sqlite3.Connection, dataset: str, ranker: Ranker) -> None:
+def _update_ranks(db: sqlite3.Connection, dataset: str, ranker: Ranker) -> None:
     rows = db.execute(
         "SELECT no, rank, priority, types FROM items WHERE dataset = ? AND reason = 'flagged'", (dataset,)
     ).fetchall()

@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     import sqlite3
 
     from service.log.protocol import Record, Stream
-    from service.review.queue.queue import Queue
+    from service.review.queue.queue import ReviewQueue
 
     Key = tuple[str, str]
 
-APPEND_TIMEOUT = 5.0
-PAUSE_AFTER_REFUSAL = 60.0
+APPEND_TIMEOUT_S = 5.0
+REPUBLISH_RETRY_INTERVAL_S = 60.0
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
-class Overwritten:
+class StaleRevisions:
     """The items whose topic ends with an older revision than we hold. The projector's thread uses it."""
 
-    def __init__(self, stream: Stream, topic: str, queue: Queue) -> None:
+    def __init__(self, stream: Stream, topic: str, queue: ReviewQueue) -> None:
         self._stream = stream
         self._topic = topic
         self._queue = queue
         self._keys: set[Key] = set()
-        self._refused_at: float | None = None
+        self._failed_at: float | None = None
 
-    def came_late(self, db: sqlite3.Connection, key: Key, record: Record) -> None:
+    def note(self, db: sqlite3.Connection, key: Key, record: Record) -> None:
         """A record that is older than the item: it matters where compaction would keep it in place of the item's own."""
         row = db.execute(
             "SELECT b.key, b.partition, b.offset FROM items AS i JOIN bodies AS b ON b.item = i.no"
@@ -52,36 +52,36 @@ class Overwritten:
         if held == record.key and partition == record.partition and offset < record.offset:
             self._keys.add(key)
 
-    def replaced(self, key: Key) -> None:
+    def discard(self, key: Key) -> None:
         """The topic has a newer one of it, or none."""
         self._keys.discard(key)
 
     def clear(self) -> None:
         self._keys.clear()
 
-    def write_again(self) -> int:
+    def republish(self) -> int:
         """To be called when nothing is left to read: only then was the last record of a key read last."""
-        waits = self._refused_at is not None and time.monotonic() - self._refused_at < PAUSE_AFTER_REFUSAL
+        waits = self._failed_at is not None and time.monotonic() - self._failed_at < REPUBLISH_RETRY_INTERVAL_S
         if not self._keys or waits:
             return 0
-        with self._queue.writing() as db:  # which has its connection, even to a file that was deleted
-            outputs = [output for key in sorted(self._keys) for output in self._held(db, key)]
+        with self._queue.write_transaction() as db:  # which has its connection, even to a file that was deleted
+            outputs = [output for key in sorted(self._keys) for output in self._read_current(db, key)]
         try:
-            self._stream.append(outputs, timeout=APPEND_TIMEOUT)
+            self._stream.append(outputs, timeout=APPEND_TIMEOUT_S)
         except StreamError as error:  # the queue is right without it, and goes on
-            _log.warning(
+            log.warning(
                 "%s ends with an older revision of %d sentences, and the newer can't be written again: %s",
                 self._topic,
                 len(outputs),
                 error,
             )
-            self._refused_at = time.monotonic()
+            self._failed_at = time.monotonic()
             return 0
-        self._refused_at = None
+        self._failed_at = None
         self._keys.clear()
         return len(outputs)
 
-    def _held(self, db: sqlite3.Connection, key: Key) -> list[Output]:
+    def _read_current(self, db: sqlite3.Connection, key: Key) -> list[Output]:
         """The item's record as it was."""
         rows = db.execute(
             "SELECT b.key, b.value, b.headers FROM items AS i JOIN bodies AS b ON b.item = i.no"

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from service.labels import entity_type
-from service.review.items import NO_ITEM, doubtful_of, suspects_of, weighted_scores
-from service.review.projection.control_sample import drawn
-from service.review.queue.filters import TASK_FACETS, facets_of, task_facet
+from service.review.items import TOMBSTONE_STATE, compute_weighted_scores, select_flags, select_suspects
+from service.review.projection.control_sample import compute_ring_position
+from service.review.queue.filters import TASK_FACET_GLOB, build_facets, build_task_facet
 
 if TYPE_CHECKING:
     import sqlite3
@@ -64,24 +64,24 @@ CREATE TABLE settings (
 
 
 TABLES = ("items", "bodies", "facets", "decisions", "claims", "outcomes", "pairs", "settings")
-CLOSING = ("update", "deleted")
-FIRST_SECOND = datetime(1, 1, 1, tzinfo=UTC).timestamp()
-LAST_SECOND = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+CLOSING_REASONS = ("update", "deleted")
+MIN_TIMESTAMP = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+MAX_TIMESTAMP = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
-def day_of(moment: datetime | None) -> str | None:
-    return None if moment is None else datetime.fromtimestamp(seconds(moment), UTC).date().isoformat()
+def to_utc_day(moment: datetime | None) -> str | None:
+    return None if moment is None else datetime.fromtimestamp(to_timestamp(moment), UTC).date().isoformat()
 
 
-def seconds(moment: datetime | None) -> float:
+def to_timestamp(moment: datetime | None) -> float:
     """Since 1970; kept to what can be told as a time again, whatever its zone."""
     if moment is None:
         return 0.0
     seconds = (moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment).timestamp()
-    return min(max(seconds, FIRST_SECOND), LAST_SECOND)
+    return min(max(seconds, MIN_TIMESTAMP), MAX_TIMESTAMP)
 
 
-def _finite(number: float | None) -> float | None:
+def _finite_or_none(number: float | None) -> float | None:
     return None if number is None or not math.isfinite(number) else number
 
 
@@ -100,7 +100,7 @@ def put_settings(db: sqlite3.Connection, settings: DatasetSettings) -> bool:
     return True
 
 
-def ranker_settings(db: sqlite3.Connection, dataset: str) -> tuple[str, int, float]:
+def read_ranker_settings(db: sqlite3.Connection, dataset: str) -> tuple[str, int, float]:
     """(ranker, epoch, control share)"""
     row = db.execute("SELECT ranker, epoch, share FROM settings WHERE dataset = ?", (dataset,)).fetchone()
     return ("auto", 0, 0.0) if row is None else (str(row[0]), int(row[1]), float(row[2]))
@@ -116,8 +116,8 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
     if known is not None and assessment.revision < known[0]:
         return False
     drop_item(db, *key)
-    lows = lowest_by_type(assessment) if assessment.reason == "flagged" else {}
-    priority, score = _finite(assessment.priority), _finite(assessment.score)
+    lows = compute_lowest_by_type(assessment) if assessment.reason == "flagged" else {}
+    priority, score = _finite_or_none(assessment.priority), _finite_or_none(assessment.score)
     meta = assessment.meta or {}
     platform, task = meta.get("format"), meta.get("task", meta.get("record"))  # as Argilla calls its tasks
     ends_task = assessment.deleted and key[1] == f"{platform}:task:{task}"
@@ -128,17 +128,17 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
             *key,
             assessment.revision,
             assessment.reason,
-            NO_ITEM if ends_task else "closed" if assessment.reason in CLOSING else "open",
+            TOMBSTONE_STATE if ends_task else "closed" if assessment.reason in CLOSING_REASONS else "open",
             ranker.rank(priority, list(lows.items())),
             1.0 if priority is None else priority,
             priority,
             score,
-            drawn(*key),
+            compute_ring_position(*key),
             priority,
             score,
             assessment.inclusion_probability,
             assessment.annotator,
-            day_of(assessment.scored_at),
+            to_utc_day(assessment.scored_at),
             json.dumps(lows),
         ),
     ).lastrowid
@@ -147,24 +147,24 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
         "INSERT INTO bodies VALUES (?, ?, ?, ?, ?, ?)",
         (number, record.value, record.key, headers, record.partition, record.offset),
     )
-    found = facets_of(doubtful_of(assessment), suspects_of(assessment), assessment.annotator)
+    found = build_facets(select_flags(assessment), select_suspects(assessment), assessment.annotator)
     if isinstance(platform, str) and isinstance(task, str):
-        found.add(task_facet(platform, task))
+        found.add(build_task_facet(platform, task))
     db.executemany("INSERT INTO facets VALUES (?, ?)", [(facet, number) for facet in sorted(found)])
     return True
 
 
-def gone_with_task(db: sqlite3.Connection, dataset: str, number: int, revision: int) -> bool:
+def is_task_deleted(db: sqlite3.Connection, dataset: str, number: int, revision: int) -> bool:
     """Whether the platform has deleted the item's task since, which it says of the task alone."""
     query = (
         "SELECT 1 FROM facets AS f JOIN items AS t ON t.dataset = ?"
         " AND t.id = json_extract(f.facet, '$[1]') || ':task:' || json_extract(f.facet, '$[2]')"
         " WHERE f.item = ? AND f.facet GLOB ? AND t.reason = 'deleted' AND t.revision >= ? LIMIT 1"
     )
-    return db.execute(query, (dataset, number, TASK_FACETS, revision)).fetchone() is not None
+    return db.execute(query, (dataset, number, TASK_FACET_GLOB, revision)).fetchone() is not None
 
 
-def of_gone_task(db: sqlite3.Connection, dataset: str, id: str) -> list[tuple[str, str]]:  # noqa: A002 - as the messages call it
+def find_items_of_task(db: sqlite3.Connection, dataset: str, id: str) -> list[tuple[str, str]]:  # noqa: A002 - as the messages call it
     """The items that may be open or closed by what is known of the task with this id."""
     platform, colon, task = id.partition(":task:")
     if not colon:
@@ -172,7 +172,7 @@ def of_gone_task(db: sqlite3.Connection, dataset: str, id: str) -> list[tuple[st
     query = (
         "SELECT i.dataset, i.id FROM facets AS f JOIN items AS i ON i.no = f.item WHERE f.facet = ? AND i.dataset = ?"
     )
-    return [(of, found) for of, found in db.execute(query, (task_facet(platform, task), dataset))]
+    return [(of, found) for of, found in db.execute(query, (build_task_facet(platform, task), dataset))]
 
 
 def drop_item(db: sqlite3.Connection, dataset: str, id: str) -> None:  # noqa: A002 - as the messages call it
@@ -187,11 +187,11 @@ def drop_item(db: sqlite3.Connection, dataset: str, id: str) -> None:  # noqa: A
         db.execute(statement, row)
 
 
-def lowest_by_type(assessment: Assessment) -> dict[str, float]:
+def compute_lowest_by_type(assessment: Assessment) -> dict[str, float]:
     """All that the ranker needs of a sentence: of each type only its lowest word can set the rank."""
     lows: dict[str, float] = {}
-    for label, found in zip(assessment.labels, weighted_scores(assessment), strict=False):
-        score = _finite(found)
+    for label, found in zip(assessment.labels, compute_weighted_scores(assessment), strict=False):
+        score = _finite_or_none(found)
         if score is not None:
             kind = entity_type(label)
             lows[kind] = min(score, lows.get(kind, score))

@@ -28,26 +28,28 @@ class QueueFile:
 
     def __init__(self, path: Path | str) -> None:
         """`:memory:` is a file as well, a temporary one: connections of several threads can't share memory safely."""
-        self._folder = tempfile.TemporaryDirectory(prefix="labelwatch-queue-") if str(path) == MEMORY else None
-        self.path = Path(self._folder.name) / "queue.sqlite" if self._folder else Path(path)
-        self._lock = _take_lock(self.path)
+        self._temporary_folder = (
+            tempfile.TemporaryDirectory(prefix="labelwatch-queue-") if str(path) == MEMORY else None
+        )
+        self.path = Path(self._temporary_folder.name) / "queue.sqlite" if self._temporary_folder else Path(path)
+        self._lock = _acquire_lock(self.path)
         self._mutex = threading.Lock()
-        self._idle: list[sqlite3.Connection] | None = []  # none: closed
+        self._idle_connections: list[sqlite3.Connection] | None = []  # none: closed
         self.version = 0  # grows with every change, for those who wait for one
         try:
-            self._writer, self._file = self._made()
+            self._writer, self._inode = self._create_file()
         except BaseException:
             os.close(self._lock)
             raise
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def read_transaction(self) -> Iterator[sqlite3.Connection]:
         """One moment of the file."""
-        with _told(self.path):
+        with _translate_sqlite_errors(self.path):
             with self._mutex:
-                if self._idle is None:
+                if self._idle_connections is None:
                     raise StateError("the review queue is closed")
-                pool = self._idle
+                pool = self._idle_connections
                 db = pool.pop() if pool else self._connect(self.path)
             try:
                 db.execute("BEGIN")
@@ -56,11 +58,11 @@ class QueueFile:
                 finally:
                     db.execute("COMMIT")
             finally:
-                self._give_back(db, pool)
+                self._return_connection(db, pool)
 
-    def _give_back(self, db: sqlite3.Connection, pool: list[sqlite3.Connection]) -> None:
+    def _return_connection(self, db: sqlite3.Connection, pool: list[sqlite3.Connection]) -> None:
         with self._mutex:
-            if pool is self._idle:  # the file has not been closed or made anew meanwhile
+            if pool is self._idle_connections:  # the file has not been closed or made anew meanwhile
                 pool.append(db)
                 return
         db.close()
@@ -68,8 +70,8 @@ class QueueFile:
     # -- writing: the projector's ----------------------------------------------------------------------------------
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        with _told(self.path):
+    def write_transaction(self) -> Iterator[sqlite3.Connection]:
+        with _translate_sqlite_errors(self.path):
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield self._writer
@@ -81,38 +83,38 @@ class QueueFile:
 
     def clear(self) -> None:
         """Empty, to be built again; in a new file where somebody has deleted it."""
-        if self.lost:
+        if self.is_deleted:
             with self._mutex:
-                idle, self._idle = self._idle, []
+                idle, self._idle_connections = self._idle_connections, []
             for db in (*(idle or ()), self._writer):
                 db.close()
-            self._writer, self._file = self._made()
-        with self.writing() as db:
+            self._writer, self._inode = self._create_file()
+        with self.write_transaction() as db:
             for table in store.TABLES:
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 - a constant
 
     @property
-    def lost(self) -> bool:
+    def is_deleted(self) -> bool:
         """Whether somebody has deleted the file."""
         try:
-            return self.path.stat().st_ino != self._file
+            return self.path.stat().st_ino != self._inode
         except OSError:
             return True
 
     def close(self) -> None:
         with self._mutex:
-            idle, self._idle = self._idle, None
+            idle, self._idle_connections = self._idle_connections, None
         if idle is None:
             return
         for db in (*idle, self._writer):
             db.close()
         os.close(self._lock)
-        if self._folder is not None:
-            self._folder.cleanup()
+        if self._temporary_folder is not None:
+            self._temporary_folder.cleanup()
 
-    def _made(self) -> tuple[sqlite3.Connection, int]:
+    def _create_file(self) -> tuple[sqlite3.Connection, int]:
         """A new file with its tables. What an earlier process left is not trusted: the topics may be others now."""
-        with _told(self.path):
+        with _translate_sqlite_errors(self.path):
             made = self.path.with_name(self.path.name + ".new")  # whoever opens the file finds its tables in it
             for path in (made, self.path):
                 for suffix in ("", "-wal", "-shm"):
@@ -132,7 +134,7 @@ class QueueFile:
         return db
 
 
-def _take_lock(path: Path) -> int:
+def _acquire_lock(path: Path) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
@@ -147,7 +149,7 @@ def _take_lock(path: Path) -> int:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _translate_sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

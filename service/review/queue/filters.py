@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from service.errors import InvalidInput
 from service.labels import entity_type
-from service.review.items import NO_ITEM, STATES
+from service.review.items import ITEM_STATES, TOMBSTONE_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from service.contracts import Flag, SuspectKind, SuspectSpan
-    from service.review.items import State
+    from service.review.items import ItemState
 
-Values: TypeAlias = "list[str | float | int]"
-MAX_LIMIT: Final = 200
-RARE: Final = 1_000
-NO_CURSOR: Final = "it is no cursor of this queue: take `next` of the page before"
+SqlValues: TypeAlias = "list[str | float | int]"
+MAX_PAGE_SIZE: Final = 200
+MAX_RARE_ITEMS: Final = 1_000
+INVALID_CURSOR: Final = "it is no cursor of this queue: take `next` of the page before"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,58 +39,58 @@ class QueueFilter:
     suggested: str | None = None
     annotator: str | None = None
     kind: SuspectKind | None = None
-    state: State | Literal["all"] = "open"
+    state: ItemState | Literal["all"] = "open"
     reviewer: str | None = None
 
     def __post_init__(self) -> None:
-        if self.state not in (*STATES, "all"):
-            raise InvalidInput(f"{self.state!r} is none of {', '.join(STATES)}, all", field="state")
+        if self.state not in (*ITEM_STATES, "all"):
+            raise InvalidInput(f"{self.state!r} is none of {', '.join(ITEM_STATES)}, all", field="state")
 
     @property
     def facets(self) -> list[str]:
         found = []
         if self.given is not None and self.suggested is not None:
-            found.append(_facet("pair", self.given, self.suggested))
+            found.append(_encode_facet("pair", self.given, self.suggested))
         elif self.given is not None:
-            found.append(_facet("given", self.given))
+            found.append(_encode_facet("given", self.given))
         elif self.suggested is not None:
-            found.append(_facet("suggested", self.suggested))
+            found.append(_encode_facet("suggested", self.suggested))
         if self.annotator is not None:
-            found.append(_facet("annotator", self.annotator))
+            found.append(_encode_facet("annotator", self.annotator))
         if self.kind is not None:
-            found.append(_facet("kind", self.kind))
+            found.append(_encode_facet("kind", self.kind))
         return found
 
 
 @lru_cache(maxsize=4096)
-def _facet(name: str, *values: str) -> str:
+def _encode_facet(name: str, *values: str) -> str:
     return json.dumps([name, *values], ensure_ascii=False)
 
 
-def facets_of(doubtful: Iterable[Flag], suspects: Iterable[SuspectSpan], annotator: str | None) -> set[str]:
+def build_facets(doubtful: Iterable[Flag], suspects: Iterable[SuspectSpan], annotator: str | None) -> set[str]:
     """Everything an item can be found by."""
-    found = {_facet("kind", suspect.kind) for suspect in suspects}
+    found = {_encode_facet("kind", suspect.kind) for suspect in suspects}
     if annotator is not None:
-        found.add(_facet("annotator", annotator))
+        found.add(_encode_facet("annotator", annotator))
     for doubt in doubtful:
         givens, suggesteds = ({label, entity_type(label)} for label in (doubt.given, doubt.suggested))
-        found |= {_facet("given", label) for label in givens}
-        found |= {_facet("suggested", label) for label in suggesteds}
-        found |= {_facet("pair", given, suggested) for given in givens for suggested in suggesteds}
-        found.add(_facet("types", entity_type(doubt.given), entity_type(doubt.suggested)))
+        found |= {_encode_facet("given", label) for label in givens}
+        found |= {_encode_facet("suggested", label) for label in suggesteds}
+        found |= {_encode_facet("pair", given, suggested) for given in givens for suggested in suggesteds}
+        found.add(_encode_facet("types", entity_type(doubt.given), entity_type(doubt.suggested)))
     return found
 
 
-TASK_FACETS: Final = '[[]"task",*'
+TASK_FACET_GLOB: Final = '[[]"task",*'
 
 
-def task_facet(platform: str, task: str) -> str:
+def build_task_facet(platform: str, task: str) -> str:
     """By the platform's task: several annotations may be of one."""
-    return _facet("task", platform, task)
+    return _encode_facet("task", platform, task)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePosition:
     """Where an item stands in the queue. Two never share one."""
 
     rank: float
@@ -98,59 +98,59 @@ class Place:
     dataset: str
     id: str
 
-    def cursor(self) -> str:
+    def to_cursor(self) -> str:
         text = json.dumps([self.rank, self.tie, self.dataset, self.id], ensure_ascii=False)
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
     @classmethod
-    def at(cls, cursor: str) -> Place:
+    def from_cursor(cls, cursor: str) -> QueuePosition:
         try:
             padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
             rank, tie, dataset, identity = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
             place = cls(float(rank), float(tie), dataset, identity)
             (dataset + identity).encode()
         except (ValueError, TypeError, AttributeError, binascii.Error, RecursionError, OverflowError):
-            raise InvalidInput(NO_CURSOR, field="after") from None
+            raise InvalidInput(INVALID_CURSOR, field="after") from None
         texts = isinstance(dataset, str) and isinstance(identity, str)
         if not (texts and math.isfinite(place.rank) and math.isfinite(place.tie)):
-            raise InvalidInput(NO_CURSOR, field="after")
+            raise InvalidInput(INVALID_CURSOR, field="after")
         return place
 
 
-def page_query(
-    wanted: QueueFilter, *, limit: int, after: str | None, now: float, rare: str | None
-) -> tuple[str, Values]:
+def build_page_query(
+    queue_filter: QueueFilter, *, limit: int, after: str | None, now: float, rare: str | None
+) -> tuple[str, SqlValues]:
     """The items of a page, one more than asked for, so that it shows whether there is a next one.
 
     `rare`: one of the facets that few items hold, which are looked up and sorted.
     """
     where: list[str] = []
-    values: Values = []
-    facets = wanted.facets
+    values: SqlValues = []
+    facets = queue_filter.facets
     source = "items"
     if rare is not None:
         source = "facets CROSS JOIN items ON items.no = facets.item"
         where.append("facets.facet = ?")
         values.append(rare)
         facets.remove(rare)
-    if wanted.dataset is not None:
+    if queue_filter.dataset is not None:
         where.append("items.dataset = ?")
-        values.append(wanted.dataset)
-    where.append("items.state <> ?" if wanted.state == "all" else "items.state = ?")
-    values.append(NO_ITEM if wanted.state == "all" else wanted.state)
+        values.append(queue_filter.dataset)
+    where.append("items.state <> ?" if queue_filter.state == "all" else "items.state = ?")
+    values.append(TOMBSTONE_STATE if queue_filter.state == "all" else queue_filter.state)
     if after is not None:
-        place = Place.at(after)
+        place = QueuePosition.from_cursor(after)
         where.append("(items.rank, items.tie, items.dataset, items.id) > (?, ?, ?, ?)")
         values += [place.rank, place.tie, place.dataset, place.id]
     for facet in facets:
         where.append("EXISTS (SELECT 1 FROM facets AS f WHERE f.facet = ? AND f.item = items.no)")
         values.append(facet)
-    if wanted.reviewer is not None:
+    if queue_filter.reviewer is not None:
         where.append(
             "coalesce((SELECT claims.reviewer FROM claims WHERE claims.dataset = items.dataset AND claims.id = items.id"
             " AND claims.until > ? ORDER BY claims.partition, claims.offset LIMIT 1), ?) = ?"
         )
-        values += [now, wanted.reviewer, wanted.reviewer]
+        values += [now, queue_filter.reviewer, queue_filter.reviewer]
     values.append(limit + 1)
     order = "items.rank, items.tie, items.dataset, items.id"
     # All the parts are constants of this module.

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from service.contracts import Message
-from service.review.items import NO_ITEM
-from service.review.queue.recall import RecallEstimate, recall_estimate
+from service.review.items import TOMBSTONE_STATE
+from service.review.queue.recall import RecallEstimate, estimate_recall
 
 if TYPE_CHECKING:
     import sqlite3
 
-BINS = 20
+SCORE_BINS = 20
 # Scores between 0 and 1 crowd at both ends, so that equal steps would put all of them into one or two.
-EDGES = (
+SCORE_BIN_EDGES = (
     0,
     1e-4,
     3e-4,
@@ -41,7 +41,7 @@ EDGES = (
     1,
 )
 MAX_ANNOTATORS = 200
-WITH_CONTROLS = "flagged items, and of control sentences while they wait"
+INCLUDES_CONTROLS_NOTE = "flagged items, and of control sentences while they wait"
 
 
 class Day(Message):
@@ -85,9 +85,13 @@ class Overview(Message):
     dataset: str | None = None
     counts: dict[str, int] = Field(default_factory=dict)
     days: tuple[Day, ...] = ()
-    scores: tuple[Bin, ...] = Field(default=(), description=f"Of {WITH_CONTROLS}; steps are finer near 0 and 1")
+    scores: tuple[Bin, ...] = Field(
+        default=(), description=f"Of {INCLUDES_CONTROLS_NOTE}; steps are finer near 0 and 1"
+    )
     confusions: tuple[Confusion, ...] = Field(default=(), description="The most frequent first")
-    annotators: tuple[Annotator, ...] = Field(default=(), description=f"Of {WITH_CONTROLS}; those with most first")
+    annotators: tuple[Annotator, ...] = Field(
+        default=(), description=f"Of {INCLUDES_CONTROLS_NOTE}; those with most first"
+    )
     verdicts: dict[str, int] = Field(default_factory=dict, description="Decisions that stand, by verdict")
     precision: float | None = Field(default=None, description="Wrong ones among the flagged that were decided")
     recall: RecallEstimate | None = Field(default=None, description="Of one dataset")
@@ -113,29 +117,29 @@ class PairPrecision(Message):
 # they are shown with: where a label pair, an annotator or a range of scores had fewer than the queue shows, the rest
 # would be known for controls. What went with its task counts no more than what was deleted by itself, which is no
 # longer there.
-OF_ITEMS = "FROM items WHERE (? IS NULL OR dataset = ?)"
-OF_FACETS = "FROM facets CROSS JOIN items ON items.no = facets.item"
-REVIEWED = "(state = 'open' OR (state = 'decided' AND reason = 'flagged'))"
+FROM_ITEMS = "FROM items WHERE (? IS NULL OR dataset = ?)"
+FROM_FACETS = "FROM facets CROSS JOIN items ON items.no = facets.item"
+WHERE_REVIEWED = "(state = 'open' OR (state = 'decided' AND reason = 'flagged'))"
 
 
-def counts_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
+def count_items_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     query = "SELECT dataset, state, count(*) FROM items WHERE state <> ? GROUP BY dataset, state"
-    for dataset, state, n in db.execute(query, (NO_ITEM,)):
+    for dataset, state, n in db.execute(query, (TOMBSTONE_STATE,)):
         found.setdefault(dataset, {"open": 0, "decided": 0, "closed": 0})[state] = n
     return found
 
 
-def counts(db: sqlite3.Connection, dataset: str | None) -> dict[str, int]:
+def count_items(db: sqlite3.Connection, dataset: str | None) -> dict[str, int]:
     found = {"open": 0, "decided": 0, "closed": 0}
-    for name, by_state in counts_by_dataset(db).items():
+    for name, by_state in count_items_by_dataset(db).items():
         if dataset in (None, name):
             for state, n in by_state.items():
                 found[state] += n
     return found
 
 
-def verdicts_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
+def count_verdicts_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
     """Decisions that stand: one taken back is none."""
     found: dict[str, dict[str, int]] = {}
     rows = db.execute(
@@ -146,7 +150,7 @@ def verdicts_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
     return found
 
 
-def precision(db: sqlite3.Connection, dataset: str | None = None) -> list[PairPrecision]:
+def compute_pair_precision(db: sqlite3.Connection, dataset: str | None = None) -> list[PairPrecision]:
     rows = db.execute(
         "SELECT dataset, given, suggested, method, count(*), sum(wrong) FROM pairs WHERE ? IS NULL OR dataset = ?"
         " GROUP BY dataset, given, suggested, method ORDER BY dataset, given, suggested, method",
@@ -158,13 +162,13 @@ def precision(db: sqlite3.Connection, dataset: str | None = None) -> list[PairPr
     ]
 
 
-def overview(db: sqlite3.Connection, dataset: str | None, offsets: dict[str, float] | None = None) -> Overview:
+def build_overview(db: sqlite3.Connection, dataset: str | None, offsets: dict[str, float] | None = None) -> Overview:
     verdicts = {"error": 0, "ok": 0, "unsure": 0}
-    for name, found in verdicts_by_dataset(db).items():
+    for name, found in count_verdicts_by_dataset(db).items():
         if dataset in (None, name):
             for verdict, n in found.items():
                 verdicts[verdict] += n
-    days = _days(db, dataset)
+    days = _summarize_days(db, dataset)
     decided, errors = db.execute(
         "SELECT count(*), coalesce(sum(verdict = 'error'), 0) FROM outcomes"
         " WHERE (? IS NULL OR dataset = ?) AND reason <> 'control'",
@@ -172,19 +176,19 @@ def overview(db: sqlite3.Connection, dataset: str | None, offsets: dict[str, flo
     ).fetchone()
     return Overview(
         dataset=dataset,
-        counts=counts(db, dataset),
+        counts=count_items(db, dataset),
         days=days,
-        scores=_scores(db, dataset),
-        confusions=_confusions(db, dataset),
-        annotators=_annotators(db, dataset),
+        scores=_bin_scores(db, dataset),
+        confusions=_count_confusions(db, dataset),
+        annotators=_count_by_annotator(db, dataset),
         verdicts=verdicts,
         precision=errors / decided if decided else None,
-        recall=None if dataset is None else recall_estimate(db, dataset),
+        recall=None if dataset is None else estimate_recall(db, dataset),
         ranker=offsets,
     )
 
 
-def _days(db: sqlite3.Connection, dataset: str | None) -> tuple[Day, ...]:
+def _summarize_days(db: sqlite3.Connection, dataset: str | None) -> tuple[Day, ...]:
     days: dict[str, dict[str, int]] = {}
     items = db.execute(
         "SELECT day, sum(reason = 'flagged'), sum(reason = 'control') FROM items"
@@ -206,16 +210,16 @@ def _days(db: sqlite3.Connection, dataset: str | None) -> tuple[Day, ...]:
     )
 
 
-def _scores(db: sqlite3.Connection, dataset: str | None) -> tuple[Bin, ...]:
+def _bin_scores(db: sqlite3.Connection, dataset: str | None) -> tuple[Bin, ...]:
     # Of a flagged one the shown score is its own.
-    where = f"{OF_ITEMS} AND {REVIEWED} AND shown_score IS NOT NULL"
+    where = f"{FROM_ITEMS} AND {WHERE_REVIEWED} AND shown_score IS NOT NULL"
     low, high = db.execute(f"SELECT min(shown_score), max(shown_score) {where}", (dataset, dataset)).fetchone()
     if low is None:
         return ()
-    edges = EDGES
+    edges = SCORE_BIN_EDGES
     if low < 0 or high > 1:
-        step = max(high - low, 1.0) / BINS
-        edges = tuple(low + k * step for k in range(BINS + 1))
+        step = max(high - low, 1.0) / SCORE_BINS
+        edges = tuple(low + k * step for k in range(SCORE_BINS + 1))
     cases = " ".join(f"WHEN shown_score < ? THEN {k}" for k in range(len(edges) - 2))
     found = dict(
         db.execute(
@@ -226,17 +230,17 @@ def _scores(db: sqlite3.Connection, dataset: str | None) -> tuple[Bin, ...]:
     return tuple(Bin(low=one, high=other, items=found.get(k, 0)) for k, (one, other) in enumerate(pairwise(edges)))
 
 
-def _confusions(db: sqlite3.Connection, dataset: str | None) -> tuple[Confusion, ...]:
+def _count_confusions(db: sqlite3.Connection, dataset: str | None) -> tuple[Confusion, ...]:
     found: dict[tuple[str, str], dict[str, int]] = {}
     rows = db.execute(
-        f"SELECT facet, count(*) {OF_FACETS} WHERE facet >= '[\"types\"' AND facet < '[\"types$' AND {REVIEWED}"
+        f"SELECT facet, count(*) {FROM_FACETS} WHERE facet >= '[\"types\"' AND facet < '[\"types$' AND {WHERE_REVIEWED}"
         " AND (? IS NULL OR dataset = ?) GROUP BY facet",
         (dataset, dataset),
     )
     for facet, items in rows:
         _, given, suggested = json.loads(facet)
         found[given, suggested] = {"items": items}
-    for pair in precision(db, dataset):
+    for pair in compute_pair_precision(db, dataset):
         counted = found.setdefault((pair.given, pair.suggested), {})
         counted["decided"] = counted.get("decided", 0) + pair.decided
         counted["right"] = counted.get("right", 0) + pair.right
@@ -244,11 +248,11 @@ def _confusions(db: sqlite3.Connection, dataset: str | None) -> tuple[Confusion,
     return tuple(sorted(made, key=lambda one: (-one.items, one.given, one.suggested)))
 
 
-def _annotators(db: sqlite3.Connection, dataset: str | None) -> tuple[Annotator, ...]:
+def _count_by_annotator(db: sqlite3.Connection, dataset: str | None) -> tuple[Annotator, ...]:
     """Of flagged items, and of controls while they wait."""
     found: dict[str | None, dict[str, int]] = {}
     for name, items in db.execute(
-        f"SELECT annotator, count(*) {OF_ITEMS} AND {REVIEWED} GROUP BY annotator",
+        f"SELECT annotator, count(*) {FROM_ITEMS} AND {WHERE_REVIEWED} GROUP BY annotator",
         (dataset, dataset),
     ):
         found[name] = {"items": items}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-Z = 1.959963984540054
+Z_95 = 1.959963984540054
 
 
 class RecallEstimate(Message):
@@ -42,14 +42,14 @@ class RecallEstimate(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class ControlOutcome:
     """A control sentence: how likely it was to be drawn, and whether it was found wrong (none: not decided)."""
 
     probability: float
     wrong: bool | None
 
 
-def estimate(controls: Sequence[Control], *, flagged: int, decided: int, wrong: int) -> RecallEstimate:
+def compute_recall(controls: Sequence[ControlOutcome], *, flagged: int, decided: int, wrong: int) -> RecallEstimate:
     seen = [control for control in controls if control.wrong is not None]
     counts = RecallEstimate(
         controls=len(controls),
@@ -66,38 +66,41 @@ def estimate(controls: Sequence[Control], *, flagged: int, decided: int, wrong: 
     total = math.fsum(weights)
     share = math.fsum(w for w, control in zip(weights, seen, strict=True) if control.wrong) / total
     effective = total * total / math.fsum(w * w for w in weights)
-    low_share, high_share = wilson(share, effective)
+    low_share, high_share = compute_wilson_interval(share, effective)
     precision = wrong / decided if decided else 0.0
     waiting = flagged - decided
-    found, most = wrong + waiting * precision, wrong + waiting * (wilson(precision, decided)[1] if decided else 0.0)
+    found, most = (
+        wrong + waiting * precision,
+        wrong + waiting * (compute_wilson_interval(precision, decided)[1] if decided else 0.0),
+    )
     if not found and not share:
         return counts
     return counts.model_copy(
         update={
-            "recall": _recall(found, unflagged * share),
-            "low": _recall(wrong, unflagged * high_share),
-            "high": _recall(most, unflagged * low_share),
+            "recall": _compute_ratio(found, unflagged * share),
+            "low": _compute_ratio(wrong, unflagged * high_share),
+            "high": _compute_ratio(most, unflagged * low_share),
         }
     )
 
 
-def _recall(found: float, missed: float) -> float:
+def _compute_ratio(found: float, missed: float) -> float:
     return found / (found + missed) if found else 0.0
 
 
-def wilson(share: float, n: float) -> tuple[float, float]:
+def compute_wilson_interval(share: float, n: float) -> tuple[float, float]:
     """Wilson's score interval at 95 % of a share among n."""
-    middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
-    half = Z * math.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n)) / (1 + Z * Z / n)
+    middle = (share + Z_95 * Z_95 / (2 * n)) / (1 + Z_95 * Z_95 / n)
+    half = Z_95 * math.sqrt(share * (1 - share) / n + Z_95 * Z_95 / (4 * n * n)) / (1 + Z_95 * Z_95 / n)
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def recall_estimate(db: sqlite3.Connection, dataset: str) -> RecallEstimate:
+def estimate_recall(db: sqlite3.Connection, dataset: str) -> RecallEstimate:
     """From the items that are in the queue, and from those decided whose sentence was annotated again since."""
     row = db.execute("SELECT share FROM settings WHERE dataset = ?", (dataset,)).fetchone()
     share = float(row[0]) if row is not None and row[0] else 1.0
     controls = [
-        Control(probability or share, None if verdict is None else verdict == "error")
+        ControlOutcome(probability or share, None if verdict is None else verdict == "error")
         for probability, verdict in db.execute(
             "SELECT i.inclusion, o.verdict FROM items AS i LEFT JOIN outcomes AS o"
             " ON o.dataset = i.dataset AND o.id = i.id AND o.revision = i.revision"
@@ -111,7 +114,7 @@ def recall_estimate(db: sqlite3.Connection, dataset: str) -> RecallEstimate:
         " WHERE o.dataset = ? AND i.no IS NULL"
     )
     controls += [
-        Control(probability or share, verdict == "error")
+        ControlOutcome(probability or share, verdict == "error")
         for probability, verdict in db.execute(
             f"SELECT o.inclusion, o.verdict {moved} AND o.reason = 'control' ORDER BY o.id, o.revision",
             (dataset,),
@@ -129,4 +132,4 @@ def recall_estimate(db: sqlite3.Connection, dataset: str) -> RecallEstimate:
         "SELECT count(*), coalesce(sum(verdict = 'error'), 0) FROM outcomes WHERE dataset = ? AND reason = 'flagged'",
         (dataset,),
     ).fetchone()
-    return estimate(controls, flagged=waiting + decided, decided=decided, wrong=wrong)
+    return compute_recall(controls, flagged=waiting + decided, decided=decided, wrong=wrong)

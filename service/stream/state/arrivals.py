@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from service.stream.state.snapshot import Account
+    from service.stream.state.snapshot import StatsKey
 
-MOST_DAYS = 400
+MAX_DAYS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class DailyArrivals:
     """Sentences that came on a day (UTC), and those found that day that came then or at any time before."""
 
     day: str
@@ -26,31 +26,31 @@ class Arrived:
     by_then: int = 0
 
 
-class Arrivals:
+class ArrivalCounter:
     """For the newest days of each dataset."""
 
     def __init__(self) -> None:
-        self._totals: dict[tuple[Account, int], int] = {}
-        self._days: dict[str, dict[str, Arrived]] = defaultdict(dict)
+        self._totals: dict[tuple[StatsKey, int], int] = {}
+        self._days: dict[str, dict[str, DailyArrivals]] = defaultdict(dict)
 
-    def note(self, account: Account, partition: int, total: int, at_ms: int, *, followed: bool = False) -> None:
+    def record(self, key: StatsKey, partition: int, total: int, timestamp_ms: int, *, caught_up: bool = False) -> None:
         """The partition's statistics hold `total` sentences now.
 
         `followed`: all that was there is read, so that statistics seen for the first time are of what came since.
         """
-        before = self._totals.get((account, partition), 0 if followed else None)
-        self._totals[account, partition] = total
-        day = datetime.fromtimestamp(at_ms / 1000, UTC).date().isoformat()
-        days = self._days[account.dataset]
-        found = days.get(day, Arrived(day))
+        before = self._totals.get((key, partition), 0 if caught_up else None)
+        self._totals[key, partition] = total
+        day = datetime.fromtimestamp(timestamp_ms / 1000, UTC).date().isoformat()
+        days = self._days[key.dataset]
+        found = days.get(day, DailyArrivals(day))
         if before is None:
-            days[day] = Arrived(day, found.sentences, found.by_then + total)
+            days[day] = DailyArrivals(day, found.sentences, found.by_then + total)
         else:
-            days[day] = Arrived(day, found.sentences + max(total - before, 0), found.by_then)
-        if len(days) > MOST_DAYS:
+            days[day] = DailyArrivals(day, found.sentences + max(total - before, 0), found.by_then)
+        if len(days) > MAX_DAYS:
             del days[min(days)]
 
-    def days(self, dataset: str) -> tuple[Arrived, ...]:
+    def list_days(self, dataset: str) -> tuple[DailyArrivals, ...]:
         """Oldest first."""
         found = self._days.get(dataset, {})
         return tuple(found[day] for day in sorted(found))

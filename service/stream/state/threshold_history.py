@@ -10,42 +10,42 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MOVED = 1e-3  # a threshold that moves by less is not worth a point
-HISTORY = 200
+MIN_THRESHOLD_CHANGE = 1e-3  # a threshold that moves by less is not worth a point
+MAX_POINTS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class ThresholdPoint:
     """Thresholds of a dataset's classes as they were at a time."""
 
     at: datetime
     thresholds: Mapping[str, float | None]
 
 
-class History:
+class ThresholdHistory:
     """The last points of each dataset."""
 
     def __init__(self) -> None:
-        self._points: dict[str, deque[Moment]] = {}
+        self._points: dict[str, deque[ThresholdPoint]] = {}
 
-    def note(self, dataset: str, thresholds: Mapping[str, float | None], at_ms: int) -> None:
+    def record(self, dataset: str, thresholds: Mapping[str, float | None], timestamp_ms: int) -> None:
         """One more point, where the thresholds have moved."""
-        points = self._points.setdefault(dataset, deque(maxlen=HISTORY))
-        if not points or _moved(points[-1].thresholds, thresholds):
-            points.append(Moment(datetime.fromtimestamp(at_ms / 1000, UTC), thresholds))
+        points = self._points.setdefault(dataset, deque(maxlen=MAX_POINTS))
+        if not points or _has_changed(points[-1].thresholds, thresholds):
+            points.append(ThresholdPoint(datetime.fromtimestamp(timestamp_ms / 1000, UTC), thresholds))
 
-    def of(self, dataset: str) -> tuple[Moment, ...]:
+    def list_points(self, dataset: str) -> tuple[ThresholdPoint, ...]:
         """Oldest first."""
         return tuple(self._points.get(dataset, ()))
 
 
-def _moved(before: Mapping[str, float | None], now: Mapping[str, float | None]) -> bool:
+def _has_changed(before: Mapping[str, float | None], now: Mapping[str, float | None]) -> bool:
     if before.keys() != now.keys():
         return True
     for name, value in now.items():
         old = before[name]
         if (old is None) != (value is None):
             return True
-        if old is not None and value is not None and abs(old - value) > MOVED:
+        if old is not None and value is not None and abs(old - value) > MIN_THRESHOLD_CHANGE:
             return True
     return False

@@ -10,84 +10,86 @@ from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings
 from service.labels import OUTSIDE, entity_type
-from service.log.codec import ERRORS, header
-from service.stream.state.snapshot import Account, Ledger
-from service.telemetry.batch_report import Standard
+from service.log.codec import ERROR_HEADER_PREFIX, get_header
+from service.stream.state.snapshot import StateSnapshot, StatsKey
+from service.telemetry.batch_report import ThresholdReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from service.datasets.registry import Datasets
+    from service.datasets.registry import DatasetRegistry
     from service.judging.judge import Judge
-    from service.log.protocol import Output, Polled
+    from service.log.protocol import Output, RecordBatch
     from service.telemetry.batch_report import BatchReport, Reporter
 
 log = logging.getLogger(__name__)
 
 UNKNOWN = "(unknown)"
-_NAME = re.compile(r"[a-z0-9._-]{1,64}")
-TOLD = 500  # characters of a reason: the rest is in the dead letter
-KINDS = 5  # told of one batch: datasets are the producers' to invent
+_DATASET_NAME = re.compile(r"[a-z0-9._-]{1,64}")
+MAX_REASON_CHARS = 500  # characters of a reason: the rest is in the dead letter
+MAX_LOGGED_KINDS = 5  # told of one batch: datasets are the producers' to invent
 
 
-def tell_dead_letters(letters: Iterable[Output]) -> None:
+def log_dead_letters(letters: Iterable[Output]) -> None:
     """Each kind of a batch's dead letters once, with the first reason: who sent them was told that all is well."""
     kinds: dict[tuple[str, str], tuple[int, str]] = {}
     for letter in letters:
         ours = letter.headers[::-1]  # a producer may have sent such headers himself
-        kind = header(ours, f"{ERRORS}.stage") or UNKNOWN, _dataset(letter.value)
-        number, first = kinds.get(kind, (0, header(ours, f"{ERRORS}.exception.message") or ""))
+        kind = get_header(ours, f"{ERROR_HEADER_PREFIX}.stage") or UNKNOWN, _parse_dataset(letter.value)
+        number, first = kinds.get(kind, (0, get_header(ours, f"{ERROR_HEADER_PREFIX}.exception.message") or ""))
         kinds[kind] = number + 1, first
-    for (stage, dataset), (number, first) in list(kinds.items())[:KINDS]:
-        shown = "".join(each if each.isprintable() else "\ufffd" for each in first[:TOLD])
+    for (stage, dataset), (number, first) in list(kinds.items())[:MAX_LOGGED_KINDS]:
+        shown = "".join(each if each.isprintable() else "\ufffd" for each in first[:MAX_REASON_CHARS])
         log.warning("dead letters: %d of stage %s, dataset %s; the first: %s", number, stage, dataset, shown)
-    if len(kinds) > KINDS:
-        log.warning("dead letters: %d more kinds, see `labelwatch dead-letters list`", len(kinds) - KINDS)
+    if len(kinds) > MAX_LOGGED_KINDS:
+        log.warning("dead letters: %d more kinds, see `labelwatch dead-letters list`", len(kinds) - MAX_LOGGED_KINDS)
 
 
-def _dataset(value: bytes | None) -> str:
+def _parse_dataset(value: bytes | None) -> str:
     try:
         found = json.loads(value or b"")
     except (ValueError, RecursionError):
         return UNKNOWN
     name = found.get("dataset", DatasetSettings().name) if isinstance(found, dict) else UNKNOWN
-    return name if isinstance(name, str) and _NAME.fullmatch(name) else UNKNOWN
+    return name if isinstance(name, str) and _DATASET_NAME.fullmatch(name) else UNKNOWN
 
 
-def introduce(reporter: Reporter, datasets: Datasets, ledger: Ledger) -> None:
+def register_datasets(reporter: Reporter, datasets: DatasetRegistry, snapshot: StateSnapshot) -> None:
     """Tells of the datasets that are set up or have statistics, so that their numbers can begin at 0."""
-    reporter.settings_refused(len(datasets.refused))
-    seen = {account.dataset for account in ledger.totals}
+    reporter.set_refused_settings(len(datasets.refused_settings))
+    seen = {account.dataset for account in snapshot.totals}
     for dataset in sorted({DatasetSettings().name, *seen, *datasets.names}):
         # One that only has statistics is not made a dataset by this: there may be as many as somebody sent once.
-        judge = datasets.judge(dataset) if dataset in datasets else datasets.made(DatasetSettings(name=dataset))
+        judge = (
+            datasets.get_judge(dataset) if dataset in datasets else datasets.build_judge(DatasetSettings(name=dataset))
+        )
         types = {entity_type(label) for label in judge.settings.label_map}
-        reporter.know_dataset(dataset, _suggestible(judge), given_types=types)
-        reporter.standard(dataset, standard(judge, ledger))
+        reporter.register_dataset(dataset, _list_suggestible_labels(judge), given_types=types)
+        reporter.set_thresholds(dataset, threshold_report(judge, snapshot))
 
 
-def _suggestible(judge: Judge) -> Sequence[str]:
+def _list_suggestible_labels(judge: Judge) -> Sequence[str]:
     """Labels of all types that a flag may suggest, as the dataset calls them."""
-    if judge.own.same:
+    if judge.label_writer.is_identity:
         return judge.classes
-    return [*(name for name in judge.classes if name == OUTSIDE), *(f"B-{name}" for name in judge.own.types)]
+    return [*(name for name in judge.classes if name == OUTSIDE), *(f"B-{name}" for name in judge.label_writer.types)]
 
 
-def complete(report: BatchReport, polled: Polled, datasets: Datasets, ledger: Ledger) -> None:
+def finish_report(report: BatchReport, batch: RecordBatch, datasets: DatasetRegistry, snapshot: StateSnapshot) -> None:
     """What is known of a batch once it is committed. `ledger`: with what was learned from it."""
-    report.lap("commit")
+    report.end_stage("commit")
     now = time.time()
-    report.waited = [
+    report.latencies = [
         max(0.0, now - record.timestamp_ms / 1000)  # the producer's clock may be ahead of ours
-        for records in polled.records.values()
+        for records in batch.records.values()
         for record in records
         if record.timestamp_ms
     ]
-    for dataset in {one.dataset for one in report.judged}:
-        report.standards[dataset] = standard(datasets.judge(dataset), ledger)
+    for dataset in {one.dataset for one in report.sentences}:
+        report.threshold_reports[dataset] = threshold_report(datasets.get_judge(dataset), snapshot)
 
 
-def standard(judge: Judge, ledger: Ledger) -> Standard:
-    stats = ledger.total(Account(judge.settings.name, judge.stats_key), judge.empty())
-    words = stats.total(judge.settings.forget_after_days).counts
-    return Standard(judge.yardstick(stats).named, dict(zip(judge.classes, words, strict=True)))
+def threshold_report(judge: Judge, snapshot: StateSnapshot) -> ThresholdReport:
+    stats = snapshot.get_total(StatsKey(judge.settings.name, judge.stats_key), judge.create_empty_stats())
+    words = stats.get_total(judge.settings.forget_after_days).counts
+    return ThresholdReport(judge.build_threshold_set(stats).by_class, dict(zip(judge.classes, words, strict=True)))

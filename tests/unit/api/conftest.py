@@ -6,7 +6,7 @@ import pytest
 
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from tests.api_desk import ApiDesk, api_desk
+from tests.api_desk import ApiHarness, api_harness
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def _quick_to_stop() -> Iterator[None]:
     """An idle model's thread looks often whether it should stop: most tests end one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.api.batching.batcher.TICK", 0.005)
+        patch.setattr("service.api.batching.batcher.IDLE_POLL_INTERVAL_S", 0.005)
         yield
 
 
@@ -28,13 +28,13 @@ def tiny_classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tiny_classifier: Classifier) -> Iterator[ApiDesk]:
-    with api_desk(tmp_path, tiny_classifier) as made:
+def desk(tmp_path: Path, tiny_classifier: Classifier) -> Iterator[ApiHarness]:
+    with api_harness(tmp_path, tiny_classifier) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory, tiny_classifier: Classifier) -> Iterator[ApiDesk]:
+def quiet(tmp_path_factory: pytest.TempPathFactory, tiny_classifier: Classifier) -> Iterator[ApiHarness]:
     """One for all tests of a module that change nothing."""
-    with api_desk(tmp_path_factory.mktemp("quiet"), tiny_classifier) as made:
+    with api_harness(tmp_path_factory.mktemp("quiet"), tiny_classifier) as made:
         yield made

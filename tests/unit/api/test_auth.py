@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 
-from service.api.http.auth import Keys, digest_of, needed, new_key
+from service.api.http.auth import Authenticator, generate_key, get_required_scope, hash_key
 from service.api.http.problems import ForbiddenError, UnauthorizedError
 from service.settings import ApiSettings
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from starlette.testclient import TestClient
 
-    from tests.api_desk import ApiDesk
+    from tests.api_desk import ApiHarness
 
-READER, WRITER = new_key(), new_key()
-KEYS = f"anna:read:{digest_of(READER)}, ben:write:{digest_of(WRITER)}"
+READER, WRITER = generate_key(), generate_key()
+KEYS = f"anna:read:{hash_key(READER)}, ben:write:{hash_key(WRITER)}"
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -26,12 +26,12 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def client(desk: ApiDesk) -> TestClient:
-    return desk.limits(keys=KEYS)
+def client(desk: ApiHarness) -> TestClient:
+    return desk.serve_with_limits(keys=KEYS)
 
 
 def test_keys_are_long_and_never_the_same() -> None:
-    keys = {new_key() for _ in range(100)}
+    keys = {generate_key() for _ in range(100)}
     assert len(keys) == 100
     assert all(key.startswith("lw_") and len(key) > 40 for key in keys)
 
@@ -39,7 +39,7 @@ def test_keys_are_long_and_never_the_same() -> None:
 def test_settings_hold_hashes_only_and_tell_none() -> None:
     settings = ApiSettings.model_validate({"keys": KEYS})
     assert [(key.name, key.scope) for key in settings.known_keys] == [("anna", "read"), ("ben", "write")]
-    assert digest_of(READER) not in repr(settings)
+    assert hash_key(READER) not in repr(settings)
 
 
 @pytest.mark.parametrize(
@@ -53,42 +53,42 @@ def test_keys_that_cannot_be_read_are_refused(keys: str) -> None:
 
 def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[str] = []
-    real = Keys.__module__
+    real = Authenticator.__module__
 
     def compare(known: str, given: str) -> bool:
         compared.append(known)
         return known == given
 
     monkeypatch.setattr(f"{real}.hmac.compare_digest", compare)
-    keys = Keys(ApiSettings.model_validate({"keys": KEYS}).known_keys)
-    assert keys.check(Headers(bearer(READER)), "read") == "anna"
-    assert compared == [digest_of(READER), digest_of(WRITER)]
-    assert keys.check(Headers({"X-API-Key": WRITER}), "write") == "ben"
-    for headers in ({}, bearer("wrong"), bearer(digest_of(READER)), {"Authorization": READER}, bearer("")):
+    keys = Authenticator(ApiSettings.model_validate({"keys": KEYS}).known_keys)
+    assert keys.authorize(Headers(bearer(READER)), "read") == "anna"
+    assert compared == [hash_key(READER), hash_key(WRITER)]
+    assert keys.authorize(Headers({"X-API-Key": WRITER}), "write") == "ben"
+    for headers in ({}, bearer("wrong"), bearer(hash_key(READER)), {"Authorization": READER}, bearer("")):
         with pytest.raises(UnauthorizedError):
-            keys.check(Headers(headers), "read")
+            keys.authorize(Headers(headers), "read")
     with pytest.raises(ForbiddenError, match="may only read"):
-        keys.check(Headers(bearer(READER)), "write")
+        keys.authorize(Headers(bearer(READER)), "write")
 
 
 def test_what_nobody_has_thought_of_needs_a_key() -> None:
-    assert needed("GET", "/v1/anything") == "read"
-    assert needed("GET", "/metrics") == "read"
-    assert needed("GET", "/metrics", open_metrics=True) is None
-    assert needed("PATCH", "/v1/anything") == "write"
-    assert needed("POST", "/healthz") == "write"
-    assert needed("GET", "/healthz/../v1/review") == "read"
-    assert needed("POST", "/v1/score") == "read"
-    assert needed("POST", "/v1/score/") == "write"
+    assert get_required_scope("GET", "/v1/anything") == "read"
+    assert get_required_scope("GET", "/metrics") == "read"
+    assert get_required_scope("GET", "/metrics", open_metrics=True) is None
+    assert get_required_scope("PATCH", "/v1/anything") == "write"
+    assert get_required_scope("POST", "/healthz") == "write"
+    assert get_required_scope("GET", "/healthz/../v1/review") == "read"
+    assert get_required_scope("POST", "/v1/score") == "read"
+    assert get_required_scope("POST", "/v1/score/") == "write"
 
 
-def operations(desk: ApiDesk) -> Iterator[tuple[str, str]]:
+def operations(desk: ApiHarness) -> Iterator[tuple[str, str]]:
     for path, methods in desk.app.openapi()["paths"].items():
         for method in methods:
             yield method.upper(), path.format(name="default", dataset="default", id="x")
 
 
-def test_every_operation_is_closed_without_a_key(desk: ApiDesk, client: TestClient) -> None:
+def test_every_operation_is_closed_without_a_key(desk: ApiHarness, client: TestClient) -> None:
     open_ones = set()
     for method, path in operations(desk):
         answer = client.request(method, path)
@@ -113,8 +113,8 @@ def test_scopes(client: TestClient) -> None:
     assert client.get("/docs").status_code == 200
 
 
-def test_metrics_may_be_opened(desk: ApiDesk) -> None:
-    client = desk.use(settings=ApiSettings.model_validate({"keys": KEYS}), open_metrics=True)
+def test_metrics_may_be_opened(desk: ApiHarness) -> None:
+    client = desk.serve_with(settings=ApiSettings.model_validate({"keys": KEYS}), open_metrics=True)
     assert client.get("/metrics").status_code == 200
     assert client.get("/v1/datasets").status_code == 401
 

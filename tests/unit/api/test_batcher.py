@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.api.batching.batcher import Batcher
-from service.api.batching.jobs import LONGEST_RETRY, Rate
+from service.api.batching.batcher import MicroBatcher
+from service.api.batching.jobs import MAX_RETRY_AFTER_S, ThroughputEstimate
 from service.api.http.problems import DrainingError, OverloadedError
 from service.errors import InferenceError, ModelError
 from service.inference.classifier import Classifier, WordProbs
@@ -24,9 +24,9 @@ from tests.tiny_models import make_model
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
 
-    from service.inference.classifier import Answer
+    from service.inference.classifier import InferenceResult
     from service.inference.pooling import Pooling
-    from service.inference.tokenization.encoder import Encoded
+    from service.inference.tokenization.encoder import EncodedSentence
 
 WAIT = 30.0
 
@@ -40,14 +40,14 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 def _through_the_queue() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "service.api.batching.batcher.WORDS_AT_ONCE", 0
+            "service.api.batching.batcher.MAX_INLINE_WORDS", 0
         )  # a model that waits at a gate would stop the loop
         yield
 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.batching.batcher.WORDS_AT_ONCE", 3)
+    monkeypatch.setattr("service.api.batching.batcher.MAX_INLINE_WORDS", 3)
 
 
 class Gated:
@@ -64,13 +64,13 @@ class Gated:
         self.encoded: list[int] = []
         self.threads: list[threading.Thread] = []
 
-    def encode(self, sentences: Sequence[Sequence[str]]) -> list[Encoded]:
+    def encode(self, sentences: Sequence[Sequence[str]]) -> list[EncodedSentence]:
         self.encoded.append(len(sentences))
         if any("untokenisable" in words for words in sentences):
             raise TypeError("no subwords for this")
         return self._classifier.encode(sentences)
 
-    def run(self, encoded: Sequence[Encoded], *, pooling: Pooling | None = None) -> list[Answer]:
+    def run(self, encoded: Sequence[EncodedSentence], *, pooling: Pooling | None = None) -> list[InferenceResult]:
         self.threads.append(threading.current_thread())
         if encoded:
             self.runs.append(([each.n_words for each in encoded], pooling))
@@ -87,12 +87,12 @@ class Gated:
 
 
 @contextmanager
-def running(model: Gated | Classifier, **options: Any) -> Iterator[Batcher]:
-    batcher = Batcher(cast("Classifier", model), **options)
+def running(model: Gated | Classifier, **options: Any) -> Iterator[MicroBatcher]:
+    batcher = MicroBatcher(cast("Classifier", model), **options)
     stop = threading.Event()
     thread = threading.Thread(target=batcher.run, args=(stop,), daemon=True)
     thread.start()
-    while batcher.trouble:
+    while batcher.unavailable_reason:
         time.sleep(0)
     try:
         yield batcher
@@ -115,12 +115,12 @@ async def until(event: threading.Event) -> None:
     assert await asyncio.to_thread(event.wait, WAIT)
 
 
-async def queued(batcher: Batcher, sentences: int) -> None:
+async def queued(batcher: MicroBatcher, sentences: int) -> None:
     while batcher.waiting != sentences:
         await asyncio.sleep(0)
 
 
-def probs(answer: Answer) -> Any:
+def probs(answer: InferenceResult) -> Any:
     assert isinstance(answer, WordProbs)
     return answer.probs
 
@@ -134,7 +134,7 @@ lists = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=30), min_
 def test_answers_do_not_depend_on_who_shared_the_batch(
     classifier: Classifier, requests: list[list[list[str]]], max_batch: int, tokens: int
 ) -> None:
-    async def ask(batcher: Batcher) -> list[Any]:
+    async def ask(batcher: MicroBatcher) -> list[Any]:
         return await asyncio.gather(*(batcher.infer(sentences) for sentences in requests))
 
     with running(classifier, max_batch=max_batch, batch_tokens=tokens) as batcher:
@@ -151,7 +151,7 @@ def test_answers_do_not_depend_on_who_shared_the_batch(
 def test_an_idle_model_takes_what_is_there_and_a_busy_one_what_came_meanwhile(classifier: Classifier) -> None:
     model = Gated(classifier)
 
-    async def ask(batcher: Batcher) -> None:
+    async def ask(batcher: MicroBatcher) -> None:
         first = asyncio.create_task(batcher.infer([["the"]]))
         await until(model.started)  # it is at work with one sentence, though others may come
         others = [asyncio.create_task(batcher.infer([["of", "Paris"]])) for _ in range(5)]
@@ -170,7 +170,7 @@ def test_an_idle_model_takes_what_is_there_and_a_busy_one_what_came_meanwhile(cl
 def test_a_model_told_to_waits_for_company(classifier: Classifier) -> None:
     model = Gated(classifier, opened=True)
 
-    async def ask(batcher: Batcher) -> None:
+    async def ask(batcher: MicroBatcher) -> None:
         first = asyncio.create_task(batcher.infer([["the"]]))
         await queued(batcher, 1)
         await asyncio.gather(first, batcher.infer([["the"]] * 3))
@@ -183,7 +183,7 @@ def test_a_model_told_to_waits_for_company(classifier: Classifier) -> None:
 def test_batches_hold_sentences_of_like_length_within_the_budget(classifier: Classifier) -> None:
     model = Gated(classifier)
 
-    async def ask(batcher: Batcher) -> None:
+    async def ask(batcher: MicroBatcher) -> None:
         first = asyncio.create_task(batcher.infer([["the"]]))
         await until(model.started)
         mixed = [["of"] * size for size in (20, 2, 20, 2, 20, 2, 20, 2)]
@@ -200,7 +200,7 @@ def test_batches_hold_sentences_of_like_length_within_the_budget(classifier: Cla
 def test_a_long_list_does_not_hold_up_a_single_sentence(classifier: Classifier) -> None:
     model = Gated(classifier)
 
-    async def ask(batcher: Batcher) -> None:
+    async def ask(batcher: MicroBatcher) -> None:
         many = asyncio.create_task(batcher.infer([["of"] * 3] * 1_000))
         await until(model.started)
         one = asyncio.create_task(batcher.infer([["the"] * 3]))
@@ -217,13 +217,13 @@ def test_a_long_list_does_not_hold_up_a_single_sentence(classifier: Classifier) 
 def test_sentences_of_another_pooling_do_not_share_a_run(classifier: Classifier) -> None:
     model = Gated(classifier)
 
-    async def ask(batcher: Batcher) -> None:
+    async def ask(batcher: MicroBatcher) -> None:
         begin = asyncio.create_task(batcher.infer([["the"]]))
         await until(model.started)
         jobs = [asyncio.create_task(batcher.infer([["timberwolves"]], pooling=how)) for how in ("mean", "first", "mean")]  # fmt: skip
         await queued(batcher, 4)
         model.open()
-        mean, first, again = [(await job).words[0] for job in jobs]
+        mean, first, again = [(await job).answers[0] for job in jobs]
         assert np.array_equal(probs(mean), probs(again))
         assert not np.allclose(probs(mean), probs(first))
         await begin
@@ -236,7 +236,7 @@ def test_sentences_of_another_pooling_do_not_share_a_run(classifier: Classifier)
 def test_a_full_queue_turns_requests_away_and_recovers(classifier: Classifier) -> None:
     model = Gated(classifier)
 
-    async def ask(batcher: Batcher) -> None:
+    async def ask(batcher: MicroBatcher) -> None:
         first = asyncio.create_task(batcher.infer([["the"]]))
         await until(model.started)
         waiting = asyncio.create_task(batcher.infer([["of"]] * 3))
@@ -247,7 +247,7 @@ def test_a_full_queue_turns_requests_away_and_recovers(classifier: Classifier) -
         assert refused.value.retry_after >= 1
         model.open()
         await asyncio.gather(first, waiting)
-        assert len((await batcher.infer([["of"]])).words) == 1
+        assert len((await batcher.infer([["of"]])).answers) == 1
 
     with running(model, queue_sentences=4) as batcher:
         answered(ask(batcher))
@@ -256,7 +256,7 @@ def test_a_full_queue_turns_requests_away_and_recovers(classifier: Classifier) -
 def test_long_sentences_fill_the_queue_by_their_words(classifier: Classifier) -> None:
     model = Gated(classifier)
 
-    async def ask(batcher: Batcher) -> None:
+    async def ask(batcher: MicroBatcher) -> None:
         first = asyncio.create_task(batcher.infer([["the"] * 10]))
         await until(model.started)
         with pytest.raises(OverloadedError):
@@ -278,14 +278,14 @@ def test_a_list_longer_than_the_queue_gets_in_when_nothing_waits(classifier: Cla
 def test_who_may_wait_gets_in_when_there_is_room(classifier: Classifier) -> None:
     model = Gated(classifier)
 
-    async def ask(batcher: Batcher) -> None:
+    async def ask(batcher: MicroBatcher) -> None:
         first = asyncio.create_task(batcher.infer([["the"]] * 2))
         await until(model.started)
         patient = [asyncio.create_task(batcher.infer([["of"]], wait=True)) for _ in range(5)]
         await asyncio.sleep(0)
         assert batcher.waiting == 2
         model.open()
-        assert [len(each.words) for each in await asyncio.gather(first, *patient)] == [2, 1, 1, 1, 1, 1]
+        assert [len(each.answers) for each in await asyncio.gather(first, *patient)] == [2, 1, 1, 1, 1, 1]
 
     with running(model, queue_sentences=2) as batcher:
         answered(ask(batcher))
@@ -294,7 +294,7 @@ def test_who_may_wait_gets_in_when_there_is_room(classifier: Classifier) -> None
 def test_sentences_of_a_client_that_has_gone_are_not_run(classifier: Classifier) -> None:
     model = Gated(classifier)
 
-    async def ask(batcher: Batcher) -> None:
+    async def ask(batcher: MicroBatcher) -> None:
         first = asyncio.create_task(batcher.infer([["the"]]))
         await until(model.started)
         gone = asyncio.create_task(batcher.infer([["of"] * 7] * 200))
@@ -316,7 +316,7 @@ def test_sentences_of_a_client_that_has_gone_are_not_run(classifier: Classifier)
 def test_a_client_that_goes_while_its_sentences_are_in_the_window(classifier: Classifier) -> None:
     model = Gated(classifier)
 
-    async def ask(batcher: Batcher) -> None:
+    async def ask(batcher: MicroBatcher) -> None:
         gone = asyncio.create_task(batcher.infer([["of"] * 7] * 200))
         await until(model.started)
         gone.cancel()
@@ -334,7 +334,7 @@ def test_a_client_that_goes_while_its_sentences_are_in_the_window(classifier: Cl
 
 def test_stopping_answers_what_waits_and_refuses_what_comes(classifier: Classifier) -> None:
     model = Gated(classifier)
-    batcher = Batcher(cast("Classifier", model))
+    batcher = MicroBatcher(cast("Classifier", model))
     stop = threading.Event()
     thread = threading.Thread(target=batcher.run, args=(stop,), daemon=True)
 
@@ -342,7 +342,7 @@ def test_stopping_answers_what_waits_and_refuses_what_comes(classifier: Classifi
         with pytest.raises(DrainingError):
             await batcher.infer([["early"]])
         thread.start()
-        while batcher.trouble:
+        while batcher.unavailable_reason:
             await asyncio.sleep(0)
         first = asyncio.create_task(batcher.infer([["the"]]))
         await until(model.started)
@@ -350,9 +350,9 @@ def test_stopping_answers_what_waits_and_refuses_what_comes(classifier: Classifi
         await queued(batcher, 2)
         stop.set()
         model.open()
-        assert [len((await job).words) for job in (first, second)] == [1, 1]
+        assert [len((await job).answers) for job in (first, second)] == [1, 1]
         await asyncio.to_thread(thread.join, WAIT)
-        assert "stopping" in batcher.trouble
+        assert "stopping" in batcher.unavailable_reason
         with pytest.raises(DrainingError):
             await batcher.infer([["late"]])
 
@@ -363,14 +363,14 @@ def test_stopping_answers_what_waits_and_refuses_what_comes(classifier: Classifi
 def test_a_dead_thread_is_noticed_and_leaves_nobody_waiting(classifier: Classifier) -> None:
     model = Gated(classifier, broken=ModelError("the session answers no more"))
 
-    async def ask(batcher: Batcher) -> None:
+    async def ask(batcher: MicroBatcher) -> None:
         jobs = [asyncio.create_task(batcher.infer([["of"]] * size, wait=size < 100)) for size in (300, 2, 2)]
         await until(model.started)
         model.open()
         for job in jobs:
             with pytest.raises(DrainingError, match="does not answer"):
                 await job
-        assert "does not answer" in batcher.trouble
+        assert "does not answer" in batcher.unavailable_reason
         assert batcher.waiting == 0
 
     with running(model, queue_sentences=301) as batcher:
@@ -381,7 +381,7 @@ def test_a_dead_thread_is_noticed_and_leaves_nobody_waiting(classifier: Classifi
 def test_a_sentence_in_the_graph_when_it_breaks_is_answered(classifier: Classifier) -> None:
     model = Gated(classifier, opened=True, broken=ModelError("the session is gone"))
 
-    async def work(batcher: Batcher) -> None:
+    async def work(batcher: MicroBatcher) -> None:
         with pytest.raises(DrainingError, match="does not answer"):
             await batcher.infer([["alone"]])
         assert batcher.waiting == 0
@@ -402,33 +402,35 @@ def test_words_that_the_tokenizer_fails_on_cost_their_own_sentence(classifier: C
 
 
 def test_nothing_to_infer(classifier: Classifier) -> None:
-    assert answered(Batcher(classifier).infer([])).words == ()
+    assert answered(MicroBatcher(classifier).infer([])).words == ()
 
 
 def test_a_batch_that_never_ends_is_told(classifier: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Gated(classifier)
 
-    async def ask(batcher: Batcher) -> None:
+    async def ask(batcher: MicroBatcher) -> None:
         job = asyncio.create_task(batcher.infer([["the"]]))
         await until(model.started)
-        assert "at one batch for" in batcher.trouble
+        assert "at one batch for" in batcher.unavailable_reason
         model.open()
         await job
 
-    monkeypatch.setattr("service.api.batching.batcher.STUCK_SECONDS", 0.0)
+    monkeypatch.setattr("service.api.batching.batcher.STUCK_TIMEOUT_S", 0.0)
     with running(model) as batcher:
         answered(ask(batcher))
 
 
 @pytest.mark.parametrize(
-    ("words", "seconds"), [(0, 1), (50, 1), (150, 2), (10**9, LONGEST_RETRY)], ids=["none", "few", "some", "endless"]
+    ("words", "seconds"),
+    [(0, 1), (50, 1), (150, 2), (10**9, MAX_RETRY_AFTER_S)],
+    ids=["none", "few", "some", "endless"],
 )
 def test_when_to_try_again_follows_the_throughput(words: int, seconds: int) -> None:
-    rate = Rate()
-    assert rate.seconds_for(words) == 1  # nothing is known yet
+    rate = ThroughputEstimate()
+    assert rate.estimate_retry_after(words) == 1  # nothing is known yet
     for _ in range(20):
         rate.add(100, 1.0)
-    assert rate.seconds_for(words) == seconds
+    assert rate.estimate_retry_after(words) == seconds
 
 
 @pytest.mark.usefixtures("at_once")
@@ -472,7 +474,7 @@ def test_few_words_that_are_much_to_run_do_not_stop_the_loop(classifier: Classif
 def test_a_slow_model_does_not_stop_the_loop(classifier: Classifier) -> None:
     model = Gated(classifier, opened=True)
     with running(model) as batcher:
-        batcher._rate.add(1, 1.0)  # a second a word
+        batcher._throughput.add(1, 1.0)  # a second a word
         answered(batcher.infer([["the"]]))
     assert threading.current_thread() not in model.threads
 
@@ -506,7 +508,7 @@ def test_what_fails_where_it_is_fails_as_it_does_in_the_thread(classifier: Class
 @pytest.mark.usefixtures("at_once")
 def test_a_model_that_breaks_where_it_is_ends_its_thread_too(classifier: Classifier) -> None:
     model = Gated(classifier, opened=True, broken=ModelError("the session answers no more"))
-    batcher = Batcher(cast("Classifier", model))
+    batcher = MicroBatcher(cast("Classifier", model))
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -517,10 +519,10 @@ def test_a_model_that_breaks_where_it_is_ends_its_thread_too(classifier: Classif
 
     thread = threading.Thread(target=run)
     thread.start()
-    while batcher.trouble:
+    while batcher.unavailable_reason:
         time.sleep(0)
     with pytest.raises(DrainingError, match="does not answer any more"):
         answered(batcher.infer([["the"]]))
     thread.join(WAIT)
     assert raised
-    assert "does not answer any more" in batcher.trouble
+    assert "does not answer any more" in batcher.unavailable_reason

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.api.http.connection import MOST_HEAD_BYTES
+from service.api.http.connection import MAX_HEAD_BYTES
 from tests import live_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.api_desk import ApiDesk
+    from tests.api_desk import ApiHarness
 
 PATIENCE = 30.0
 ASK = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
@@ -22,9 +22,9 @@ BODY = b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\
 
 
 @contextmanager
-def connected(desk: ApiDesk, **options: float) -> Iterator[socket.socket]:
+def connected(desk: ApiHarness, **options: float) -> Iterator[socket.socket]:
     with (
-        live_server.served(desk.app, **options) as port,
+        live_server.serve_app(desk.app, **options) as port,
         closing(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)) as made,
     ):
         yield made
@@ -59,11 +59,11 @@ def answer(client: socket.socket) -> bytes:
     ],
     ids=["headers", "header", "address", "trailers"],
 )
-def test_a_head_without_end_is_refused(desk: ApiDesk, begin: bytes, more: bytes) -> None:
+def test_a_head_without_end_is_refused(desk: ApiHarness, begin: bytes, more: bytes) -> None:
     with connected(desk) as client:
         client.sendall(begin)
         sent, closed = 0, False
-        while sent < 100 * MOST_HEAD_BYTES and not closed:
+        while sent < 100 * MAX_HEAD_BYTES and not closed:
             try:
                 client.sendall(more * 1_000)
             except (BrokenPipeError, ConnectionResetError):
@@ -73,19 +73,19 @@ def test_a_head_without_end_is_refused(desk: ApiDesk, begin: bytes, more: bytes)
     assert closed
 
 
-def test_who_sends_too_many_headers_is_told(desk: ApiDesk) -> None:
+def test_who_sends_too_many_headers_is_told(desk: ApiHarness) -> None:
     with connected(desk) as client:
-        client.sendall((ASK + b"X-Long: ").ljust(MOST_HEAD_BYTES + 1, b"x"))  # all of it is read: nothing resets
+        client.sendall((ASK + b"X-Long: ").ljust(MAX_HEAD_BYTES + 1, b"x"))  # all of it is read: nothing resets
         heard = until_closed(client)
     assert heard.startswith(b"HTTP/1.1 431 ")
     assert b"send what is long in the body" in heard
 
 
-def test_large_heads_below_the_limit_and_bodies_go_through(desk: ApiDesk) -> None:
-    body = b"x" * (10 * MOST_HEAD_BYTES)
+def test_large_heads_below_the_limit_and_bodies_go_through(desk: ApiHarness) -> None:
+    body = b"x" * (10 * MAX_HEAD_BYTES)
     with connected(desk) as client:
         for _ in range(5):
-            client.sendall(ASK + b"X-Long: " + b"x" * (MOST_HEAD_BYTES // 2) + b"\r\n\r\n")
+            client.sendall(ASK + b"X-Long: " + b"x" * (MAX_HEAD_BYTES // 2) + b"\r\n\r\n")
             assert answer(client).startswith(b"HTTP/1.1 200 ")
         client.sendall(ASK + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         assert answer(client).startswith(b"HTTP/1.1 200 ")
@@ -95,7 +95,7 @@ def test_large_heads_below_the_limit_and_bodies_go_through(desk: ApiDesk) -> Non
 
 @pytest.mark.parametrize("said", [b"", b"GET /heal", ASK], ids=["nothing", "address", "headers"])
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
-def test_who_does_not_say_what_it_wants_is_not_waited_for(desk: ApiDesk, said: bytes, before: int) -> None:
+def test_who_does_not_say_what_it_wants_is_not_waited_for(desk: ApiHarness, said: bytes, before: int) -> None:
     with connected(desk, timeout_keep_alive=0.3) as client:
         for _ in range(before):
             client.sendall(ASK + b"\r\n")

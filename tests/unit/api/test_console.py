@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.api.routes.console import POLICY, assets
+from service.api.routes.console import CONTENT_SECURITY_POLICY, load_assets
 
 if TYPE_CHECKING:
-    from tests.api_desk import ApiDesk
+    from tests.api_desk import ApiHarness
 
-FILES = sorted(assets())
+FILES = sorted(load_assets())
 SCRIPTS = [name for name in FILES if name.endswith(".js")]
 
 
 def text(name: str) -> str:
-    return assets()[name].content.decode()
+    return load_assets()[name].content.decode()
 
 
-def test_the_page_and_its_parts(quiet: ApiDesk) -> None:
+def test_the_page_and_its_parts(quiet: ApiHarness) -> None:
     page = quiet.client.get("/")
     assert page.status_code == 200
     assert page.headers["content-type"] == "text/html; charset=utf-8"
-    assert page.headers["content-security-policy"] == POLICY
+    assert page.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
     parts = re.findall(r'(?:href|src)="(console/[^"]+)"', page.text)
     assert {part.rpartition(".")[2] for part in parts} == {"svg", "css", "js"}
     for part in parts:
@@ -32,7 +32,7 @@ def test_the_page_and_its_parts(quiet: ApiDesk) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_browsers_ask_whether_theirs_is_the_newest(quiet: ApiDesk, name: str) -> None:
+def test_browsers_ask_whether_theirs_is_the_newest(quiet: ApiHarness, name: str) -> None:
     first = quiet.client.get(f"/console/{name}")
     assert first.headers["cache-control"] == "no-cache"
     kind = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
@@ -44,7 +44,7 @@ def test_browsers_ask_whether_theirs_is_the_newest(quiet: ApiDesk, name: str) ->
 
 
 @pytest.mark.parametrize("name", ["", "nothing.js", "..%2Fapp.py", "%2e%2e/app.py", "__init__.py"])
-def test_nothing_else_can_be_asked_for(quiet: ApiDesk, name: str) -> None:
+def test_nothing_else_can_be_asked_for(quiet: ApiHarness, name: str) -> None:
     assert quiet.client.get(f"/console/{name}").status_code == 404
 
 

@@ -13,24 +13,24 @@ import pytest
 from starlette.testclient import TestClient
 
 from service.api.app import create_app
-from service.api.ingest.append_pool import Writers
+from service.api.ingest.append_pool import AppendPool
 from service.contracts import DatasetSettings
-from service.datasets.registry import Datasets
+from service.datasets.registry import DatasetRegistry
 from service.errors import StreamError
-from service.log.codec import header
+from service.log.codec import get_header
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteStream
-from service.stream.state.view import Mirror
+from service.stream.state.view import StateView
 from tests.api_desk import TOPICS, wait_for
-from tests.stream_desk import sentences
+from tests.stream_desk import make_sentences
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.api_desk import ApiDesk
+    from tests.api_desk import ApiHarness
 
 
-def test_nothing_is_known_at_first(quiet: ApiDesk) -> None:
+def test_nothing_is_known_at_first(quiet: ApiHarness) -> None:
     assert quiet.client.get("/v1/datasets").json() == {"datasets": []}
     for path in ("/v1/datasets/default", "/v1/datasets/default/thresholds"):
         answer = quiet.client.get(path)
@@ -38,7 +38,7 @@ def test_nothing_is_known_at_first(quiet: ApiDesk) -> None:
         assert "none yet" in answer.json()["detail"]
 
 
-def test_settings_are_written_and_in_force(desk: ApiDesk) -> None:
+def test_settings_are_written_and_in_force(desk: ApiHarness) -> None:
     asked = {"method": "product", "label_map": {"PERSON": "PER"}, "control_share": 0.1}
     answer = desk.client.put("/v1/datasets/news", json=asked, headers={"X-Request-ID": "r-1"})
     assert answer.status_code == 200
@@ -51,14 +51,14 @@ def test_settings_are_written_and_in_force(desk: ApiDesk) -> None:
     (record,) = desk.log.read(TOPICS.datasets, 0, 10)
     assert record.key == b"news"
     assert DatasetSettings.model_validate_json(record.value or b"").method == "product"
-    assert header(record.headers, "x-request-id") == "r-1"
-    assert header(record.headers, "ce_type") == "labelwatch.dataset.v1"
+    assert get_header(record.headers, "x-request-id") == "r-1"
+    assert get_header(record.headers, "ce_type") == "labelwatch.dataset.v1"
     desk.client.put("/v1/datasets/news", json={})
     (newer,) = desk.log.read(TOPICS.datasets, 0, 10)
-    assert header(newer.headers, "ce_id") != header(record.headers, "ce_id")
+    assert get_header(newer.headers, "ce_id") != get_header(record.headers, "ce_id")
 
 
-def test_what_is_read_can_be_sent_back_and_left_out_means_default(desk: ApiDesk) -> None:
+def test_what_is_read_can_be_sent_back_and_left_out_means_default(desk: ApiHarness) -> None:
     first = desk.client.put("/v1/datasets/news", json={"method": "product", "epoch": 3}).json()
     again = desk.client.put("/v1/datasets/news", json=first).json()
     assert again == {**first, "version": 2}
@@ -67,7 +67,7 @@ def test_what_is_read_can_be_sent_back_and_left_out_means_default(desk: ApiDesk)
     assert bare["epoch"] == 3  # or what was learned before the reset would come back
 
 
-def test_a_change_on_an_old_version_is_refused(desk: ApiDesk) -> None:
+def test_a_change_on_an_old_version_is_refused(desk: ApiHarness) -> None:
     desk.client.put("/v1/datasets/news", json={})
     for body, headers in (
         ({"version": 0}, {}),
@@ -81,7 +81,7 @@ def test_a_change_on_an_old_version_is_refused(desk: ApiDesk) -> None:
         assert answer.json()["version"] == version + 1
 
 
-def test_some_settings_are_changed_and_the_others_stay(desk: ApiDesk) -> None:
+def test_some_settings_are_changed_and_the_others_stay(desk: ApiHarness) -> None:
     asked = {"label_map": {"PERSON": "PER", "PLACE": "LOC"}, "method": "product", "epoch": 3, "forget_after_days": 7}
     desk.client.put("/v1/datasets/news", json=asked)
     changed = desk.client.patch("/v1/datasets/news", json={"control_share": 0.05}, headers={"If-Match": '"1"'})
@@ -107,7 +107,7 @@ def test_some_settings_are_changed_and_the_others_stay(desk: ApiDesk) -> None:
     }
 
 
-def test_a_change_of_some_settings_is_guarded_and_checked(desk: ApiDesk) -> None:
+def test_a_change_of_some_settings_is_guarded_and_checked(desk: ApiHarness) -> None:
     assert desk.client.patch("/v1/datasets/new", json={"method": "product"}).json()["version"] == 1
     for body, headers, status, field in (
         ({}, {"If-Match": '"0"'}, 412, None),
@@ -123,14 +123,14 @@ def test_a_change_of_some_settings_is_guarded_and_checked(desk: ApiDesk) -> None
     assert len(desk.log.read(TOPICS.datasets, 0, 10)) == 1
 
 
-def test_fields_of_a_newer_version_stay_and_settings_not_in_force_are_not_mixed_up(desk: ApiDesk) -> None:
+def test_fields_of_a_newer_version_stay_and_settings_not_in_force_are_not_mixed_up(desk: ApiHarness) -> None:
     desk.log.append([Output(TOPICS.datasets, b"x", b'{"name": "x", "version": 4, "from_tomorrow": [1]}')])
-    wait_for(lambda: desk.backend.mirror.settings("x").version == 4)
+    wait_for(lambda: desk.backend.state_view.get_settings("x").version == 4)
     assert desk.client.patch("/v1/datasets/x", json={"method": "product"}).json()["version"] == 5
     value = desk.log.read(TOPICS.datasets, 0, 10)[-1].value
     assert json.loads(value or b"")["from_tomorrow"] == [1]
     desk.log.append([Output(TOPICS.datasets, b"x", b'{"name": "x", "version": 6, "method": "no-such"}')])
-    wait_for(lambda: bool(desk.backend.mirror.refused))
+    wait_for(lambda: bool(desk.backend.state_view.refused_settings))
     answer = desk.client.patch("/v1/datasets/x", json={"control_share": 0.1})
     assert (answer.status_code, "version 6 is newer" in answer.json()["detail"]) == (409, True)
 
@@ -155,7 +155,7 @@ def test_fields_of_a_newer_version_stay_and_settings_not_in_force_are_not_mixed_
         ({"control_share": True}, "control_share"),
     ],
 )
-def test_settings_that_do_not_fit_name_the_field(desk: ApiDesk, body: dict[str, Any], field: str) -> None:
+def test_settings_that_do_not_fit_name_the_field(desk: ApiHarness, body: dict[str, Any], field: str) -> None:
     desk.client.put("/v1/datasets/x", json={"epoch": 1})
     answer = desk.client.put("/v1/datasets/x", json=body)
     assert (answer.status_code, answer.json().get("field")) == (422, field)
@@ -168,7 +168,7 @@ def test_settings_that_do_not_fit_name_the_field(desk: ApiDesk, body: dict[str, 
     [({}, {}, 409), ({"version": 0}, {}, 412), ({}, {"If-Match": '"0"'}, 412), ({}, {"If-Match": "*"}, 412)],
 )
 def test_who_was_slower_hears_of_it_and_changes_nothing(
-    desk: ApiDesk,
+    desk: ApiHarness,
     monkeypatch: pytest.MonkeyPatch,
     *,
     method: str,
@@ -177,30 +177,30 @@ def test_who_was_slower_hears_of_it_and_changes_nothing(
     status: int,
 ) -> None:
     """Another instance writes at the same moment: its record stands in the log when ours is to be written."""
-    real = desk.log.append_after
+    real = desk.log.append_if_unchanged
     theirs = DatasetSettings(name="x", version=1, method="good-fraction").model_dump_json().encode()
 
-    def append_after(output: Any, seen: Any, **more: Any) -> None:
+    def append_if_unchanged(output: Any, seen: Any, **more: Any) -> None:
         desk.log.append([Output(TOPICS.datasets, b"x", theirs)])
         real(output, seen, **more)
 
-    monkeypatch.setattr(desk.log, "append_after", append_after)
+    monkeypatch.setattr(desk.log, "append_if_unchanged", append_if_unchanged)
     answer = desk.client.request(method, "/v1/datasets/x", json={"method": "product", **more}, headers=headers)
     assert answer.status_code == status
     assert "somebody else" in answer.json()["detail"]
     assert [record.value for record in desk.log.read(TOPICS.datasets, 0, 10)] == [theirs]
-    wait_for(lambda: desk.backend.mirror.settings("x").method == "good-fraction")
+    wait_for(lambda: desk.backend.state_view.get_settings("x").method == "good-fraction")
 
 
-def test_of_many_changes_at_once_none_is_lost_without_a_word(desk: ApiDesk, tmp_path: Path) -> None:
+def test_of_many_changes_at_once_none_is_lost_without_a_word(desk: ApiHarness, tmp_path: Path) -> None:
     """Two instances on one log: the versions that were answered 200 are all there are, one after the other."""
     with closing(SqliteStream(tmp_path / "log.sqlite", TOPICS, worker=False)) as log:
-        mirror = Mirror(log, TOPICS, new_datasets(desk))
+        mirror = StateView(log, TOPICS, new_datasets(desk))
         stop = threading.Event()
         following = threading.Thread(target=mirror.run, args=(stop,))
         following.start()
         try:
-            other = TestClient(create_app(replace(desk.backend, mirror=mirror, stream=log, writers=Writers())))
+            other = TestClient(create_app(replace(desk.backend, state_view=mirror, stream=log, append_pool=AppendPool())))
 
             def change(client: TestClient) -> list[tuple[int, Any]]:
                 answers = [client.put("/v1/datasets/x", json={"control_share": n / 10}) for n in range(6)]
@@ -219,69 +219,69 @@ def test_of_many_changes_at_once_none_is_lost_without_a_word(desk: ApiDesk, tmp_
     assert (now.version, now.control_share) == made[-1]
 
 
-def new_datasets(desk: ApiDesk) -> Datasets:
-    return Datasets(desk.backend.classifier.folder, min_words=20, prior_words=200)
+def new_datasets(desk: ApiHarness) -> DatasetRegistry:
+    return DatasetRegistry(desk.backend.classifier.folder, min_words=20, prior_words=200)
 
 
-def test_settings_that_are_not_in_force_here_are_followed_by_newer_ones(desk: ApiDesk) -> None:
+def test_settings_that_are_not_in_force_here_are_followed_by_newer_ones(desk: ApiHarness) -> None:
     """A process with another model may use them: a lower version would leave it with them for ever."""
     odd = DatasetSettings(name="x", version=7, method="no-such").model_dump_json().encode()
     desk.log.append([Output(TOPICS.datasets, b"x", odd)])
-    wait_for(lambda: bool(desk.backend.mirror.refused))
+    wait_for(lambda: bool(desk.backend.state_view.refused_settings))
     answer = desk.client.put("/v1/datasets/x", json={"version": 0})
     assert (answer.status_code, answer.json()["version"]) == (200, 8)
-    assert desk.backend.mirror.refused == {}
+    assert desk.backend.state_view.refused_settings == {}
 
 
-def test_a_log_that_does_not_answer_is_told(desk: ApiDesk) -> None:
+def test_a_log_that_does_not_answer_is_told(desk: ApiHarness) -> None:
     class Gone:
         def append(self, outputs: object, *, timeout: float = 30.0) -> None:
             raise StreamError("nobody there")
 
-        def append_after(self, output: object, seen: object, *, timeout: float = 30.0) -> None:
+        def append_if_unchanged(self, output: object, expected: object, *, timeout: float = 30.0) -> None:
             raise StreamError("nobody there")
 
-    answer = desk.use(stream=Gone()).put("/v1/datasets/x", json={})
+    answer = desk.serve_with(stream=Gone()).put("/v1/datasets/x", json={})
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:log-unavailable")
     assert answer.headers["Retry-After"] == "5"
 
 
-def test_thresholds_are_the_workers(desk: ApiDesk) -> None:
+def test_thresholds_are_the_workers(desk: ApiHarness) -> None:
     desk.client.put("/v1/datasets/news", json={"flag_policy": {"kind": "budget", "share": 0.2}})
     for seed in range(2):
-        desk.send(*sentences(30, seed=seed, dataset="news"))
+        desk.send(*make_sentences(30, seed=seed, dataset="news"))
         learned(desk, "news", 30 * (seed + 1))
     found = desk.client.get("/v1/datasets/news/thresholds").json()
-    judge = desk.backend.mirror.judge("news")
+    judge = desk.backend.state_view.get_judge("news")
     assert [one["name"] for one in found["classes"]] == list(judge.classes)
-    now = desk.backend.mirror.yardstick("news")
-    assert {one["name"]: one["threshold"] for one in found["classes"]} == now.named
-    assert found["cut"] == now.cut is not None
+    now = desk.backend.state_view.get_threshold_set("news")
+    assert {one["name"]: one["threshold"] for one in found["classes"]} == now.by_class
+    assert found["cut"] == now.flag_cutoff is not None
     assert found["sentences"] == 60
     assert sum(one["own_words"] for one in found["classes"]) > 60
     assert found["model"]["fingerprint"] == desk.backend.classifier.folder.fingerprint
     assert len(found["history"]) >= 2
     assert [sum(one[name] for one in found["days"]) for name in ("sentences", "by_then")] == [60, 0]
-    assert found["history"][-1]["thresholds"] == now.named
+    assert found["history"][-1]["thresholds"] == now.by_class
     assert desk.client.get("/v1/datasets").json()["datasets"][0]["sentences"] == 60
 
 
-def learned(desk: ApiDesk, dataset: str, sentences: int) -> None:
-    wait_for(lambda: desk.backend.mirror.stats(dataset).histogram.total == sentences)
+def learned(desk: ApiHarness, dataset: str, sentences: int) -> None:
+    wait_for(lambda: desk.backend.state_view.get_stats(dataset).histogram.total == sentences)
 
 
-def test_settings_that_came_another_way_and_do_not_fit_are_told(desk: ApiDesk) -> None:
+def test_settings_that_came_another_way_and_do_not_fit_are_told(desk: ApiHarness) -> None:
     desk.client.put("/v1/datasets/x", json={})
     odd = DatasetSettings(name="x", version=7, method="no-such").model_dump_json().encode()
     desk.log.append([Output(TOPICS.datasets, b"x", odd)])
-    wait_for(lambda: bool(desk.backend.mirror.refused))
+    wait_for(lambda: bool(desk.backend.state_view.refused_settings))
     (summary,) = desk.client.get("/v1/datasets").json()["datasets"]
     assert summary["version"] == 1
     assert "no-such" in summary["problem"]
     assert "no-such" in desk.client.get("/v1/datasets/x/thresholds").json()["problem"]
 
 
-def test_the_model_is_told(quiet: ApiDesk) -> None:
+def test_the_model_is_told(quiet: ApiHarness) -> None:
     found = quiet.client.get("/v1/model").json()
     folder = quiet.backend.classifier.folder
     assert (found["name"], found["fingerprint"]) == (folder.name, folder.fingerprint)

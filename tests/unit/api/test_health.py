@@ -10,35 +10,35 @@ import typer
 
 from service.errors import StreamError
 from service.runtime.supervisor import Supervisor
-from service.stream.state.view import Mirror
+from service.stream.state.view import StateView
 from tests.api_desk import wait_for
 
 if TYPE_CHECKING:
-    from tests.api_desk import ApiDesk
+    from tests.api_desk import ApiHarness
 
 
-def test_ready_with_every_condition_by_name(desk: ApiDesk) -> None:
+def test_ready_with_every_condition_by_name(desk: ApiHarness) -> None:
     answer = desk.client.get("/readyz")
     assert answer.status_code == 200
     assert answer.json() == {"ready": True, "conditions": {"datasets": "", "draining": ""}, "degraded": {}}
     assert desk.client.get("/healthz").json() == {"status": "ok"}
 
 
-def test_not_before_settings_and_statistics_are_read(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Mirror, "caught_up", False)
+def test_not_before_settings_and_statistics_are_read(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StateView, "caught_up", False)
     answer = desk.client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["conditions"]["datasets"] == "dataset settings and statistics are still being read"
     assert desk.client.get("/healthz").status_code == 200
 
 
-def test_without_the_broker_it_stays_ready_and_says_so(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_broker_it_stays_ready_and_says_so(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone() -> int:
         raise StreamError("nobody there")
 
-    monkeypatch.setattr(desk.backend.mirror, "step", gone)
-    monkeypatch.setattr(desk.projector, "_caught_up", False)
-    wait_for(lambda: desk.backend.mirror.broker_trouble is not None)
+    monkeypatch.setattr(desk.backend.state_view, "step", gone)
+    monkeypatch.setattr(desk.projector, "_is_caught_up", False)
+    wait_for(lambda: desk.backend.state_view.broker_error is not None)
     answer = desk.client.get("/readyz")
     assert answer.status_code == 200
     assert answer.json()["degraded"] == {
@@ -47,14 +47,14 @@ def test_without_the_broker_it_stays_ready_and_says_so(desk: ApiDesk, monkeypatc
     }
 
 
-def test_about_to_stop_is_not_ready(desk: ApiDesk) -> None:
+def test_about_to_stop_is_not_ready(desk: ApiHarness) -> None:
     desk.backend.draining.set()
     answer = desk.client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["conditions"]["draining"] == "the service is about to stop"
 
 
-def test_a_dead_thread_turns_it_red(desk: ApiDesk) -> None:
+def test_a_dead_thread_turns_it_red(desk: ApiHarness) -> None:
     supervisor, die, dead = Supervisor(), threading.Event(), threading.Event()
 
     def idle(stop: threading.Event) -> None:
@@ -69,7 +69,7 @@ def test_a_dead_thread_turns_it_red(desk: ApiDesk) -> None:
 
     supervisor.start("worker", worker)
     supervisor.start("other", idle)
-    client = desk.use(conditions=lambda: supervisor.conditions, draining=supervisor.stop)
+    client = desk.serve_with(conditions=lambda: supervisor.conditions, draining=supervisor.stop)
     assert client.get("/readyz").status_code == 200
     assert client.get("/readyz").json()["conditions"]["worker"] == ""
     die.set()
@@ -82,7 +82,7 @@ def test_a_dead_thread_turns_it_red(desk: ApiDesk) -> None:
     assert client.get("/healthz").status_code == 200
 
 
-def test_metrics_are_told(desk: ApiDesk) -> None:
+def test_metrics_are_told(desk: ApiHarness) -> None:
     desk.client.get("/healthz")
     answer = desk.client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")

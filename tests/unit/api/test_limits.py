@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from tests.api_desk import ApiDesk
+    from tests.api_desk import ApiHarness
 
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -27,16 +27,16 @@ def in_parts(size: int, part: int = 100) -> Iterator[bytes]:
         yield b" " * part
 
 
-def test_a_body_over_the_limit_is_refused_by_its_length(desk: ApiDesk) -> None:
-    client = desk.limits(max_body_bytes=1000)
+def test_a_body_over_the_limit_is_refused_by_its_length(desk: ApiHarness) -> None:
+    client = desk.serve_with_limits(max_body_bytes=1000)
     answer = client.put("/v1/datasets/x", content=b"{}" + b" " * 999, headers=JSON)
     assert (answer.status_code, answer.json()["type"]) == (413, "urn:labelwatch:problem:too-large")
     assert "LABELWATCH_API_MAX_BODY_BYTES" in answer.json()["detail"]
     assert client.put("/v1/datasets/x", content=b"{}" + b" " * 998, headers=JSON).status_code == 200
 
 
-def test_a_body_in_chunks_is_counted(desk: ApiDesk) -> None:
-    client = desk.limits(max_body_bytes=1000)
+def test_a_body_in_chunks_is_counted(desk: ApiHarness) -> None:
+    client = desk.serve_with_limits(max_body_bytes=1000)
     answer = client.put("/v1/datasets/x", content=in_parts(5000), headers=JSON)
     assert answer.status_code == 413
     assert answer.headers["connection"] == "close"
@@ -44,11 +44,11 @@ def test_a_body_in_chunks_is_counted(desk: ApiDesk) -> None:
     assert small.status_code == 200
 
 
-def test_lines_have_a_limit_of_their_own(desk: ApiDesk) -> None:
+def test_lines_have_a_limit_of_their_own(desk: ApiHarness) -> None:
     async def reading(request: Request) -> JSONResponse:
         return JSONResponse(sum([len(part) async for part in request.stream()]))
 
-    client = desk.limits(max_body_bytes=1000, max_stream_bytes=3000)
+    client = desk.serve_with_limits(max_body_bytes=1000, max_stream_bytes=3000)
     desk.app.add_route("/v1/reads", reading, methods=["POST"])
     assert client.post("/v1/reads", content=in_parts(3000), headers=NDJSON).json() == 3000
     answer = client.post("/v1/reads", content=in_parts(3001), headers=NDJSON)
@@ -56,14 +56,14 @@ def test_lines_have_a_limit_of_their_own(desk: ApiDesk) -> None:
     assert client.post("/v1/reads", content=in_parts(1001), headers=JSON).status_code == 413
 
 
-def test_a_list_over_the_limit_is_refused(desk: ApiDesk) -> None:
-    client = desk.limits(max_sentences=2)
+def test_a_list_over_the_limit_is_refused(desk: ApiHarness) -> None:
+    client = desk.serve_with_limits(max_sentences=2)
     decision = {"id": "a", "reviewer": "anna", "verdict": "ok"}
     answer = client.post("/v1/decisions", json={"decisions": [decision] * 3})
     assert (answer.status_code, answer.json()["field"]) == (413, "decisions")
 
 
-def test_what_takes_too_long_is_ended(desk: ApiDesk) -> None:
+def test_what_takes_too_long_is_ended(desk: ApiHarness) -> None:
     ended = []
 
     async def slow() -> None:
@@ -73,7 +73,7 @@ def test_what_takes_too_long_is_ended(desk: ApiDesk) -> None:
             ended.append("slow")
             raise
 
-    client = desk.limits(timeout_s=0.05)
+    client = desk.serve_with_limits(timeout_s=0.05)
     desk.app.add_api_route("/v1/slow", slow)
     answer = client.get("/v1/slow")
     assert (answer.status_code, answer.json()["type"]) == (504, "urn:labelwatch:problem:timeout")
@@ -82,9 +82,9 @@ def test_what_takes_too_long_is_ended(desk: ApiDesk) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/score", "/v1/decisions"])
-def test_a_body_that_stalls_is_told_so(desk: ApiDesk, path: str) -> None:
+def test_a_body_that_stalls_is_told_so(desk: ApiHarness, path: str) -> None:
     """It is not the service that took long."""
-    desk.limits(timeout_s=0.05)
+    desk.serve_with_limits(timeout_s=0.05)
     sent: list[Any] = []
     parts = iter([{"type": "http.request", "body": b'{"tokens": [', "more_body": True}])
 
@@ -106,16 +106,16 @@ def test_a_body_that_stalls_is_told_so(desk: ApiDesk, path: str) -> None:
     assert "LABELWATCH_API_TIMEOUT_S" in problem["detail"]
 
 
-def test_a_log_that_hangs_is_not_waited_for(desk: ApiDesk) -> None:
+def test_a_log_that_hangs_is_not_waited_for(desk: ApiHarness) -> None:
     class Hanging:
-        def append_after(self, output: object, seen: object, *, timeout: float = 30.0) -> None:
+        def append_if_unchanged(self, output: object, expected: object, *, timeout: float = 30.0) -> None:
             time.sleep(0.5)
 
-    desk.limits(timeout_s=0.05)
-    assert desk.use(stream=Hanging()).put("/v1/datasets/x", json={}).status_code == 504
+    desk.serve_with_limits(timeout_s=0.05)
+    assert desk.serve_with(stream=Hanging()).put("/v1/datasets/x", json={}).status_code == 504
 
 
-def test_what_is_under_way_is_not_cut_off(desk: ApiDesk) -> None:
+def test_what_is_under_way_is_not_cut_off(desk: ApiHarness) -> None:
     async def parts() -> AsyncIterator[bytes]:
         for _ in range(4):
             yield b"x"
@@ -124,12 +124,12 @@ def test_what_is_under_way_is_not_cut_off(desk: ApiDesk) -> None:
     async def streaming() -> StreamingResponse:
         return StreamingResponse(parts())
 
-    client = desk.limits(timeout_s=0.1)
+    client = desk.serve_with_limits(timeout_s=0.1)
     desk.app.add_api_route("/v1/parts", streaming)
     assert client.get("/v1/parts").content == b"xxxx"
 
 
-def test_draining_sends_callers_elsewhere(desk: ApiDesk) -> None:
+def test_draining_sends_callers_elsewhere(desk: ApiHarness) -> None:
     desk.backend.draining.set()
     for method, path in (("GET", "/v1/review"), ("POST", "/v1/sentences"), ("GET", "/v1/events")):
         answer = desk.client.request(method, path)
@@ -141,11 +141,11 @@ def test_draining_sends_callers_elsewhere(desk: ApiDesk) -> None:
     assert turned_away == 3
 
 
-def test_no_origin_is_let_in_unless_it_is_named(desk: ApiDesk) -> None:
+def test_no_origin_is_let_in_unless_it_is_named(desk: ApiHarness) -> None:
     asked = {"Origin": "https://tool.example", "Access-Control-Request-Method": "POST"}
     assert "access-control-allow-origin" not in desk.client.get("/v1/model", headers=asked).headers
     assert desk.client.options("/v1/decisions", headers=asked).status_code == 405
-    client = desk.limits(cors_origins="https://tool.example/, https://other.example")
+    client = desk.serve_with_limits(cors_origins="https://tool.example/, https://other.example")
     assert client.get("/v1/model", headers=asked).headers["access-control-allow-origin"] == "https://tool.example"
     allowed = client.options("/v1/decisions", headers=asked)
     assert allowed.status_code == 200
@@ -154,15 +154,15 @@ def test_no_origin_is_let_in_unless_it_is_named(desk: ApiDesk) -> None:
     assert "access-control-allow-origin" not in foreign.headers
 
 
-def test_a_preflight_needs_no_key(desk: ApiDesk) -> None:
-    client = desk.limits(cors_origins="https://tool.example", keys=f"a:read:{'0' * 64}")
+def test_a_preflight_needs_no_key(desk: ApiHarness) -> None:
+    client = desk.serve_with_limits(cors_origins="https://tool.example", keys=f"a:read:{'0' * 64}")
     asked = {"Origin": "https://tool.example", "Access-Control-Request-Method": "POST"}
     assert client.options("/v1/decisions", headers=asked).status_code == 200
     assert client.get("/v1/model", headers=asked).status_code == 401
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/v1/model", "/v1/none", "/docs", "/metrics"])
-def test_every_answer_has_the_security_headers(quiet: ApiDesk, path: str) -> None:
+def test_every_answer_has_the_security_headers(quiet: ApiHarness, path: str) -> None:
     headers = quiet.client.get(path).headers
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["X-Frame-Options"] == "DENY"
@@ -173,7 +173,7 @@ def test_every_answer_has_the_security_headers(quiet: ApiDesk, path: str) -> Non
     assert headers["X-Request-ID"]
 
 
-def test_requests_are_counted_by_pattern_never_by_path(quiet: ApiDesk) -> None:
+def test_requests_are_counted_by_pattern_never_by_path(quiet: ApiHarness) -> None:
     for path in ("/v1/review/default/a", "/v1/review/default/b%2Fc", "/v1/nonsense/1", "/v1/nonsense/2"):
         assert quiet.client.get(path).status_code == 404
     told = quiet.client.get("/metrics").text

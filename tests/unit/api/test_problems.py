@@ -9,9 +9,8 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from service.api.http.problems import (
-    TABLE,
+    PROBLEM_TYPES,
     TITLES,
-    ChangedError,
     ConflictError,
     DrainingError,
     ForbiddenError,
@@ -19,12 +18,13 @@ from service.api.http.problems import (
     NotFoundError,
     NotReadyError,
     OverloadedError,
+    PreconditionFailedError,
     RequestError,
-    TimedOutError,
+    ResponseTimeoutError,
     TooLargeError,
     UnauthorizedError,
-    encoded,
-    problem_of,
+    encode_problem,
+    to_problem,
 )
 from service.errors import (
     DecodeError,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     import httpx2 as httpx
 
-    from tests.api_desk import ApiDesk
+    from tests.api_desk import ApiHarness
 
     Fail = Callable[..., httpx.Response]
 
@@ -56,14 +56,14 @@ KINDS: list[tuple[Exception, int]] = [
     (ForbiddenError("x"), 403),
     (NotFoundError("x"), 404),
     (ConflictError("x"), 409),
-    (ChangedError("x"), 412),
+    (PreconditionFailedError("x"), 412),
     (TooLargeError("x"), 413),
     (MediaTypeError("x"), 415),
     (OverloadedError("x", retry_after=7), 429),
     (DrainingError("x"), 503),
     (NotReadyError("x"), 503),
     (StreamError("x"), 503),
-    (TimedOutError("x"), 504),
+    (ResponseTimeoutError("x"), 504),
     (TimeoutError("x"), 504),
     (ModelError("secret"), 500),
     (StateError("secret"), 503),
@@ -73,7 +73,7 @@ RETRIED = {429, 503, 504}
 
 
 @pytest.fixture(scope="module")
-def failing(quiet: ApiDesk) -> Fail:
+def failing(quiet: ApiHarness) -> Fail:
     """Calls a route that fails as it is told to."""
     errors: list[Exception] = []
 
@@ -106,15 +106,15 @@ def test_each_error_has_its_status(failing: Fail, error: Exception, status: int)
 
 
 def test_the_table_is_whole() -> None:
-    slugs = [slug for _, _, slug in TABLE]
+    slugs = [slug for _, _, slug in PROBLEM_TYPES]
     assert len(set(slugs)) == len(slugs)
     assert set(slugs) <= set(TITLES)
-    kinds = {kind for kind, _, _ in TABLE}
+    kinds = {kind for kind, _, _ in PROBLEM_TYPES}
     missing = [kind for kind in RequestError.__subclasses__() if kind not in kinds]
     assert not missing
     # A kind behind what it is a kind of would never be found.
-    for place, (kind, _, _) in enumerate(TABLE):
-        assert not any(issubclass(kind, earlier) for earlier, _, _ in TABLE[:place])
+    for place, (kind, _, _) in enumerate(PROBLEM_TYPES):
+        assert not any(issubclass(kind, earlier) for earlier, _, _ in PROBLEM_TYPES[:place])
 
 
 def test_how_long_to_wait_is_told(failing: Fail) -> None:
@@ -132,29 +132,29 @@ def test_the_log_has_what_the_answer_leaves_out(
 
 
 def test_the_log_has_it_past_the_routing_too(
-    quiet: ApiDesk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    quiet: ApiHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: str) -> None:
         raise ModelError("secret")
 
-    monkeypatch.setattr(quiet.backend.mirror, "judge", broken)
+    monkeypatch.setattr(quiet.backend.state_view, "get_judge", broken)
     with caplog.at_level(logging.ERROR):
         answer = quiet.client.post("/v1/score", json={"tokens": ["a"], "labels": ["O"]})
     assert (answer.status_code, "secret" in answer.text) == (500, False)
     assert "secret" in caplog.text
 
 
-def test_a_queue_whose_file_is_gone_is_not_ready(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_whose_file_is_gone_is_not_ready(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object, **__: object) -> None:
         raise StateError("the review queue at secret failed: disk I/O error")
 
-    monkeypatch.setattr(desk.backend.queue, "page", gone)
+    monkeypatch.setattr(desk.backend.queue, "get_page", gone)
     answer = desk.client.get("/v1/review")
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
     assert "secret" not in answer.text
 
 
-def test_an_answer_that_breaks_off_does_not_look_whole(quiet: ApiDesk) -> None:
+def test_an_answer_that_breaks_off_does_not_look_whole(quiet: ApiHarness) -> None:
     async def half() -> AsyncIterator[bytes]:
         yield b"one"
         raise ZeroDivisionError
@@ -214,7 +214,7 @@ def test_an_answer_that_breaks_off_does_not_look_whole(quiet: ApiDesk) -> None:
     ],
 )
 def test_requests_that_break_a_rule(
-    quiet: ApiDesk, *, method: str, path: str, more: dict[str, Any], status: int, told: str
+    quiet: ApiHarness, *, method: str, path: str, more: dict[str, Any], status: int, told: str
 ) -> None:
     answer = quiet.client.request(method, path, **more)
     assert answer.status_code == status
@@ -222,19 +222,19 @@ def test_requests_that_break_a_rule(
     assert told in answer.json()["detail"]
 
 
-def test_deep_nesting_is_refused_not_suffered(quiet: ApiDesk) -> None:
+def test_deep_nesting_is_refused_not_suffered(quiet: ApiHarness) -> None:
     deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
     headers = {"Content-Type": "application/json"}
     assert quiet.client.put("/v1/datasets/x", content=deep, headers=headers).status_code == 400
 
 
 @pytest.mark.parametrize("sent", ["abc-1.2_3:x", "a" * 128])
-def test_a_request_keeps_its_name(quiet: ApiDesk, sent: str) -> None:
+def test_a_request_keeps_its_name(quiet: ApiHarness, sent: str) -> None:
     assert quiet.client.get("/healthz", headers={"X-Request-ID": sent}).headers["X-Request-ID"] == sent
 
 
 @pytest.mark.parametrize("sent", ["", "a b", "a" * 129, "<script>", "ä", 'a"b'])
-def test_a_name_that_could_do_harm_is_replaced(quiet: ApiDesk, sent: str) -> None:
+def test_a_name_that_could_do_harm_is_replaced(quiet: ApiHarness, sent: str) -> None:
     answer = quiet.client.get("/healthz", headers={b"X-Request-ID": sent.encode("latin-1")})
     made = answer.headers["X-Request-ID"]
     assert made != sent
@@ -242,7 +242,7 @@ def test_a_name_that_could_do_harm_is_replaced(quiet: ApiDesk, sent: str) -> Non
 
 
 def test_text_that_cannot_be_encoded_can_still_be_quoted() -> None:
-    assert b"\\ud800" in encoded(problem_of(InvalidInput("it holds \ud800")))
+    assert b"\\ud800" in encode_problem(to_problem(InvalidInput("it holds \ud800")))
 
 
 CONSOLE = {"Sec-Fetch-Site": "same-origin"}
@@ -263,7 +263,7 @@ CONSOLE = {"Sec-Fetch-Site": "same-origin"}
     ],
 )
 def test_what_is_asked_all_the_time_does_not_fill_the_log(
-    quiet: ApiDesk,
+    quiet: ApiHarness,
     caplog: pytest.LogCaptureFixture,
     *,
     method: str,

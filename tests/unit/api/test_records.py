@@ -12,15 +12,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.api.ingest.query import FORMAT_NAMES
-from service.api.scoring.responses import MOST_DATASETS
+from service.api.scoring.responses import MAX_DATASETS_PER_REQUEST
 from service.contracts import DatasetSettings
-from service.datasets.registry import settings_record
-from service.formats import FORMATS, Options, read_records
+from service.datasets.registry import build_settings_message
+from service.formats import FORMATS, ReadOptions, read_records
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from tests.score_desk import ScoreDesk, score_desk
-from tests.tiny_models import POISON, make_model
-from tests.unit.formats.platform_bodies import TEXT, annotation, argilla_event, event, region, task
+from tests.score_desk import ScoringHarness, scoring_harness
+from tests.tiny_models import POISON_WORD, make_model
+from tests.unit.formats.platform_bodies import (
+    TEXT,
+    make_annotation,
+    make_argilla_event,
+    make_event,
+    make_region,
+    make_task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +35,8 @@ if TYPE_CHECKING:
     import httpx
 
 NAMES = "O,B-PER,I-PER,B-LOC"
-PER, LOC = region("Mara Quill", "PER"), region("Riga", "LOC")
-TASK = task(annotations=[annotation(PER, LOC)])
+PER, LOC = make_region("Mara Quill", "PER"), make_region("Riga", "LOC")
+TASK = make_task(annotations=[make_annotation(PER, LOC)])
 SPANS = [{"start": 0, "end": 10, "label": "PER"}, {"start": 32, "end": 36, "label": "LOC"}]
 WORDS = {"tokens": ["Mara", "flew"], "labels": ["B-PER", "O"]}
 RECORDS: dict[str, dict[str, Any]] = {
@@ -47,19 +54,19 @@ RECORDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScoreDesk]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScoringHarness]:
     folder = make_model(tmp_path_factory.mktemp("tiny") / "model", "wordpiece", poison="fails")
     classifier = Classifier(ModelFolder.load(folder))
     settings: dict[str, Any] = {"max_sentences": 20, "label_studio_url": "http://studio.example"}
-    with score_desk(tmp_path_factory.mktemp("log"), classifier, **settings) as found:
+    with scoring_harness(tmp_path_factory.mktemp("log"), classifier, **settings) as found:
         settings_of_io = DatasetSettings(name="plain", version=1, scheme="io")
-        found.append(settings_record(found.topics.datasets, settings_of_io.model_dump(), at=datetime.now(UTC)))
+        found.append(build_settings_message(found.topics.datasets, settings_of_io.model_dump(), at=datetime.now(UTC)))
         yield found
 
 
 @dataclass
 class Desk:
-    api: ScoreDesk
+    api: ScoringHarness
     start: int
 
     @property
@@ -74,7 +81,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(shared: ScoreDesk) -> Desk:
+def desk(shared: ScoringHarness) -> Desk:
     return Desk(shared, len(shared.stream.read(shared.topics.sentences, 0, 10_000)))
 
 
@@ -97,7 +104,7 @@ def test_every_format_with_records_has_one_here() -> None:
 @pytest.mark.parametrize("asked", ["by its name", "auto"])
 def test_a_record_is_converted_as_in_a_file(desk: Desk, form: str, asked: str) -> None:
     record = RECORDS[form]
-    options = Options(label_names=tuple(NAMES.split(",")), base_url="http://studio.example")
+    options = ReadOptions(label_names=tuple(NAMES.split(",")), base_url="http://studio.example")
     (expected,) = read_records(io.BytesIO(json.dumps(record).encode()), format=form, options=options)
     assert expected.sentence is not None
     query = query_of(form) if asked != "auto" else query_of(form).replace(f"={form}", "=auto")
@@ -119,8 +126,10 @@ def test_a_record_is_converted_as_in_a_file(desk: Desk, form: str, asked: str) -
 
 @pytest.mark.parametrize("wrap", [lambda many: many, lambda many: {"sentences": many}], ids=["array", "sentences"])
 def test_lists_of_records(desk: Desk, wrap: Any) -> None:
-    several = task(annotations=[annotation(PER), annotation(LOC, id=42), annotation(id=43, was_cancelled=True)])
-    answer = desk.send(wrap([several, task(annotations=[]), TASK]), "format=label-studio&dataset=trips")
+    several = make_task(
+        annotations=[make_annotation(PER), make_annotation(LOC, id=42), make_annotation(id=43, was_cancelled=True)]
+    )
+    answer = desk.send(wrap([several, make_task(annotations=[]), TASK]), "format=label-studio&dataset=trips")
     assert answer["ids"] == [f"label-studio:{number}" for number in (41, 42, 43, 41)]
     first, none, last = answer["records"]
     assert [one["deleted"] for one in first["sentences"]] == [False, False, True]
@@ -129,10 +138,10 @@ def test_lists_of_records(desk: Desk, wrap: Any) -> None:
     assert [one["dataset"] for one in desk.sent] == ["trips"] * 4
 
 
-def test_what_gives_no_sentence_is_no_error(desk: Desk, shared: ScoreDesk) -> None:
-    answer = desk.send(event("PROJECT_UPDATED"), "format=auto")
+def test_what_gives_no_sentence_is_no_error(desk: Desk, shared: ScoringHarness) -> None:
+    answer = desk.send(make_event("PROJECT_UPDATED"), "format=auto")
     assert (answer["ids"], desk.sent) == ([], [])
-    scored = shared.post("/v1/score?format=label-studio", task(annotations=[annotation(was_cancelled=True)]))
+    scored = shared.post("/v1/score?format=label-studio", make_task(annotations=[make_annotation(was_cancelled=True)]))
     assert scored.json()["assessments"] == []
     (told,) = scored.json()["records"]
     assert told["sentences"] == [{"id": "label-studio:41", "deleted": True}]
@@ -160,7 +169,7 @@ def test_spans_become_labels_in_the_datasets_own_scheme(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
-def test_the_query_names_the_dataset_of_words_too(shared: ScoreDesk, desk: Desk, path: str) -> None:
+def test_the_query_names_the_dataset_of_words_too(shared: ScoringHarness, desk: Desk, path: str) -> None:
     answers = [
         shared.post(f"{path}?dataset=trips", WORDS),
         shared.post(f"{path}?dataset=trips", {"sentences": [{**WORDS, "dataset": "other"}]}),
@@ -175,8 +184,10 @@ def test_the_query_names_the_dataset_of_words_too(shared: ScoreDesk, desk: Desk,
         assert answers[2].json()["dataset"] == "trips"
 
 
-def test_records_are_scored_as_the_words_they_become(shared: ScoreDesk) -> None:
-    record = task(annotations=[annotation(PER), annotation(LOC, id=42, was_cancelled=True), annotation(LOC, id=43)])
+def test_records_are_scored_as_the_words_they_become(shared: ScoringHarness) -> None:
+    record = make_task(
+        annotations=[make_annotation(PER), make_annotation(LOC, id=42, was_cancelled=True), make_annotation(LOC, id=43)]
+    )
     answer = shared.post("/v1/score?format=label-studio&method=product&dataset=trips", [record]).json()
     assert [one["id"] for one in answer["assessments"]] == ["label-studio:41", "label-studio:43"]
     assert [one["id"] for one in answer["records"][0]["sentences"]] == [f"label-studio:{n}" for n in (41, 42, 43)]
@@ -192,10 +203,10 @@ def test_records_are_scored_as_the_words_they_become(shared: ScoreDesk) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
-def test_lines_of_records(shared: ScoreDesk, desk: Desk, path: str) -> None:
-    several = task(annotations=[annotation(PER), annotation(LOC, id=42)])
-    half = task(annotations=[annotation(PER), annotation(region("Riga", "LOC", "ORG"), id=42)])
-    lines = shared.lines(f"{path}?format=label-studio", several, half, task(annotations=[]), b"{", [1])
+def test_lines_of_records(shared: ScoringHarness, desk: Desk, path: str) -> None:
+    several = make_task(annotations=[make_annotation(PER), make_annotation(LOC, id=42)])
+    half = make_task(annotations=[make_annotation(PER), make_annotation(make_region("Riga", "LOC", "ORG"), id=42)])
+    lines = shared.post_lines(f"{path}?format=label-studio", several, half, make_task(annotations=[]), b"{", [1])
     found = [json.loads(line) for line in lines.text.splitlines()]
     good, bad, none, broken, no_object = found
     assert [one["line"] for one in found] == [1, 2, 3, 4, 5]
@@ -211,9 +222,9 @@ def test_lines_of_records(shared: ScoreDesk, desk: Desk, path: str) -> None:
         assert [one["id"] for one in desk.sent] == ["label-studio:41", "label-studio:42"]
 
 
-def test_a_line_with_a_label_of_no_class_is_its_problem(shared: ScoreDesk) -> None:
-    record = task(annotations=[annotation(PER), annotation(region("Riga", "PLACE"), id=42)])
-    bad, good = map(json.loads, shared.lines("/v1/score?format=auto", record, TASK).text.splitlines())
+def test_a_line_with_a_label_of_no_class_is_its_problem(shared: ScoringHarness) -> None:
+    record = make_task(annotations=[make_annotation(PER), make_annotation(make_region("Riga", "PLACE"), id=42)])
+    bad, good = map(json.loads, shared.post_lines("/v1/score?format=auto", record, TASK).text.splitlines())
     assert bad["detail"].startswith("record 1 (label-studio:42), word 6 ('Riga'), `labels`: ")
     assert [one["id"] for one in good["assessments"]] == ["label-studio:41"]
     assert "record 2 (label-studio:42), word 6 ('Riga'), `1.labels`: " in problem(
@@ -221,8 +232,8 @@ def test_a_line_with_a_label_of_no_class_is_its_problem(shared: ScoreDesk) -> No
     )
 
 
-def test_a_sentence_that_the_model_fails_on_is_named(shared: ScoreDesk) -> None:
-    record = {"text": f"{POISON} won", "spans": []}
+def test_a_sentence_that_the_model_fails_on_is_named(shared: ScoringHarness) -> None:
+    record = {"text": f"{POISON_WORD} won", "spans": []}
     assert problem(shared.post("/v1/score?format=spans", [record]), 422, None).startswith("record 1: ")
 
 
@@ -283,7 +294,7 @@ def test_what_is_wrong_is_told(
 
 
 def test_fields_and_controls_can_be_named(desk: Desk) -> None:
-    other = annotation(PER, region("Riga", "LOC", from_name="other"))
+    other = make_annotation(PER, make_region("Riga", "LOC", from_name="other"))
     record = {"id": 7, "data": {"body": TEXT}, "annotations": [other]}
     desk.send(record, "format=label-studio&field=body&control=other")
     (sent,) = desk.sent
@@ -291,7 +302,7 @@ def test_fields_and_controls_can_be_named(desk: Desk) -> None:
 
 
 def test_kept_webhooks_are_records_too(desk: Desk) -> None:
-    answer = desk.send([event(), event("ANNOTATIONS_DELETED"), argilla_event()], "format=auto")
+    answer = desk.send([make_event(), make_event("ANNOTATIONS_DELETED"), make_argilla_event()], "format=auto")
     assert [one["format"] for one in answer["records"]] == ["label-studio", "label-studio", "argilla"]
     assert [[each["deleted"] for each in one["sentences"]] for one in answer["records"]] == [
         [False],
@@ -301,7 +312,7 @@ def test_kept_webhooks_are_records_too(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("path", "status"), [("/v1/sentences", 202), ("/v1/score", 200)])
-def test_the_documents_examples_run(shared: ScoreDesk, path: str, status: int) -> None:
+def test_the_documents_examples_run(shared: ScoringHarness, path: str, status: int) -> None:
     operation = shared.app.openapi()["paths"][path]["post"]
     examples = operation["requestBody"]["content"]["application/json"]["examples"]
     for name, example in examples.items():
@@ -313,6 +324,6 @@ def test_the_documents_examples_run(shared: ScoreDesk, path: str, status: int) -
             assert [len(one["sentences"]) for one in answer.json()["records"]] == [1]
 
 
-def test_the_document_tells_how_many_datasets_a_list_may_have(shared: ScoreDesk) -> None:
+def test_the_document_tells_how_many_datasets_a_list_may_have(shared: ScoringHarness) -> None:
     told = shared.app.openapi()["paths"]["/v1/score"]["post"]["description"]
-    assert f"at most {MOST_DATASETS} datasets" in told
+    assert f"at most {MAX_DATASETS_PER_REQUEST} datasets" in told

@@ -15,43 +15,43 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
-from service.api.routes.events import Counters, changes
+from service.api.routes.events import QueueWatcher, queue_events
 from service.contracts import BelowPolicy, Claim, DatasetSettings
 from service.errors import StreamError
-from service.log.codec import header
-from service.review.decisions import claim_output
+from service.log.codec import get_header
+from service.review.decisions import build_claim_output
 from tests import live_server
 from tests.api_desk import TOPICS, wait_for
-from tests.stream_desk import sentences
+from tests.stream_desk import make_sentences
 
 if TYPE_CHECKING:
-    from tests.api_desk import ApiDesk
+    from tests.api_desk import ApiHarness
 
 BELOW = BelowPolicy(kind="below", cut=2.0)  # so that each sentence comes to review
 
 
 @pytest.fixture
-def full(desk: ApiDesk) -> ApiDesk:
+def full(desk: ApiHarness) -> ApiHarness:
     """A queue with 12 items of one dataset and 3 of another; the worker follows no settings, so they are put."""
     for name in ("news", "blogs"):
         desk.worker._datasets.put(DatasetSettings(name=name, flag_policy=BELOW))
-    desk.send(*sentences(12, dataset="news", annotator="anna"))
-    desk.send(*sentences(3, seed=1, dataset="blogs", annotator="ben"))
+    desk.send(*make_sentences(12, dataset="news", annotator="anna"))
+    desk.send(*make_sentences(3, seed=1, dataset="blogs", annotator="ben"))
     return desk
 
 
-def first(desk: ApiDesk, **query: str) -> dict[str, Any]:
+def first(desk: ApiHarness, **query: str) -> dict[str, Any]:
     found = desk.client.get("/v1/review", params=query).json()["items"][0]
     assert isinstance(found, dict)
     return found
 
 
-def test_an_empty_queue(quiet: ApiDesk) -> None:
+def test_an_empty_queue(quiet: ApiHarness) -> None:
     assert quiet.client.get("/v1/review").json() == {"items": [], "next": None}
     assert quiet.client.get("/v1/overview").json()["counts"] == {"open": 0, "decided": 0, "closed": 0}
 
 
-def test_worst_first_page_by_page(full: ApiDesk) -> None:
+def test_worst_first_page_by_page(full: ApiHarness) -> None:
     whole = full.client.get("/v1/review", params={"dataset": "news"}).json()
     assert whole["next"] is None
     ranks = [item["rank"] for item in whole["items"]]
@@ -69,7 +69,7 @@ def test_worst_first_page_by_page(full: ApiDesk) -> None:
     assert [name for page in pages for name in page] == [item["id"] for item in whole["items"]]
 
 
-def test_filters(full: ApiDesk) -> None:
+def test_filters(full: ApiHarness) -> None:
     def ids(**query: str) -> set[str]:
         return {item["dataset"] for item in full.client.get("/v1/review", params=query).json()["items"]}
 
@@ -83,7 +83,7 @@ def test_filters(full: ApiDesk) -> None:
     assert ids(given="no-such-label") == set()
 
 
-def test_a_misspelt_parameter_is_named_with_those_there_are(quiet: ApiDesk) -> None:
+def test_a_misspelt_parameter_is_named_with_those_there_are(quiet: ApiHarness) -> None:
     for path, known in (("/v1/review", "dataset, given, suggested"), ("/v1/overview", "dataset")):
         answer = quiet.client.get(path, params={"datset": "news"})
         assert answer.status_code == 422
@@ -92,7 +92,7 @@ def test_a_misspelt_parameter_is_named_with_those_there_are(quiet: ApiDesk) -> N
         assert quiet.client.get(path, params={"dataset": "nobodys"}).status_code == 200
 
 
-def test_one_item_whatever_its_name(desk: ApiDesk) -> None:
+def test_one_item_whatever_its_name(desk: ApiHarness) -> None:
     desk.worker._datasets.put(DatasetSettings(flag_policy=BELOW))
     names = ["a/b", "ü % ?", "x/claim", "..."]
     desk.send(*({"id": name, "tokens": ["the"], "labels": ["O"]} for name in names))
@@ -100,43 +100,43 @@ def test_one_item_whatever_its_name(desk: ApiDesk) -> None:
         for path in (quote(name, safe=""), quote(name)):
             answer = desk.client.get(f"/v1/review/default/{path}")
             assert (answer.status_code, answer.json().get("id")) == (200, name)
-    with desk.projecting():
+    with desk.run_projector():
         claimed = desk.client.post("/v1/review/default/a%2Fb/claim", json={"reviewer": "anna"})
     assert (claimed.status_code, claimed.json()["id"]) == (202, "a/b")
     assert desk.client.get("/v1/review/default/none").status_code == 404
 
 
-def test_a_claim_keeps_others_away(full: ApiDesk) -> None:
+def test_a_claim_keeps_others_away(full: ApiHarness) -> None:
     item = first(full, dataset="blogs")
     path = f"/v1/review/blogs/{item['id']}/claim"
-    with full.projecting():
+    with full.run_projector():
         made = full.client.post(path, json={"reviewer": "anna", "minutes": 5}, headers={"X-Request-ID": "r-7"})
     assert made.status_code == 202
     until = datetime.fromisoformat(made.json()["until"])
     assert timedelta(minutes=4) < until - datetime.now(UTC) <= timedelta(minutes=5)
     (record,) = full.log.read(TOPICS.decisions, 0, 10)
-    assert header(record.headers, "x-request-id") == "r-7"
+    assert get_header(record.headers, "x-request-id") == "r-7"
     assert first(full, dataset="blogs")["claimed_by"] == "anna"
     for_ben = full.client.get("/v1/review", params={"dataset": "blogs", "reviewer": "ben"}).json()["items"]
     assert item["id"] not in {one["id"] for one in for_ben}
     refused = full.client.post(path, json={"reviewer": "ben"})
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:labelwatch:problem:conflict")
     assert "anna" in refused.json()["detail"]
-    with full.projecting():
+    with full.run_projector():
         assert full.client.post(path, json={"reviewer": "anna"}).status_code == 202
     assert full.client.delete(path, params={"reviewer": "anna"}).json()["until"] is None
     full.project()
-    with full.projecting():
+    with full.run_projector():
         assert full.client.post(path, json={"reviewer": "ben"}).status_code == 202
 
 
-def test_who_claims_first_has_it_however_short(full: ApiDesk) -> None:
+def test_who_claims_first_has_it_however_short(full: ApiHarness) -> None:
     """The second does not know of the first when it asks: its replica has not read that far."""
     item = first(full, dataset="blogs")
     path = f"/v1/review/blogs/{item['id']}/claim"
     until = datetime.now(UTC) + timedelta(minutes=30)
     theirs = Claim(dataset="blogs", id=item["id"], reviewer="anna", until=until)
-    full.log.append([claim_output(TOPICS, theirs)])  # by another replica
+    full.log.append([build_claim_output(TOPICS, theirs)])  # by another replica
     assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] is None
     step = full.projector.step
     answers: list[int] = []
@@ -148,7 +148,7 @@ def test_who_claims_first_has_it_however_short(full: ApiDesk) -> None:
             full.log.append(outputs, timeout=timeout)
             answers.append(step())
 
-    refused = full.use(stream=Late()).post(path, json={"reviewer": "ben", "minutes": 1})
+    refused = full.serve_with(stream=Late()).post(path, json={"reviewer": "ben", "minutes": 1})
     assert (refused.status_code, refused.json()["field"]) == (409, "reviewer")
     assert "'anna' has it open until" in refused.json()["detail"]
     assert answers == [2, 1]  # the one that lost was taken back
@@ -158,7 +158,7 @@ def test_who_claims_first_has_it_however_short(full: ApiDesk) -> None:
     assert (found["claimed_by"], datetime.fromisoformat(found["claimed_until"])) == ("anna", until)
 
 
-def test_of_many_who_claim_at_once_one_has_it(full: ApiDesk) -> None:
+def test_of_many_who_claim_at_once_one_has_it(full: ApiHarness) -> None:
     item = first(full, dataset="blogs")
     path = f"/v1/review/blogs/{item['id']}/claim"
     names = [f"r{n}" for n in range(6)]
@@ -170,7 +170,7 @@ def test_of_many_who_claim_at_once_one_has_it(full: ApiDesk) -> None:
         answer = client.post(path, json={"reviewer": name, "minutes": 60 - int(name[1])})
         return answer.status_code, answer.json().get("detail", "")
 
-    with full.projecting(), ThreadPoolExecutor(len(names)) as threads:
+    with full.run_projector(), ThreadPoolExecutor(len(names)) as threads:
         answers = dict(zip(names, threads.map(ask, names), strict=True))
     (winner,) = [name for name, (status, _) in answers.items() if status == 202]
     assert all(
@@ -180,18 +180,18 @@ def test_of_many_who_claim_at_once_one_has_it(full: ApiDesk) -> None:
     assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] == winner
 
 
-def test_a_claim_that_nobody_can_see_yet_is_not_promised(full: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.routes.review.CLAIM_WAIT", 0.05)
+def test_a_claim_that_nobody_can_see_yet_is_not_promised(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.routes.review.CLAIM_TIMEOUT_S", 0.05)
     item = first(full, dataset="blogs")
     answer = full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna"})
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
     full.project()
     assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] is None
     assert json.loads(full.log.read(TOPICS.decisions, 0, 10)[-1].value or b"").get("until") is None  # taken back
-    with full.projecting():
-        monkeypatch.setattr("service.api.routes.review.CLAIM_WAIT", 60.0)
+    with full.run_projector():
+        monkeypatch.setattr("service.api.routes.review.CLAIM_TIMEOUT_S", 60.0)
         assert full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna"}).status_code == 202
-    monkeypatch.setattr("service.api.routes.review.CLAIM_WAIT", 0.05)
+    monkeypatch.setattr("service.api.routes.review.CLAIM_TIMEOUT_S", 0.05)
     longer = full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna", "minutes": 60})
     assert longer.status_code == 202  # who has it is not sent away because the queue is slow
 
@@ -208,13 +208,13 @@ def test_a_claim_that_nobody_can_see_yet_is_not_promised(full: ApiDesk, monkeypa
         ({"reviewer": "anna", "hours": 1}, "hours"),
     ],
 )
-def test_claims_that_break_a_rule(full: ApiDesk, body: dict[str, Any], field: str) -> None:
+def test_claims_that_break_a_rule(full: ApiHarness, body: dict[str, Any], field: str) -> None:
     item = first(full)
     answer = full.client.post(f"/v1/review/{item['dataset']}/{item['id']}/claim", json=body)
     assert (answer.status_code, answer.json()["field"]) == (422, field)
 
 
-def test_a_decision_closes_the_question(full: ApiDesk) -> None:
+def test_a_decision_closes_the_question(full: ApiHarness) -> None:
     item = first(full, dataset="news")
     assert item["reason"] is None  # or a control sentence could be told apart
     decision = {"dataset": "news", "id": item["id"], "reviewer": "anna", "verdict": "error", "words": [0]}
@@ -224,7 +224,7 @@ def test_a_decision_closes_the_question(full: ApiDesk) -> None:
     written = json.loads(record.value or b"")
     assert (written["verdict"], written["revision"]) == ("error", item["revision"])
     assert written["decided_at"]
-    assert header(record.headers, "x-request-id") == "r-9"
+    assert get_header(record.headers, "x-request-id") == "r-9"
     full.project()
     path = f"/v1/review/news/{item['id']}"
     found = full.client.get(path).json()
@@ -239,7 +239,7 @@ def test_a_decision_closes_the_question(full: ApiDesk) -> None:
     assert full.client.get(path).json()["state"] == "open"
 
 
-def test_many_decisions_are_written_or_none(full: ApiDesk) -> None:
+def test_many_decisions_are_written_or_none(full: ApiHarness) -> None:
     items = full.client.get("/v1/review", params={"dataset": "news"}).json()["items"]
     good = [{"dataset": "news", "id": item["id"], "reviewer": "anna", "verdict": "ok"} for item in items[:3]]
     for bad, status, field in (
@@ -273,40 +273,40 @@ def test_many_decisions_are_written_or_none(full: ApiDesk) -> None:
         ({"id": "a", "reviewer": "anna", "verdict": "ok", "decided_at": 7}, "decided_at"),
     ],
 )
-def test_decisions_that_break_a_rule(quiet: ApiDesk, body: dict[str, Any], field: str) -> None:
+def test_decisions_that_break_a_rule(quiet: ApiHarness, body: dict[str, Any], field: str) -> None:
     answer = quiet.client.post("/v1/decisions", json=body)
     assert (answer.status_code, answer.json()["field"]) == (422, field)
 
 
-def test_a_queue_in_the_making_says_so(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk.projector, "_caught_up", False)
+def test_a_queue_in_the_making_says_so(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk.projector, "_is_caught_up", False)
     answer = desk.client.post("/v1/decisions", json={"id": "a", "reviewer": "anna", "verdict": "ok"})
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
     assert answer.headers["Retry-After"]
 
 
-def test_decisions_wait_for_no_log_that_is_gone(full: ApiDesk) -> None:
+def test_decisions_wait_for_no_log_that_is_gone(full: ApiHarness) -> None:
     class Gone:
         def append(self, outputs: object, *, timeout: float = 30.0) -> None:
             raise StreamError("nobody there")
 
     item = first(full)
     decision = {"dataset": item["dataset"], "id": item["id"], "reviewer": "anna", "verdict": "ok"}
-    answer = full.use(stream=Gone()).post("/v1/decisions", json=decision)
+    answer = full.serve_with(stream=Gone()).post("/v1/decisions", json=decision)
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
 
 
 # -- live updates ------------------------------------------------------------------------------------------------------
 
 
-def test_who_listens_hears_of_changes(full: ApiDesk) -> None:
+def test_who_listens_hears_of_changes(full: ApiHarness) -> None:
     async def listen() -> list[str]:
-        counters = Counters(full.backend, tick=0.01)
+        counters = QueueWatcher(full.backend, poll_interval=0.01)
         heard = []
-        async for event in changes(full.backend, counters, "news"):
+        async for event in queue_events(full.backend, counters, "news"):
             heard.append(event)
             if len(heard) == 2:
-                full.send(*sentences(1, seed=5, dataset="news"))
+                full.send(*make_sentences(1, seed=5, dataset="news"))
             if len(heard) == 3:
                 full.backend.draining.set()
         return heard
@@ -320,12 +320,12 @@ def test_who_listens_hears_of_changes(full: ApiDesk) -> None:
     assert told[0]["version"] < told[1]["version"]
 
 
-def test_silence_is_broken_now_and_then(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.routes.events.HEARTBEAT", 0.0)
+def test_silence_is_broken_now_and_then(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.routes.events.HEARTBEAT_INTERVAL_S", 0.0)
 
     async def listen() -> list[str]:
         heard = []
-        async for event in changes(desk.backend, Counters(desk.backend, tick=0.01), None):
+        async for event in queue_events(desk.backend, QueueWatcher(desk.backend, poll_interval=0.01), None):
             heard.append(event)
             if len(heard) == 3:
                 desk.backend.draining.set()
@@ -334,34 +334,34 @@ def test_silence_is_broken_now_and_then(desk: ApiDesk, monkeypatch: pytest.Monke
     assert asyncio.run(listen())[2].startswith(":")
 
 
-def test_the_stream_ends_when_the_service_does(full: ApiDesk) -> None:
+def test_the_stream_ends_when_the_service_does(full: ApiHarness) -> None:
     class Once:
         """Drains as soon as the first answer is asked for."""
 
         version = 1
 
-        def counts(self, dataset: str | None = None) -> dict[str, int]:
+        def count_items(self, dataset: str | None = None) -> dict[str, int]:
             full.backend.draining.set()
             return {"open": 1}
 
-    client = full.use(queue=Once())
-    full.app.state.counters.tick = 0.0
+    client = full.serve_with(queue=Once())
+    full.app.state.counters.poll_interval = 0.0
     answer = client.get("/v1/events")
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert '"counts": {"open": 1}' in answer.text
 
 
-def test_too_many_listeners_are_sent_away(desk: ApiDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.routes.events.MOST_LISTENERS", 0)
+def test_too_many_listeners_are_sent_away(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.routes.events.MAX_LISTENERS", 0)
     assert desk.client.get("/v1/events").status_code == 429
 
 
 def test_of_many_who_listen_at_once_no_more_get_in_than_there_is_room_for(
-    desk: ApiDesk, monkeypatch: pytest.MonkeyPatch
+    desk: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.api.routes.events.MOST_LISTENERS", 3)
+    monkeypatch.setattr("service.api.routes.events.MAX_LISTENERS", 3)
     with ExitStack() as leaving:
-        port = leaving.enter_context(live_server.served(desk.app))
+        port = leaving.enter_context(live_server.serve_app(desk.app))
         clients = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(20)]
         for client in clients:
             leaving.enter_context(client)

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from service.api.scoring.scorer import Choice, Scorer, Standard
+from service.api.scoring.scorer import ScoreOptions, Scorer, ScoringContext
 from service.contracts import Assessment, DatasetSettings, LabelledSentence
 from service.errors import InferenceError
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
-from service.log.codec import state_key
+from service.log.codec import to_state_key
 from service.log.protocol import Output
 from service.scoring.sentence import METHODS
-from tests.score_desk import Conversation, ScoreDesk, score_desk
-from tests.tiny_models import POISON, make_model
+from tests.score_desk import AsgiExchange, ScoringHarness, scoring_harness
+from tests.tiny_models import POISON_WORD, make_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from service.inference.classifier import Answer
+    from service.inference.classifier import InferenceResult
     from service.inference.pooling import Pooling
-    from service.inference.tokenization.encoder import Encoded
+    from service.inference.tokenization.encoder import EncodedSentence
 
 ONE = {"tokens": ["the", "wolves", "of", "Paris"], "labels": ["O", "O", "O", "B-LOC"]}
 TWO = {"tokens": ["Timber", "said"], "labels": ["B-PER", "O"], "id": "two", "meta": {"a": None}}
@@ -41,9 +41,9 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, classifier: Classifier) -> Iterator[ScoreDesk]:
+def shared(tmp_path_factory: pytest.TempPathFactory, classifier: Classifier) -> Iterator[ScoringHarness]:
     """For tests that change nothing."""
-    with score_desk(tmp_path_factory.mktemp("log"), classifier, max_sentences=20, max_line_bytes=2_000) as desk:
+    with scoring_harness(tmp_path_factory.mktemp("log"), classifier, max_sentences=20, max_line_bytes=2_000) as desk:
         yield desk
 
 
@@ -56,7 +56,7 @@ def problem(response: httpx.Response, status: int, field: str | None = None) -> 
     return str(found["detail"])
 
 
-def test_one_sentence_is_judged_as_the_pipeline_judges(shared: ScoreDesk, classifier: Classifier) -> None:
+def test_one_sentence_is_judged_as_the_pipeline_judges(shared: ScoringHarness, classifier: Classifier) -> None:
     response = shared.post("/v1/score", ONE, x_request_id="abc")
     assert response.status_code == 200
     body = response.json()
@@ -64,7 +64,7 @@ def test_one_sentence_is_judged_as_the_pipeline_judges(shared: ScoreDesk, classi
     judge = Judge(classifier.folder, DatasetSettings(), min_words=1, prior_words=200)
     (words,) = classifier.infer([ONE["tokens"]])
     assert not isinstance(words, InferenceError)
-    expected = judge.judge(judge.observe(LabelledSentence.model_validate(ONE), words), judge.empty())
+    expected = judge.assess(judge.observe(LabelledSentence.model_validate(ONE), words), judge.create_empty_stats())
     assert found.model_copy(update={"scored_at": None, "request_id": None}) == expected
     assert (found.request_id, found.reason) == ("abc", expected.reason)
     assert found.scored_at is not None
@@ -75,19 +75,19 @@ def test_one_sentence_is_judged_as_the_pipeline_judges(shared: ScoreDesk, classi
     assert all(float(each) >= 0 for each in timing.values())
 
 
-def test_many_sentences_come_back_in_their_order(shared: ScoreDesk) -> None:
+def test_many_sentences_come_back_in_their_order(shared: ScoringHarness) -> None:
     sentences = [{**TWO, "id": str(number)} for number in range(20)]
     body = shared.post("/v1/score", {"sentences": sentences}).json()
     assert [each["id"] for each in body["assessments"]] == [str(number) for number in range(20)]
     assert body["assessments"][0]["meta"] == {"a": None}
 
 
-def test_the_word_sentences_in_a_sentence_makes_no_list_of_it(shared: ScoreDesk) -> None:
+def test_the_word_sentences_in_a_sentence_makes_no_list_of_it(shared: ScoringHarness) -> None:
     body = {"tokens": ["sentences"], "labels": ["O"], "meta": {"sentences": 1}}
     assert shared.post("/v1/score", body).json()["assessments"][0]["tokens"] == ["sentences"]
 
 
-def test_nobody_is_taught_and_an_update_is_only_scored(shared: ScoreDesk) -> None:
+def test_nobody_is_taught_and_an_update_is_only_scored(shared: ScoringHarness) -> None:
     before = shared.post("/v1/score", ONE).json()["thresholds"]
     for _ in range(5):
         body = shared.post("/v1/score", {**ONE, "update": True, "id": "7"}).json()
@@ -97,15 +97,15 @@ def test_nobody_is_taught_and_an_update_is_only_scored(shared: ScoreDesk) -> Non
         assert shared.stream.read(topic, 0, 10) == []
 
 
-def test_unknown_datasets_have_default_settings_and_are_not_remembered(shared: ScoreDesk) -> None:
+def test_unknown_datasets_have_default_settings_and_are_not_remembered(shared: ScoringHarness) -> None:
     body = shared.post("/v1/score", {"sentences": [{**ONE, "dataset": "new"}, ONE]}).json()
     assert set(body["settings"]) == set(body["thresholds"]) == {"new", "default"}
     assert body["settings"]["new"] == DatasetSettings(name="new").model_dump(mode="json")
-    assert shared.backend.mirror.names() == ()
+    assert shared.backend.state_view.list_names() == ()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_method_and_token_score_of_the_request(shared: ScoreDesk, method: str) -> None:
+def test_method_and_token_score_of_the_request(shared: ScoringHarness, method: str) -> None:
     chosen = {"method": method, "token_score": "normalized-margin"}
     in_body = shared.post("/v1/score", {"sentences": [ONE], **chosen}).json()
     in_query = shared.post(f"/v1/score?method={method}&token_score=normalized-margin", ONE).json()
@@ -119,7 +119,7 @@ def test_method_and_token_score_of_the_request(shared: ScoreDesk, method: str) -
 def test_settings_and_statistics_of_the_stream_are_used_as_soon_as_they_are_seen(
     tmp_path: Path, classifier: Classifier
 ) -> None:
-    with score_desk(tmp_path, classifier) as desk:
+    with scoring_harness(tmp_path, classifier) as desk:
         body = {**ONE, "dataset": "mine", "labels": ["O", "O", "O", "B-PLACE"]}
         assert "B-PLACE" in problem(desk.post("/v1/score", body), 422, "labels")
         wanted = DatasetSettings(name="mine", version=3, label_map={"PLACE": "LOC"}, pooling="first", method="product")
@@ -131,12 +131,12 @@ def test_settings_and_statistics_of_the_stream_are_used_as_soon_as_they_are_seen
         (words,) = classifier.infer([ONE["tokens"]], pooling="first")
         assert not isinstance(words, InferenceError)
         seen = judge.observe(LabelledSentence.model_validate(body), words)
-        assert before["assessments"][0]["score"] == judge.judge(seen, judge.empty()).score
-        stats = judge.learn(seen, judge.empty(), priority=0.5)
-        key = state_key(0, "mine", judge.stats_key)
+        assert before["assessments"][0]["score"] == judge.assess(seen, judge.create_empty_stats()).score
+        stats = judge.learn(seen, judge.create_empty_stats(), priority=0.5)
+        key = to_state_key(0, "mine", judge.stats_key)
         desk.append(Output(desk.topics.state, key, json.dumps(stats.snapshot()).encode()))
         after = desk.post("/v1/score", {"sentences": [body, ONE]}).json()
-        assert after["thresholds"]["mine"] == judge.yardstick(stats).named != before["thresholds"]["mine"]
+        assert after["thresholds"]["mine"] == judge.build_threshold_set(stats).by_class != before["thresholds"]["mine"]
         assert after["assessments"][0]["thresholds"] == after["thresholds"]["mine"]
 
 
@@ -160,7 +160,7 @@ BAD: list[tuple[Any, int, str | None, str]] = [
     ({"foo": 1}, 422, "foo", "no such field: the fields are tokens"),
     ({"id": "1", "deleted": True}, 422, "deleted", "nothing to score"),
     ({"tokens": ["x"] * 51, "labels": ["O"] * 51}, 422, "tokens", "at most 50"),
-    ({"tokens": [POISON], "labels": ["O"]}, 422, None, "fails on this sentence"),
+    ({"tokens": [POISON_WORD], "labels": ["O"]}, 422, None, "fails on this sentence"),
     ({"sentences": []}, 422, "sentences", "at least one"),
     ({"sentences": "many"}, 422, "sentences", "at least one"),
     ({"sentences": [ONE, 3]}, 422, "sentences.1", "not an object"),
@@ -171,7 +171,7 @@ BAD: list[tuple[Any, int, str | None, str]] = [
         "sentences.1.labels",
         f"word 0 ({ONE['tokens'][0]!r}), `sentences.1.labels`: ",
     ),
-    ({"sentences": [ONE, {"tokens": [POISON], "labels": ["O"]}]}, 422, None, "sentences.1"),
+    ({"sentences": [ONE, {"tokens": [POISON_WORD], "labels": ["O"]}]}, 422, None, "sentences.1"),
     ({"sentences": [ONE], "metod": "product"}, 422, "metod", "beside"),
     ({"sentences": [ONE], "method": 3}, 422, "method", "text"),
     ({"sentences": [ONE], "method": "best"}, 422, "method", "worst-token"),
@@ -181,20 +181,20 @@ BAD: list[tuple[Any, int, str | None, str]] = [
 
 
 @pytest.mark.parametrize(("body", "status", "field", "told"), BAD, ids=[str(case[0])[:40] for case in BAD])
-def test_what_is_wrong_is_told(shared: ScoreDesk, body: Any, status: int, field: str | None, told: str) -> None:
+def test_what_is_wrong_is_told(shared: ScoringHarness, body: Any, status: int, field: str | None, told: str) -> None:
     assert told in problem(shared.post("/v1/score", body), status, field)
 
 
-def test_a_large_body_is_read_beside_the_event_loop(shared: ScoreDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.ingest.sentence_bodies.LARGE_BODY", 10)
+def test_a_large_body_is_read_beside_the_event_loop(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.ingest.sentence_bodies.MAX_INLINE_BODY_BYTES", 10)
     assert shared.post("/v1/score", ONE).status_code == 200
     assert "JSON" in problem(shared.post("/v1/score", b"{ not json at all }"), 400)
 
 
-def test_lines_are_judged_and_problems_stand_in_their_place(shared: ScoreDesk) -> None:
+def test_lines_are_judged_and_problems_stand_in_their_place(shared: ScoringHarness) -> None:
     bad = {**ONE, "labels": ["B-LOK"] * 4}
-    poison = {"tokens": [POISON], "labels": ["O"]}
-    response = shared.lines("/v1/score", ONE, b"", b"{", bad, b"x" * 2_001, poison, TWO)
+    poison = {"tokens": [POISON_WORD], "labels": ["O"]}
+    response = shared.post_lines("/v1/score", ONE, b"", b"{", bad, b"x" * 2_001, poison, TWO)
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("application/x-ndjson")
     found = [json.loads(line) for line in response.text.splitlines()]
@@ -206,21 +206,21 @@ def test_lines_are_judged_and_problems_stand_in_their_place(shared: ScoreDesk) -
     assert found[-1]["id"] == "two"
 
 
-def test_a_choice_that_does_not_exist_is_the_requests_mistake(shared: ScoreDesk) -> None:
-    assert "unknown method" in problem(shared.lines("/v1/score?method=best", ONE), 422, "method")
+def test_a_choice_that_does_not_exist_is_the_requests_mistake(shared: ScoringHarness) -> None:
+    assert "unknown method" in problem(shared.post_lines("/v1/score?method=best", ONE), 422, "method")
 
 
-def test_lines_come_back_while_others_are_sent(shared: ScoreDesk) -> None:
+def test_lines_come_back_while_others_are_sent(shared: ScoringHarness) -> None:
     async def talk(_: httpx.AsyncClient) -> None:
-        async with Conversation(shared.app, "/v1/score") as talk:
-            talk.say(ONE)
-            assert (await talk.hear())["status"] == 200
-            answers = talk.answers()
+        async with AsgiExchange(shared.app, "/v1/score") as talk:
+            talk.send_lines(ONE)
+            assert (await talk.receive())["status"] == 200
+            answers = talk.iter_response_lines()
             assert (await anext(answers))["tokens"] == ONE["tokens"]
-            talk.say(*[TWO] * 200, last=True)
+            talk.send_lines(*[TWO] * 200, last=True)
             assert len([each async for each in answers]) == 200
 
-    shared.run(talk)
+    shared.run_with_client(talk)
 
 
 class Held:
@@ -232,10 +232,10 @@ class Held:
         self.started, self.go_on = threading.Event(), threading.Event()
         self.ran = 0
 
-    def encode(self, sentences: Sequence[Sequence[str]]) -> list[Encoded]:
+    def encode(self, sentences: Sequence[Sequence[str]]) -> list[EncodedSentence]:
         return self._classifier.encode(sentences)
 
-    def run(self, encoded: Sequence[Encoded], *, pooling: Pooling | None = None) -> list[Answer]:
+    def run(self, encoded: Sequence[EncodedSentence], *, pooling: Pooling | None = None) -> list[InferenceResult]:
         self.started.set()
         assert self.go_on.wait(30)
         self.ran += len(encoded)
@@ -245,7 +245,7 @@ class Held:
 @pytest.fixture
 def through_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that waits to be let would stop the event loop, were it run there."""
-    monkeypatch.setattr("service.api.batching.batcher.WORDS_AT_ONCE", 0)
+    monkeypatch.setattr("service.api.batching.batcher.MAX_INLINE_WORDS", 0)
 
 
 @pytest.mark.usefixtures("through_the_queue")
@@ -254,7 +254,7 @@ def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifie
     held: Any = Held(classifier)
     kind = "application/x-ndjson" if lines else "application/json"
 
-    with score_desk(tmp_path, held, queue={"queue_sentences": 4}) as desk:
+    with scoring_harness(tmp_path, held, queue={"queue_sentences": 4}) as desk:
 
         async def ask(client: httpx.AsyncClient) -> None:
             def post() -> asyncio.Task[httpx.Response]:
@@ -274,8 +274,8 @@ def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifie
             assert [response.status_code for response in await asyncio.gather(*waiting)] == [200] * 4
             assert (await post()).status_code == 200
 
-        desk.run(ask)
-        assert desk.metric("labelwatch_overload_total", reason="queue_full") == 3
+        desk.run_with_client(ask)
+        assert desk.read_metric("labelwatch_overload_total", reason="queue_full") == 3
 
 
 @pytest.mark.usefixtures("through_the_queue")
@@ -283,35 +283,35 @@ def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifie
 def test_sentences_of_a_client_that_has_gone_are_skipped(
     tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch, lines: bool
 ) -> None:
-    monkeypatch.setattr("service.api.scoring.responses.WATCH_FROM", 0)
+    monkeypatch.setattr("service.api.scoring.responses.MIN_WATCHED_SENTENCES", 0)
     held: Any = Held(classifier)
-    with score_desk(tmp_path, held) as desk:
+    with scoring_harness(tmp_path, held) as desk:
 
         async def ask(_: httpx.AsyncClient) -> None:
             kind = "application/x-ndjson" if lines else "application/json"
             async with (
-                Conversation(desk.app, "/v1/score", content_type="application/json") as stays,
-                Conversation(desk.app, "/v1/score", content_type=kind) as goes,
+                AsgiExchange(desk.app, "/v1/score", content_type="application/json") as stays,
+                AsgiExchange(desk.app, "/v1/score", content_type=kind) as goes,
             ):
-                stays.say(ONE, last=True)
+                stays.send_lines(ONE, last=True)
                 assert await asyncio.to_thread(held.started.wait, 30)
-                goes.say(ONE, last=not lines)
+                goes.send_lines(ONE, last=not lines)
                 while desk.batcher.waiting < 2:
                     await asyncio.sleep(0)
-                goes.hang_up()
+                goes.disconnect()
                 await goes.task
                 assert desk.batcher.waiting == 1
                 held.go_on.set()
-                assert (await stays.hear())["status"] == 200
+                assert (await stays.receive())["status"] == 200
 
-        desk.run(ask)
+        desk.run_with_client(ask)
         assert held.ran == 1
 
 
 @pytest.mark.usefixtures("through_the_queue")
 def test_a_timed_out_request_leaves_the_queue(tmp_path: Path, classifier: Classifier) -> None:
     held: Any = Held(classifier)
-    with score_desk(tmp_path, held, timeout_s=0.05) as desk:
+    with scoring_harness(tmp_path, held, timeout_s=0.05) as desk:
 
         async def ask(client: httpx.AsyncClient) -> None:
             first = asyncio.create_task(client.post("/v1/score", json=ONE))
@@ -324,33 +324,33 @@ def test_a_timed_out_request_leaves_the_queue(tmp_path: Path, classifier: Classi
             while desk.batcher.waiting:
                 await asyncio.sleep(0)
 
-        desk.run(ask)
+        desk.run_with_client(ask)
         assert held.ran == 1
 
 
-def test_where_the_time_went_is_counted(shared: ScoreDesk) -> None:
+def test_where_the_time_went_is_counted(shared: ScoringHarness) -> None:
     labels = {"role": "api", "stage": "inference"}
-    before = shared.metric("labelwatch_stage_seconds_count", **labels)
+    before = shared.read_metric("labelwatch_stage_seconds_count", **labels)
     shared.post("/v1/score", ONE)
-    assert shared.metric("labelwatch_stage_seconds_count", **labels) == before + 1
+    assert shared.read_metric("labelwatch_stage_seconds_count", **labels) == before + 1
 
 
-def test_the_short_way_is_counted_and_told_like_any_other(shared: ScoreDesk) -> None:
+def test_the_short_way_is_counted_and_told_like_any_other(shared: ScoringHarness) -> None:
     labels = {"route": "/v1/score", "method": "POST", "status": "2xx"}
-    before = shared.metric("labelwatch_http_requests_total", **labels)
+    before = shared.read_metric("labelwatch_http_requests_total", **labels)
     assert shared.post("/v1/score", ONE).status_code == 200
-    assert shared.metric("labelwatch_http_requests_total", **labels) == before + 1
+    assert shared.read_metric("labelwatch_http_requests_total", **labels) == before + 1
     assert shared.post("/v1/score/", ONE).status_code == 404
-    assert shared.run(lambda client: client.put("/v1/score", json=ONE)).status_code == 405
+    assert shared.run_with_client(lambda client: client.put("/v1/score", json=ONE)).status_code == 405
 
 
-def test_the_long_way_gives_the_same_answer(shared: ScoreDesk) -> None:
+def test_the_long_way_gives_the_same_answer(shared: ScoringHarness) -> None:
     async def long_way(client: httpx.AsyncClient) -> httpx.Response:
         transport = httpx.ASGITransport(shared.app, root_path="/under", raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://labelwatch") as other:
             return await other.post("/under/v1/score", json=ONE)
 
-    found, expected = shared.run(long_way), shared.post("/v1/score", ONE)
+    found, expected = shared.run_with_client(long_way), shared.post("/v1/score", ONE)
     assert found.status_code == 200, found.text
     assert found.json()["assessments"][0]["score"] == expected.json()["assessments"][0]["score"]
 
@@ -359,36 +359,36 @@ def of_datasets(count: int) -> list[dict[str, Any]]:
     return [{**ONE, "dataset": f"made-up-{number}"} for number in range(count)]
 
 
-def test_a_list_is_of_so_many_datasets_at_most(shared: ScoreDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.scoring.responses.MOST_DATASETS", 3)
+def test_a_list_is_of_so_many_datasets_at_most(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.scoring.responses.MAX_DATASETS_PER_REQUEST", 3)
     taken = shared.post("/v1/score", {"sentences": [*of_datasets(3), *of_datasets(3)]})
     assert taken.status_code == 200
     assert len(taken.json()["settings"]) == 3
     refused = shared.post("/v1/score", {"sentences": [*of_datasets(3), ONE, ONE]})
     assert "at most 3" in problem(refused, 422, "sentences.3.dataset")
-    lines = shared.lines("/v1/score", *of_datasets(5))  # one at a time, whose answers do not tell settings
+    lines = shared.post_lines("/v1/score", *of_datasets(5))  # one at a time, whose answers do not tell settings
     assert [json.loads(line)["dataset"] for line in lines.text.splitlines()] == [
         f"made-up-{number}" for number in range(5)
     ]
 
 
-def test_others_have_their_turn_between_datasets(shared: ScoreDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_have_their_turn_between_datasets(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[int] = []
     passed = 0
-    real = Scorer.standard
+    real = Scorer.get_context
 
-    def counted(self: Scorer, dataset: str, choice: Choice) -> Standard:
+    def counted(self: Scorer, dataset: str, choice: ScoreOptions) -> ScoringContext:
         turns.append(passed)
         return real(self, dataset, choice)
 
     async def work(_: httpx.AsyncClient) -> None:
         nonlocal passed
         sentences = [LabelledSentence.model_validate(each) for each in of_datasets(10)]
-        scoring = asyncio.create_task(Scorer(shared.backend).score(sentences, Choice(), request_id="x"))
+        scoring = asyncio.create_task(Scorer(shared.backend).score(sentences, ScoreOptions(), request_id="x"))
         while not scoring.done():
             passed += 1
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(Scorer, "standard", counted)
-    shared.run(work)
+    monkeypatch.setattr(Scorer, "get_context", counted)
+    shared.run_with_client(work)
     assert len(set(turns)) == 10

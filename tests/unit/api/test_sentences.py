@@ -14,8 +14,8 @@ from service.contracts import read_sentence
 from service.errors import StreamError
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from service.log.codec import header
-from tests.score_desk import Conversation, ScoreDesk, score_desk
+from service.log.codec import get_header
+from tests.score_desk import AsgiExchange, ScoringHarness, scoring_harness
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -36,8 +36,10 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, classifier: Classifier) -> Iterator[ScoreDesk]:
-    with score_desk(tmp_path_factory.mktemp("log"), classifier, max_sentences=20, max_line_bytes=2_000_000) as found:
+def shared(tmp_path_factory: pytest.TempPathFactory, classifier: Classifier) -> Iterator[ScoringHarness]:
+    with scoring_harness(
+        tmp_path_factory.mktemp("log"), classifier, max_sentences=20, max_line_bytes=2_000_000
+    ) as found:
         yield found
 
 
@@ -45,7 +47,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, classifier: Classifier) -> 
 class Desk:
     """The API, and where the log ended before the test."""
 
-    api: ScoreDesk
+    api: ScoringHarness
     start: int
 
     @property
@@ -54,7 +56,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(shared: ScoreDesk) -> Desk:
+def desk(shared: ScoringHarness) -> Desk:
     return Desk(shared, len(shared.stream.read(shared.topics.sentences, 0, 10_000)))
 
 
@@ -69,8 +71,8 @@ def test_a_sentence_is_in_the_log_when_it_is_answered(desk: Desk) -> None:
     assert record.key == f"default/{identity}".encode()
     assert record.value is not None
     assert json.loads(record.value) == {**ONE, "id": identity}
-    assert header(record.headers, "x-request-id") == "abc"
-    assert header(record.headers, "ce_type") == "labelwatch.sentence.v1"
+    assert get_header(record.headers, "x-request-id") == "abc"
+    assert get_header(record.headers, "ce_type") == "labelwatch.sentence.v1"
 
 
 def test_many_keep_their_ids_and_their_order(desk: Desk) -> None:
@@ -80,7 +82,7 @@ def test_many_keep_their_ids_and_their_order(desk: Desk) -> None:
     found = desk.records
     assert [record.key for record in found][:2] == [b"default/7", b"other/a/b"]
     assert [read_sentence(record.value or b"") for record in found][:2] == [read_sentence(mine), read_sentence(GONE)]
-    assert len({header(record.headers, "ce_id") for record in found}) == 3
+    assert len({get_header(record.headers, "ce_id") for record in found}) == 3
 
 
 @pytest.mark.parametrize(
@@ -103,19 +105,19 @@ def test_one_that_is_wrong_keeps_all_out(desk: Desk, body: Any, status: int, fie
 
 def test_lines_are_appended_and_problems_stand_in_their_place(desk: Desk) -> None:
     large = {**ONE, "meta": {"a": "x" * 1_100_000}}
-    response = desk.api.lines("/v1/sentences", {**ONE, "id": "1"}, b"", b"{", large, GONE)
+    response = desk.api.post_lines("/v1/sentences", {**ONE, "id": "1"}, b"", b"{", large, GONE)
     assert response.status_code == 202
     found = [json.loads(line) for line in response.text.splitlines()]
     assert found[0] == {"line": 1, "id": "1"}
     assert [(each["line"], each["status"]) for each in found[1:3]] == [(3, 400), (4, 413)]
     assert found[3] == {"line": 5, "id": "a/b"}
     assert [record.key for record in desk.records] == [b"default/1", b"other/a/b"]
-    assert {header(record.headers, "x-request-id") for record in desk.records} == {response.headers["x-request-id"]}
+    assert {get_header(record.headers, "x-request-id") for record in desk.records} == {response.headers["x-request-id"]}
 
 
 def test_long_lists_stay_in_order(desk: Desk) -> None:
     lines = [{**ONE, "id": str(number)} for number in range(1_000)]
-    found = [json.loads(line)["id"] for line in desk.api.lines("/v1/sentences", *lines).text.splitlines()]
+    found = [json.loads(line)["id"] for line in desk.api.post_lines("/v1/sentences", *lines).text.splitlines()]
     assert found == [str(number) for number in range(1_000)]
     assert [record.key for record in desk.records] == [f"default/{number}".encode() for number in range(1_000)]
 
@@ -140,8 +142,8 @@ def test_a_log_that_does_not_answer_is_503_and_does_not_hold_up_the_loop(
     tmp_path: Path, classifier: Classifier
 ) -> None:
     broken = Broken()
-    with score_desk(tmp_path, classifier, stream=broken, timeout_s=10) as desk:
-        for response in (desk.post("/v1/sentences", ONE), desk.lines("/v1/sentences", ONE)):
+    with scoring_harness(tmp_path, classifier, stream=broken, timeout_s=10) as desk:
+        for response in (desk.post("/v1/sentences", ONE), desk.post_lines("/v1/sentences", ONE)):
             assert response.status_code == 503
             assert int(response.headers["retry-after"]) >= 1
             assert "did not answer" in response.json()["detail"]
@@ -154,39 +156,39 @@ def test_a_log_that_fails_later_ends_the_answers_at_the_first_line_that_is_not_i
     tmp_path: Path, classifier: Classifier
 ) -> None:
     broken = Broken(takes=1)
-    with score_desk(tmp_path, classifier, stream=broken) as desk:
+    with scoring_harness(tmp_path, classifier, stream=broken) as desk:
 
         async def talk(_: httpx.AsyncClient) -> None:
-            async with Conversation(desk.app, "/v1/sentences") as talk:
-                talk.say({**ONE, "id": "1"})
-                assert (await talk.hear())["status"] == 202
-                answers = talk.answers()
+            async with AsgiExchange(desk.app, "/v1/sentences") as talk:
+                talk.send_lines({**ONE, "id": "1"})
+                assert (await talk.receive())["status"] == 202
+                answers = talk.iter_response_lines()
                 assert await anext(answers) == {"line": 1, "id": "1"}
-                talk.say(*[ONE] * 200, last=True)
+                talk.send_lines(*[ONE] * 200, last=True)
                 (problem,) = [each async for each in answers]
                 assert (problem["line"], problem["status"]) == (2, 503)
 
-        desk.run(talk)
+        desk.run_with_client(talk)
     assert len(broken.threads) == 2
 
 
 @pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
 def test_lines_past_the_limit_of_the_body_are_told(tmp_path: Path, classifier: Classifier, path: str) -> None:
-    with score_desk(tmp_path, classifier, max_stream_bytes=3_000) as api:
+    with scoring_harness(tmp_path, classifier, max_stream_bytes=3_000) as api:
 
         async def talk(_: httpx.AsyncClient) -> list[dict[str, Any]]:
-            async with Conversation(api.app, path) as talk:
-                talk.say(ONE, b"", ONE)
-                assert (await talk.hear())["status"] in (200, 202)
-                answers = talk.answers()
+            async with AsgiExchange(api.app, path) as talk:
+                talk.send_lines(ONE, b"", ONE)
+                assert (await talk.receive())["status"] in (200, 202)
+                answers = talk.iter_response_lines()
                 found = [await anext(answers), await anext(answers)]
-                talk.say(*[ONE] * 30)
-                talk.say(*[ONE] * 30)  # the limit is passed here, and none of these is read
+                talk.send_lines(*[ONE] * 30)
+                talk.send_lines(*[ONE] * 30)  # the limit is passed here, and none of these is read
                 found += [each async for each in answers]
                 await talk.task
                 return found
 
-        *answers, problem = api.run(talk)
+        *answers, problem = api.run_with_client(talk)
         assert len(answers) == 32
         assert all("status" not in each for each in answers)
         assert (problem["status"], problem["line"]) == (413, 34)
@@ -197,13 +199,13 @@ def test_lines_past_the_limit_of_the_body_are_told(tmp_path: Path, classifier: C
 
 
 def test_one_line_past_the_limit_of_the_body_is_a_status(tmp_path: Path, classifier: Classifier) -> None:
-    with score_desk(tmp_path, classifier, max_stream_bytes=1_000) as api:
+    with scoring_harness(tmp_path, classifier, max_stream_bytes=1_000) as api:
 
         async def talk(_: httpx.AsyncClient) -> dict[str, Any]:
-            async with Conversation(api.app, "/v1/sentences") as talk:
-                talk.say(b"x" * 1_000)
-                return await talk.hear()
+            async with AsgiExchange(api.app, "/v1/sentences") as talk:
+                talk.send_lines(b"x" * 1_000)
+                return await talk.receive()
 
-        begun = api.run(talk)
+        begun = api.run_with_client(talk)
         assert begun["status"] == 413
         assert (b"connection", b"close") in begun["headers"]

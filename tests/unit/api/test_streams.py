@@ -15,8 +15,8 @@ from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from tests import live_server
 from tests.api_desk import wait_for
-from tests.live_server import PATIENCE
-from tests.score_desk import ScoreDesk, score_desk
+from tests.live_server import STOP_TIMEOUT_S
+from tests.score_desk import ScoringHarness, scoring_harness
 from tests.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 
 @dataclass
 class Served:
-    desk: ScoreDesk
+    desk: ScoringHarness
     port: int
 
     @property
@@ -48,7 +48,7 @@ class Served:
 
 @contextmanager
 def served(folder: Path, classifier: Classifier, **limits: Any) -> Iterator[Served]:
-    with score_desk(folder, classifier, **limits) as desk, live_server.served(desk.app) as port:
+    with scoring_harness(folder, classifier, **limits) as desk, live_server.serve_app(desk.app) as port:
         yield Served(desk, port)
 
 
@@ -63,7 +63,7 @@ class Client:
 
     def __enter__(self) -> Client:
         self.socket = socket.socket()
-        self.socket.settimeout(PATIENCE)
+        self.socket.settimeout(STOP_TIMEOUT_S)
         if self.room is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.room)
         self.socket.connect(("127.0.0.1", self.port))
@@ -134,8 +134,8 @@ def test_who_takes_no_answers_does_not_stay_for_ever(tmp_path: Path, classifier:
             client.say(long.encode() + b"\n")
         client.end()
         counted = {"route": "/v1/score", "method": "POST", "status": "2xx"}
-        wait_for(lambda: service.desk.metric("labelwatch_http_requests_total", **counted) == 1)
-        assert (service.open, service.desk.app.state.streams.kept) == (0, 0)
+        wait_for(lambda: service.desk.read_metric("labelwatch_http_requests_total", **counted) == 1)
+        assert (service.open, service.desk.app.state.streams.spooled_bytes) == (0, 0)
         assert b"\r\n0\r\n\r\n" not in client.socket.recv(1 << 20)  # it was left, not served
 
 
@@ -161,7 +161,7 @@ def test_one_stream_too_many_is_sent_away_until_another_ends(tmp_path: Path, cla
             third.say(LINE)
             third.end()
             assert len(lines_of(third.hear(b"\r\n0\r\n\r\n"))) == 1
-        assert service.desk.metric("labelwatch_overload_total", reason="streams_full") == 1
+        assert service.desk.read_metric("labelwatch_overload_total", reason="streams_full") == 1
 
 
 def test_who_goes_gives_up_its_place(tmp_path: Path, classifier: Classifier) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from service.api.ingest.append_pool import THREADS, Writers
+from service.api.ingest.append_pool import DEFAULT_THREADS, AppendPool
 from service.errors import StreamError
 from tests.api_desk import wait_for
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from service.log.protocol import Output
-    from tests.api_desk import ApiDesk
+    from tests.api_desk import ApiHarness
 
 ONE = {"tokens": ["the", "wolves"], "labels": ["O", "O"]}
 WAIT = 30.0
@@ -54,15 +54,15 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_others_are_answered_while_the_log_hangs(desk: ApiDesk, hanging: Hanging) -> None:
+def test_others_are_answered_while_the_log_hangs(desk: ApiHarness, hanging: Hanging) -> None:
     most = POOL + 10
-    desk.use(stream=hanging, writers=Writers(most=most))
+    desk.serve_with(stream=hanging, writers=AppendPool(max_pending=most))
 
     async def work() -> None:
         transport = httpx.ASGITransport(desk.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://labelwatch") as client:
             writing = [asyncio.create_task(client.post("/v1/sentences", json=ONE)) for _ in range(most)]
-            await until(lambda: hanging.begun == THREADS)
+            await until(lambda: hanging.begun == DEFAULT_THREADS)
             for path in ("/readyz", "/metrics", "/v1/model", "/v1/datasets", "/v1/review"):
                 answer = await asyncio.wait_for(client.get(path), WAIT)
                 assert answer.status_code == 200, path
@@ -80,7 +80,7 @@ def test_others_are_answered_while_the_log_hangs(desk: ApiDesk, hanging: Hanging
 
 
 def test_room_is_taken_until_the_write_has_ended(hanging: Hanging) -> None:
-    writers = Writers(threads=1, most=2)
+    writers = AppendPool(threads=1, max_pending=2)
 
     def write(left: float) -> None:
         hanging.append([None], timeout=left)  # type: ignore[list-item]  # it is not looked at
@@ -109,7 +109,7 @@ def test_room_is_taken_until_the_write_has_ended(hanging: Hanging) -> None:
 
 
 def test_who_waited_too_long_for_a_thread_is_not_kept_longer() -> None:
-    writers = Writers()
+    writers = AppendPool()
     seen: list[float] = []
     with pytest.raises(StreamError, match="others have waited"):
         asyncio.run(writers.run(seen.append, timeout=0.0))

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     code: int
     out: str
     err: str
 
 
-class Run(Protocol):
-    def __call__(self, *arguments: object) -> Ran: ...
+class RunCommand(Protocol):
+    def __call__(self, *arguments: object) -> CommandResult: ...
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunCommand:
     """Runs `labelwatch ARGUMENTS` in this process, as the installed command does."""
 
-    def call(*arguments: object) -> Ran:
+    def call(*arguments: object) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["labelwatch", *map(str, arguments)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
@@ -36,7 +36,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
         sys.stdout.flush()
         out, err = capfd.readouterr()
         code = ended.value.code
-        return Ran(code if isinstance(code, int) else int(code is not None), out, err)
+        return CommandResult(code if isinstance(code, int) else int(code is not None), out, err)
 
     return call
 

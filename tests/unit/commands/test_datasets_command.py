@@ -9,11 +9,11 @@ import pytest
 import typer
 
 from service.contracts import DatasetSettings
-from service.log.codec import DATASET
+from service.log.codec import DATASET_EVENT_TYPE
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
-from tests.stream_desk import Desk, sentences
+from tests.stream_desk import CommandHarness, make_sentences
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,25 +22,25 @@ TOPICS = Topics()
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> Desk:
-    return Desk(tmp_path, tiny_model, capfd=capfd)
+def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
+    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
 
 
-def put(desk: Desk, *arguments: object) -> str:
+def put(desk: CommandHarness, *arguments: object) -> str:
     ran = desk.run("datasets", "set", *arguments)
     assert ran.code == 0, ran.err
     return ran.out
 
 
-def shown(desk: Desk, name: str) -> dict[str, Any]:
+def shown(desk: CommandHarness, name: str) -> dict[str, Any]:
     ran = desk.run("datasets", "show", name)
     assert ran.code == 0, ran.err
     found: dict[str, Any] = json.loads(ran.out)
     return found
 
 
-def written(desk: Desk) -> list[tuple[bytes | None, bytes | None]]:
-    return [(record.key, record.value) for record in desk.records(TOPICS.datasets)]
+def written(desk: CommandHarness) -> list[tuple[bytes | None, bytes | None]]:
+    return [(record.key, record.value) for record in desk.read_records(TOPICS.datasets)]
 
 
 # -- at the same moment ------------------------------------------------------------------------------------------------
@@ -54,17 +54,19 @@ def written(desk: Desk) -> list[tuple[bytes | None, bytes | None]]:
         ("thresholds", "reset", "news", "--yes"),
     ],
 )
-def test_who_was_slower_changes_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+def test_who_was_slower_changes_nothing(
+    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
     """Somebody else writes between what the command reads and what it writes."""
     put(desk, "news", "method=product")
     theirs = DatasetSettings(name="news", version=2, method="good-fraction").model_dump_json().encode()
-    real = SqliteStream.append_after
+    real = SqliteStream.append_if_unchanged
 
-    def append_after(stream: SqliteStream, output: Output, seen: Any, **more: Any) -> None:
+    def append_if_unchanged(stream: SqliteStream, output: Output, seen: Any, **more: Any) -> None:
         desk.append(Output(TOPICS.datasets, b"news", theirs))
         real(stream, output, seen, **more)
 
-    monkeypatch.setattr(SqliteStream, "append_after", append_after)
+    monkeypatch.setattr(SqliteStream, "append_if_unchanged", append_if_unchanged)
     ran = desk.run(*command)
     assert ran.code != 0
     assert "somebody else has changed the settings of news" in ran.err
@@ -75,7 +77,7 @@ def test_who_was_slower_changes_nothing(desk: Desk, monkeypatch: pytest.MonkeyPa
 # -- set ---------------------------------------------------------------------------------------------------------------
 
 
-def test_settings_are_changed_one_by_one_and_each_change_is_a_version(desk: Desk) -> None:
+def test_settings_are_changed_one_by_one_and_each_change_is_a_version(desk: CommandHarness) -> None:
     assert "news: settings version 1" in put(desk, "news", "control_share=0.01", "label_map.PERSON=PER")
     put(desk, "news", "label_map.B-PLACE=B-LOC", "scheme=iob2", "forget_after_days=30")
     put(desk, "news", "label_map.PERSON=", "forget_after_days=null", "method=product")
@@ -83,11 +85,11 @@ def test_settings_are_changed_one_by_one_and_each_change_is_a_version(desk: Desk
         name="news", version=3, control_share=0.01, label_map={"B-PLACE": "B-LOC"}, scheme="iob2", method="product"
     )
     assert DatasetSettings.model_validate(shown(desk, "news")) == wanted
-    [newest] = desk.records(TOPICS.datasets)
+    [newest] = desk.read_records(TOPICS.datasets)
     assert newest.key == b"news"
-    assert dict(newest.headers)["ce_type"] == DATASET.encode()
+    assert dict(newest.headers)["ce_type"] == DATASET_EVENT_TYPE.encode()
     put(desk, "news", "method=product")
-    [again] = desk.records(TOPICS.datasets)
+    [again] = desk.read_records(TOPICS.datasets)
     assert dict(again.headers)["ce_id"] != dict(newest.headers)["ce_id"]
 
 
@@ -111,7 +113,7 @@ def test_settings_are_changed_one_by_one_and_each_change_is_a_version(desk: Desk
     ],
 )
 def test_a_flag_policy_takes_the_fields_of_its_kind(
-    desk: Desk, before: list[str], assignments: list[str], policy: dict[str, object]
+    desk: CommandHarness, before: list[str], assignments: list[str], policy: dict[str, object]
 ) -> None:
     if before:
         put(desk, "news", *before)
@@ -120,7 +122,7 @@ def test_a_flag_policy_takes_the_fields_of_its_kind(
     assert json.loads(written(desk)[-1][1] or b"")["flag_policy"] == policy  # nothing of the old kind is left
 
 
-def test_a_file_sets_everything_and_shown_settings_are_one(desk: Desk) -> None:
+def test_a_file_sets_everything_and_shown_settings_are_one(desk: CommandHarness) -> None:
     put(desk, "news", "control_share=0.5", "method=product")
     edited = {**shown(desk, "news"), "token_score": "normalized-margin"}
     file = desk.folder / "settings.json"
@@ -132,7 +134,7 @@ def test_a_file_sets_everything_and_shown_settings_are_one(desk: Desk) -> None:
     assert shown(desk, "news") == DatasetSettings(name="news", version=3, unmapped="unscored").model_dump(mode="json")
 
 
-def test_settings_of_a_newer_version_and_the_epoch_survive(desk: Desk) -> None:
+def test_settings_of_a_newer_version_and_the_epoch_survive(desk: CommandHarness) -> None:
     fields = {"name": "news", "version": 4, "epoch": 2, "of_a_newer_version": [1]}
     desk.append(Output(TOPICS.datasets, b"news", json.dumps(fields).encode()))
     put(desk, "news", "control_share=0.1")
@@ -167,7 +169,7 @@ def test_settings_of_a_newer_version_and_the_epoch_survive(desk: Desk) -> None:
     ],
 )
 def test_what_can_not_be_set_is_told_by_its_field_and_nothing_is_written(
-    desk: Desk, assignments: list[str], told: str
+    desk: CommandHarness, assignments: list[str], told: str
 ) -> None:
     put(desk, "news", "control_share=0.5")
     before = written(desk)
@@ -191,7 +193,7 @@ def test_what_can_not_be_set_is_told_by_its_field_and_nothing_is_written(
         ('{"label_map": {"\\ud800": "PER"}}', "`label_map`: it can't be written as JSON"),
     ],
 )
-def test_a_bad_file_is_refused(desk: Desk, content: str, told: str) -> None:
+def test_a_bad_file_is_refused(desk: CommandHarness, content: str, told: str) -> None:
     put(desk, "news", "control_share=0.5")
     put(desk, "news", "control_share=0.6")
     before = written(desk)
@@ -218,7 +220,7 @@ def test_a_bad_file_is_refused(desk: Desk, content: str, told: str) -> None:
         (["news", "--file", "nowhere.json"], 1, "--file: can't read nowhere.json"),
     ],
 )
-def test_wrong_usage_is_told(desk: Desk, arguments: list[str], code: int, told: str) -> None:
+def test_wrong_usage_is_told(desk: CommandHarness, arguments: list[str], code: int, told: str) -> None:
     ran = desk.run("datasets", "set", *arguments)
     assert ran.code == code
     assert told in " ".join(ran.err.replace("│", " ").split())
@@ -227,23 +229,23 @@ def test_wrong_usage_is_told(desk: Desk, arguments: list[str], code: int, told: 
 # -- a worker follows them ---------------------------------------------------------------------------------------------
 
 
-def test_the_worker_judges_by_what_was_set(desk: Desk) -> None:
+def test_the_worker_judges_by_what_was_set(desk: CommandHarness) -> None:
     ghost = {"tokens": ["the", "fox"], "labels": ["O", "B-PERSON"], "id": "1", "dataset": "news"}
-    desk.run("send", desk.file([ghost]))
+    desk.run("send", desk.write_file([ghost]))
     desk.run("worker", "--once")
-    [dead] = desk.records(TOPICS.dead_letters)
+    [dead] = desk.read_records(TOPICS.dead_letters)
     advice = dict(dead.headers)["__connect.errors.exception.message"].decode()
     assert '`labelwatch datasets set news label_map.PERSON=PER`, or {"label_map": {"PERSON": "PER"}} in its' in advice
     put(desk, "news", "label_map.PERSON=PER", "control_share=1")
-    desk.run("send", desk.file([ghost]))
+    desk.run("send", desk.write_file([ghost]))
     desk.run("worker", "--once")
-    assert len(desk.records(TOPICS.dead_letters)) == 1
-    [said] = desk.review()
+    assert len(desk.read_records(TOPICS.dead_letters)) == 1
+    [said] = desk.read_assessments()
     assert (said.id, said.settings_version) == ("1", 1)
 
 
-def test_it_is_told_when_statistics_start_anew(desk: Desk) -> None:
-    desk.run("send", desk.file(sentences(3, dataset="news")))
+def test_it_is_told_when_statistics_start_anew(desk: CommandHarness) -> None:
+    desk.run("send", desk.write_file(make_sentences(3, dataset="news")))
     desk.run("worker", "--once")
     assert "anew" not in put(desk, "news", "control_share=0.5")
     assert "the statistics of news start anew" in put(desk, "news", "scheme=io")
@@ -253,8 +255,8 @@ def test_it_is_told_when_statistics_start_anew(desk: Desk) -> None:
 # -- list, show, delete ------------------------------------------------------------------------------------------------
 
 
-def test_datasets_are_listed_whether_set_up_or_only_seen(desk: Desk) -> None:
-    desk.run("send", desk.file(sentences(3, dataset="seen")))
+def test_datasets_are_listed_whether_set_up_or_only_seen(desk: CommandHarness) -> None:
+    desk.run("send", desk.write_file(make_sentences(3, dataset="seen")))
     assert "no dataset is set up" in desk.run("datasets", "list").out
     desk.run("worker", "--once")
     put(desk, "news", "flag_policy.kind=budget", "flag_policy.share=0.02", "label_map.PERSON=PER")
@@ -270,7 +272,7 @@ def test_datasets_are_listed_whether_set_up_or_only_seen(desk: Desk) -> None:
     assert found[0]["label_map"] == {"PERSON": "PER"}
 
 
-def test_deleted_settings_are_the_defaults_again(desk: Desk) -> None:
+def test_deleted_settings_are_the_defaults_again(desk: CommandHarness) -> None:
     put(desk, "news", "control_share=0.5", "ranker_epoch=2")
     told = desk.run("datasets", "delete", "news", "--yes").out
     assert told == "news is judged with the default settings, as version 2\n"
@@ -280,7 +282,7 @@ def test_deleted_settings_are_the_defaults_again(desk: Desk) -> None:
     assert "'nobody' is not known: the datasets are news" in ran.err
 
 
-def test_deleting_brings_no_statistics_of_an_older_epoch_back(desk: Desk) -> None:
+def test_deleting_brings_no_statistics_of_an_older_epoch_back(desk: CommandHarness) -> None:
     put(desk, "news", "control_share=0.5")
     desk.run("thresholds", "reset", "news", "--yes")
     desk.run("datasets", "delete", "news", "--yes")
@@ -289,7 +291,7 @@ def test_deleting_brings_no_statistics_of_an_older_epoch_back(desk: Desk) -> Non
     assert shown(desk, "news")["epoch"] == 2
 
 
-def test_the_rankers_epoch_only_grows(desk: Desk, tmp_path: Path) -> None:
+def test_the_rankers_epoch_only_grows(desk: CommandHarness, tmp_path: Path) -> None:
     put(desk, "news", "ranker_epoch=3")
     assert "can only grow" in desk.run("datasets", "set", "news", "ranker_epoch=2").err
     file = tmp_path / "settings.json"
@@ -298,7 +300,7 @@ def test_the_rankers_epoch_only_grows(desk: Desk, tmp_path: Path) -> None:
     assert shown(desk, "news")["ranker_epoch"] == 3
 
 
-def test_deleting_asks_first(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleting_asks_first(desk: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     put(desk, "news", "control_share=0.5")
     monkeypatch.setattr("typer.confirm", _declined)
     assert desk.run("datasets", "delete", "news").code == 1

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from service.cli.main import app
 from service.errors import InvalidInput
-from service.runtime.open_log import open_stream, topics_of
-from service.runtime.sample_feed import ANNOTATORS, DATASET, Feed
+from service.runtime.open_log import build_topics, open_stream
+from service.runtime.sample_feed import SAMPLE_ANNOTATORS, SAMPLE_DATASET, FileFeed
 from service.settings import read_settings
-from tests.stream.steps import everything
+from tests.stream.steps import read_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,17 +33,17 @@ def test_the_sentences_of_a_file_arrive_as_if_annotated_now_and_the_thread_waits
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings, stop = read_settings(), threading.Event()
-    thread = threading.Thread(target=Feed(settings, str(file), 1000.0).run, args=(stop,), daemon=True)
+    thread = threading.Thread(target=FileFeed(settings, str(file), 1000.0).run, args=(stop,), daemon=True)
     thread.start()
-    topics = topics_of(settings)
+    topics = build_topics(settings)
     with closing(open_stream(settings, topics=topics)) as stream:
-        while len(found := everything(stream, topics.sentences)) < 2:
+        while len(found := read_topic(stream, topics.sentences)) < 2:
             assert thread.is_alive()
             stop.wait(0.01)
     sent = [json.loads(record.value or b"") for record in found]
     assert [one["tokens"] for one in sent] == [["Oslo"], ["Ivo", "ran"]]
-    assert {one["dataset"] for one in sent} == {DATASET}
-    assert {one["annotator"] for one in sent} <= set(ANNOTATORS)
+    assert {one["dataset"] for one in sent} == {SAMPLE_DATASET}
+    assert {one["annotator"] for one in sent} <= set(SAMPLE_ANNOTATORS)
     assert all(one["annotated_at"] for one in sent)
     stop.set()
     thread.join(30)
@@ -56,12 +56,12 @@ def test_a_second_start_sends_only_what_the_first_did_not(
 ) -> None:
     caplog.set_level("INFO")
     monkeypatch.setenv("LABELWATCH_LOG_PATH", str(file.parent / ".labelwatch" / "log.sqlite"))
-    settings, topics = read_settings(), topics_of(read_settings())
+    settings, topics = read_settings(), build_topics(read_settings())
 
     def start() -> list[list[str]]:
         caplog.clear()
         stop = threading.Event()
-        thread = threading.Thread(target=Feed(settings, str(file), 1000.0).run, args=(stop,), daemon=True)
+        thread = threading.Thread(target=FileFeed(settings, str(file), 1000.0).run, args=(stop,), daemon=True)
         thread.start()
         while "are sent to" not in caplog.text and "was sent before" not in caplog.text:
             assert thread.is_alive()
@@ -69,7 +69,7 @@ def test_a_second_start_sends_only_what_the_first_did_not(
         stop.set()
         thread.join(30)
         with closing(open_stream(settings, topics=topics)) as stream:
-            return [json.loads(record.value or b"")["tokens"] for record in everything(stream, topics.sentences)]
+            return [json.loads(record.value or b"")["tokens"] for record in read_topic(stream, topics.sentences)]
 
     both = [["Oslo"], ["Ivo", "ran"]]
     assert start() == both

@@ -12,7 +12,7 @@ from service.cli import main as cli
 from service.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from tests.unit.commands.conftest import Run
+    from tests.unit.commands.conftest import RunCommand
 
 FULL = Path("/dev/full")
 ROOT = Path(__file__).parents[3]
@@ -78,7 +78,7 @@ def test_what_a_terminal_cannot_show_is_written_out(tiny_model: Path, data: Path
     assert b"Zo\\u2192\xeb" in ran.stdout
 
 
-def test_errors_do_not_command_the_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_do_not_command_the_terminal(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise InvalidInput("label \x1b[2J\nlabelwatch: all is well")
 
@@ -87,7 +87,7 @@ def test_errors_do_not_command_the_terminal(run: Run, monkeypatch: pytest.Monkey
     assert (ran.code, ran.err) == (1, "labelwatch: label \ufffd[2J\ufffdlabelwatch: all is well\n")
 
 
-def test_a_file_that_fails_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_fails_is_named(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise OSError(5, "Input/output error", "disk/x")
 
@@ -97,7 +97,7 @@ def test_a_file_that_fails_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("arguments", [("tail", "all"), ("key", "new", "x", "--scope", "all")], ids=" ".join)
-def test_a_bad_choice_is_told_without_the_words_of_a_library(run: Run, arguments: tuple[str, ...]) -> None:
+def test_a_bad_choice_is_told_without_the_words_of_a_library(run: RunCommand, arguments: tuple[str, ...]) -> None:
     ran = run(*arguments)
     assert ran.code == 2
     assert "'all' is not one of" in ran.err

@@ -13,8 +13,8 @@ import pytest
 
 from service.contracts import Assessment, LabelledSentence
 from service.formats import read_sentences
-from tests.docs_blocks import DOCS, blocks
-from tests.stream_desk import Desk
+from tests.docs_blocks import DOCS, read_code_blocks
+from tests.stream_desk import CommandHarness
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,16 +25,18 @@ SHOWN = {"export.json", "records.json", "all.jsonl", "trips.jsonl", "annotated.c
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Desk:
+def desk(
+    tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> CommandHarness:
     monkeypatch.chdir(tmp_path)
-    return Desk(tmp_path, tiny_model, capfd=capfd)
+    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
 
 
-def test_what_is_shown_is_read(desk: Desk) -> None:
+def test_what_is_shown_is_read(desk: CommandHarness) -> None:
     """A block of data is the file that the next commands name."""
     written: set[str] = set()
     shown: str | None = None
-    for kind, block in blocks(PAGE):
+    for kind, block in read_code_blocks(PAGE):
         if kind in ("json", "text"):
             shown = block
         for line in block.splitlines() if kind == "sh" else ():
@@ -62,7 +64,7 @@ def test_what_is_shown_is_read(desk: Desk) -> None:
     (task,), (told,) = (json.loads((desk.folder / file).read_text()) for file in ("corrected.json", "export.json"))
     assert (task["id"], task["project"], task["data"]) == (told["id"], told["project"], told["data"])
     assert json.loads((desk.folder / "spans.jsonl").read_text())["spans"][0]["text"] == "Mara Quill"
-    sent = [LabelledSentence.model_validate_json(one.value or b"") for one in desk.records(desk.topics.sentences)]
+    sent = [LabelledSentence.model_validate_json(one.value or b"") for one in desk.read_records(desk.topics.sentences)]
     assert {one.dataset for one in sent} == {"trips", "reports", "doccano", "prodigy", "columns", "hub", "texts"}
     assert {one.labels[:2] for one in sent} == {("B-PER", "I-PER"), ("I-PER", "I-PER")}
     assert next(one.source for one in sent if one.dataset == "trips") == "http://127.0.0.1:8080/projects/1/data?task=7"
@@ -77,21 +79,21 @@ def test_the_formats_of_the_page_are_all_there_are() -> None:
 
 
 def test_the_programs_are_python() -> None:
-    programs = [block for kind, block in blocks(PAGE) if kind == "python"]
+    programs = [block for kind, block in read_code_blocks(PAGE) if kind == "python"]
     assert programs
     for program in programs:
         ast.parse(program)
 
 
 def test_the_queries_are_those_of_the_routes() -> None:
-    from schemas.generate import openapi
+    from schemas.generate import build_openapi
 
     text = (DOCS / PAGE).read_text()
     told = set(re.findall(r"[?&](\w+)=", text))
     known = {
         parameter["name"]
         for path in ("/v1/webhooks/label-studio", "/v1/webhooks/argilla", "/v1/score", "/v1/sentences")
-        for parameter in openapi()["paths"][path]["post"]["parameters"]
+        for parameter in build_openapi()["paths"][path]["post"]["parameters"]
     }
     assert told <= known
     assert told >= {"dataset", "field", "control", "question", "argilla_dataset", "format"}

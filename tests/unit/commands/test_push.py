@@ -12,11 +12,11 @@ from urllib.parse import parse_qs
 import pytest
 
 from service.contracts import Claim, DatasetSettings, Decision
-from service.integrations.label_studio.open_flags import Board
+from service.integrations.label_studio.open_flags import TaskState
 from service.log.protocol import Output, Record
 from service.log.topics import Topics
-from service.review.decisions import claim_output, decision_output
-from tests.stream_desk import Desk, Ran
+from service.review.decisions import build_claim_output, build_decision_output
+from tests.stream_desk import CommandHarness, CommandResult
 from tests.unit.formats import platform_bodies as bodies
 from tests.unit.formats.test_predictions import assessment, suspect
 
@@ -131,8 +131,8 @@ def studio(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeLabelStudio]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> Desk:
-    return Desk(tmp_path, tiny_model, capfd=capfd)
+def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
+    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
 
 
 def flagged(number: int | str = 41, *, task: int = 7, suggested: str = "LOC", revision: int = 1, **more: Any) -> Output:
@@ -154,11 +154,11 @@ def flagged(number: int | str = 41, *, task: int = 7, suggested: str = "LOC", re
     return Output(TOPICS.review, f"trips/{said.id}".encode(), said.model_dump_json().encode())
 
 
-def push(desk: Desk, studio: FakeLabelStudio, *options: object) -> Ran:
+def push(desk: CommandHarness, studio: FakeLabelStudio, *options: object) -> CommandResult:
     return desk.run("push", "label-studio", "--url", studio.url, "--project", 3, *options)
 
 
-def test_predictions_are_pushed_once(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_predictions_are_pushed_once(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged(), flagged(42, task=8))
     ran = push(desk, studio)
     assert (ran.code, ran.err) == (0, "")
@@ -170,7 +170,7 @@ def test_predictions_are_pushed_once(desk: Desk, studio: FakeLabelStudio) -> Non
     assert len(studio.predictions) == 2
 
 
-def test_what_no_longer_holds_is_removed_and_others_stay(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_what_no_longer_holds_is_removed_and_others_stay(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     studio.predictions[50] = {
         "id": 50,
         "task": 7,
@@ -191,7 +191,7 @@ def test_what_no_longer_holds_is_removed_and_others_stay(desk: Desk, studio: Fak
     ]  # fmt: skip
 
 
-def test_predictions_that_come_in_pages_are_all_known(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_predictions_that_come_in_pages_are_all_known(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(*(flagged(40 + number, task=number) for number in range(1, 6)))
     push(desk, studio)
     studio.page_size = 2
@@ -209,7 +209,7 @@ def test_predictions_that_come_in_pages_are_all_known(desk: Desk, studio: FakeLa
 
 def decision(verdict: str, *, number: int = 41, revision: int = 1, reviewer: str = "kim", **more: Any) -> Output:
     about = {"dataset": "trips", "id": f"label-studio:{number}", "revision": revision, "reviewer": reviewer}
-    return decision_output(TOPICS, Decision.model_validate({**about, "verdict": verdict, **more}))
+    return build_decision_output(TOPICS, Decision.model_validate({**about, "verdict": verdict, **more}))
 
 
 def labels_of(prediction: dict[str, Any]) -> dict[str, str]:
@@ -219,7 +219,7 @@ def labels_of(prediction: dict[str, Any]) -> dict[str, str]:
 CORRECTED = ("B-PER", "I-PER", "O", "O", "B-PER", "O", "B-LOC", "O")
 
 
-def test_what_reviewers_found_right_is_taken_away(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_what_reviewers_found_right_is_taken_away(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged(), flagged(42, task=8))
     push(desk, studio)
     desk.append(decision("ok"), decision("unsure", number=42), decision("ok", number=42, revision=0))
@@ -233,7 +233,7 @@ def test_what_reviewers_found_right_is_taken_away(desk: Desk, studio: FakeLabelS
     assert push(desk, studio).out.startswith("0 predictions pushed to project 3; 2 were")
 
 
-def test_reviewers_labels_are_pushed_in_place_of_the_models(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_reviewers_labels_are_pushed_in_place_of_the_models(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged(), flagged(42, task=8))
     push(desk, studio)
     before = labels_of(studio.predictions[1])
@@ -250,27 +250,29 @@ def test_reviewers_labels_are_pushed_in_place_of_the_models(desk: Desk, studio: 
     assert push(desk, studio).out.startswith("0 predictions pushed to project 3; 2 were")
 
 
-def test_where_reviewers_differ_the_model_is_asked(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_where_reviewers_differ_the_model_is_asked(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged(), decision("ok"), decision("error", reviewer="lee", labels=CORRECTED))
     push(desk, studio)
     assert (labels_of(studio.predictions[1])["Tallinn"], studio.predictions[1]["mislabeling"]) == ("LOC", 0.75)
 
 
-def test_where_only_their_corrections_differ_it_is_an_error_all_the_same(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_where_only_their_corrections_differ_it_is_an_error_all_the_same(
+    desk: CommandHarness, studio: FakeLabelStudio
+) -> None:
     other = ("B-LOC", *CORRECTED[1:])
     desk.append(flagged(), decision("error", labels=CORRECTED), decision("error", reviewer="lee", labels=other))
     push(desk, studio)
     assert (labels_of(studio.predictions[1])["Tallinn"], studio.predictions[1]["mislabeling"]) == ("LOC", 1.0)
 
 
-def test_reviewers_labels_are_checked_and_renamed_too(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_reviewers_labels_are_checked_and_renamed_too(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged(), decision("error", labels=[*CORRECTED[:4], "B-CITY", *CORRECTED[5:]]))
     assert "project 3 has no label CITY" in push(desk, studio).err
     push(desk, studio, "--map", "CITY=LOC")
     assert labels_of(studio.predictions[1])["Tallinn"] == "LOC"
 
 
-def test_labels_that_are_none_cost_only_themselves(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_labels_that_are_none_cost_only_themselves(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged(), flagged(42, task=8), decision("error", labels=["?"] * 8))
     ran = push(desk, studio)
     assert ran.out.startswith("1 prediction pushed"), ran.err
@@ -278,7 +280,9 @@ def test_labels_that_are_none_cost_only_themselves(desk: Desk, studio: FakeLabel
     assert "task 7 gets no prediction: " in ran.err
 
 
-def test_an_error_that_only_a_reviewer_saw_is_pushed_with_its_labels(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_an_error_that_only_a_reviewer_saw_is_pushed_with_its_labels(
+    desk: CommandHarness, studio: FakeLabelStudio
+) -> None:
     """A control sentence: nothing in it was flagged."""
     control: dict[str, Any] = {"flags": (), "suspects": (), "reason": "control"}
     desk.append(flagged(**control), flagged(42, task=8, **control))
@@ -289,16 +293,16 @@ def test_an_error_that_only_a_reviewer_saw_is_pushed_with_its_labels(desk: Desk,
 
 
 def test_other_decisions_and_claims_are_left_alone() -> None:
-    board = Board(3, "trips")
-    board.take([Record(TOPICS.review, 0, 0, None, flagged().value)])
-    claim = claim_output(TOPICS, Claim(dataset="trips", id="label-studio:41", reviewer="kim"))
+    board = TaskState(3, "trips")
+    board.apply_assessments([Record(TOPICS.review, 0, 0, None, flagged().value)])
+    claim = build_claim_output(TOPICS, Claim(dataset="trips", id="label-studio:41", reviewer="kim"))
     elsewhere = (b"others/label-studio:41/kim", decision("ok").value)
     unread = (b"trips/label-studio:41/kim", b"not json")
     for key, value in ((claim.key, claim.value), elsewhere, unread, (b"odd", b"{}"), (None, None)):
-        assert board.decide([Record(TOPICS.decisions, 0, 0, key, value)]) == []
+        assert board.apply_decisions([Record(TOPICS.decisions, 0, 0, key, value)]) == []
     unknown = decision("ok", number=99)
-    assert board.decide([Record(TOPICS.decisions, 0, 0, unknown.key, unknown.value)]) == []
-    assert len(board.open(7)) == 1
+    assert board.apply_decisions([Record(TOPICS.decisions, 0, 0, unknown.key, unknown.value)]) == []
+    assert len(board.open_flags(7)) == 1
 
 
 def gone_task(task: int, *, revision: int = 2, **meta: str) -> Output:
@@ -314,7 +318,7 @@ def gone_task(task: int, *, revision: int = 2, **meta: str) -> Output:
     return flagged(f"task:{task}", revision=revision, meta=about, **bare)
 
 
-def test_nothing_is_pushed_to_tasks_that_are_gone(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_nothing_is_pushed_to_tasks_that_are_gone(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged(), flagged(42, task=8), flagged(43, task=9, revision=3))
     push(desk, studio)
     desk.append(*(gone_task(task) for task in (7, 9, 70)))
@@ -325,25 +329,25 @@ def test_nothing_is_pushed_to_tasks_that_are_gone(desk: Desk, studio: FakeLabelS
 
 
 def test_an_older_revision_that_comes_late_changes_nothing() -> None:
-    board = Board(3, None)
+    board = TaskState(3, None)
     older = flagged(flags=(), suspects=(), reason="update", revision=0)
     records = [Record(TOPICS.review, 0, place, one.key, one.value) for place, one in enumerate((flagged(), older))]
-    assert board.take(records) == [7]
-    assert [doubt.said.revision for doubt in board.open(7)] == [1]
+    assert board.apply_assessments(records) == [7]
+    assert [doubt.assessment.revision for doubt in board.open_flags(7)] == [1]
 
 
 def test_an_older_revision_that_comes_after_the_deletion_changes_nothing() -> None:
     """The deletion does not name the task, and is known all the same."""
-    board = Board(3, None)
+    board = TaskState(3, None)
     bare: dict[str, Any] = {"flags": (), "suspects": (), "tokens": (), "labels": (), "meta": {"format": "label-studio"}}
     deleted = flagged(revision=5, deleted=True, reason="deleted", **bare)
     records = [Record(TOPICS.review, 0, place, one.key, one.value) for place, one in enumerate((deleted, flagged()))]
-    board.take(records)
-    assert board.gone == {"label-studio:41"}
-    assert board.open(7) == []
+    board.apply_assessments(records)
+    assert board.deleted_ids == {"label-studio:41"}
+    assert board.open_flags(7) == []
 
 
-def test_what_is_erased_is_not_pushed_again(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_what_is_erased_is_not_pushed_again(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged(), flagged(42, task=8))
     push(desk, studio)
     desk.append(Output(TOPICS.review, b"trips/label-studio:41", None))
@@ -352,7 +356,7 @@ def test_what_is_erased_is_not_pushed_again(desk: Desk, studio: FakeLabelStudio)
     assert push(desk, studio).out.endswith("1 were there already; 0 no longer right were removed\n")
 
 
-def test_labels_are_checked_before_anything_is_pushed(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_labels_are_checked_before_anything_is_pushed(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged(), flagged(42, task=8, suggested="MISC"))
     ran = push(desk, studio)
     assert ran.code == 1
@@ -363,15 +367,17 @@ def test_labels_are_checked_before_anything_is_pushed(desk: Desk, studio: FakeLa
     assert studio.predictions[2]["result"][1]["value"]["labels"] == ["ORG"]
 
 
-def test_suggestions_in_the_datasets_own_names_are_not_renamed_again(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_suggestions_in_the_datasets_own_names_are_not_renamed_again(
+    desk: CommandHarness, studio: FakeLabelStudio
+) -> None:
     swapped = {"ORG": "LOC", "LOC": "ORG"}
-    desk.settings(**DatasetSettings(name="trips", label_map=swapped).model_dump())
+    desk.append_settings(**DatasetSettings(name="trips", label_map=swapped).model_dump())
     desk.append(flagged(suggested="ORG"))
     assert push(desk, studio).out.startswith("1 prediction pushed")
     assert studio.predictions[1]["result"][1]["value"]["labels"] == ["ORG"]
 
 
-def test_a_dry_run_changes_nothing(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_a_dry_run_changes_nothing(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged())
     ran = push(desk, studio, "--dry-run")
     assert (
@@ -381,7 +387,7 @@ def test_a_dry_run_changes_nothing(desk: Desk, studio: FakeLabelStudio) -> None:
     assert {method for method, _ in studio.calls} == {"GET"}
 
 
-def test_other_projects_datasets_and_platforms_are_left_out(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_other_projects_datasets_and_platforms_are_left_out(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     elsewhere = flagged(meta={"format": "label-studio", "project": "4", "task": "7"})
     foreign = flagged(42, meta={"format": "doccano"})
     desk.append(elsewhere, foreign, Output(TOPICS.review, b"x", b"not json"), flagged(43, task=9))
@@ -391,12 +397,12 @@ def test_other_projects_datasets_and_platforms_are_left_out(desk: Desk, studio: 
     assert push(desk, studio, "--dataset", "others").out.startswith("0 predictions pushed")
 
 
-def test_a_sentence_without_its_text_is_left_out(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_a_sentence_without_its_text_is_left_out(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged(meta={"format": "label-studio", "project": "3", "task": "7"}))
     assert "1 sentence without text left out" in push(desk, studio).out
 
 
-def test_a_task_that_is_gone_costs_only_itself(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_a_task_that_is_gone_costs_only_itself(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     studio.refuse_tasks = {7}
     desk.append(flagged(), flagged(42, task=8))
     ran = push(desk, studio)
@@ -406,14 +412,14 @@ def test_a_task_that_is_gone_costs_only_itself(desk: Desk, studio: FakeLabelStud
     assert "task 7 gets no prediction: Label Studio refused it with 400" in ran.err
 
 
-def test_personal_tokens_are_traded_and_renewed(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_personal_tokens_are_traded_and_renewed(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged())
     ran = desk.run("push", "label-studio", "--url", studio.url, "--project", 3, "--token-env", "MINE", MINE=JWT)
     assert ran.out.startswith("1 prediction pushed"), ran.err
     assert studio.calls[0] == ("POST", "/api/token/refresh/")
 
 
-def test_one_of_several_controls_is_chosen(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_one_of_several_controls_is_chosen(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     studio.config = {"other": bodies.CONFIG["label"], **bodies.CONFIG}
     desk.append(flagged(meta={**(assessment().meta or {}), "format": "label-studio", "project": "3", "task": "7"}))
     ran = push(desk, studio)
@@ -438,7 +444,7 @@ def test_one_of_several_controls_is_chosen(desk: Desk, studio: FakeLabelStudio) 
     ],
 )
 def test_what_is_wrong_is_told(
-    desk: Desk, studio: FakeLabelStudio, options: list[str], variables: dict[str, str], told: str
+    desk: CommandHarness, studio: FakeLabelStudio, options: list[str], variables: dict[str, str], told: str
 ) -> None:
     desk.append(flagged())
     ran = desk.run("push", "label-studio", "--url", studio.url, "--project", "3", *options, **variables)
@@ -447,7 +453,7 @@ def test_what_is_wrong_is_told(
     assert "Traceback" not in ran.err
 
 
-def test_the_token_does_not_follow_a_redirect(desk: Desk, studio: FakeLabelStudio) -> None:
+def test_the_token_does_not_follow_a_redirect(desk: CommandHarness, studio: FakeLabelStudio) -> None:
     desk.append(flagged())
     studio.redirect = "http://127.0.0.1:1/elsewhere"
     ran = push(desk, studio)
@@ -455,7 +461,9 @@ def test_the_token_does_not_follow_a_redirect(desk: Desk, studio: FakeLabelStudi
     assert "leads on to http://127.0.0.1:1/elsewhere" in ran.err
 
 
-def test_what_comes_later_is_pushed_too(desk: Desk, studio: FakeLabelStudio, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_later_is_pushed_too(
+    desk: CommandHarness, studio: FakeLabelStudio, monkeypatch: pytest.MonkeyPatch
+) -> None:
     desk.append(flagged())
     pauses = iter(range(2))
 

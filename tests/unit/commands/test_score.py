@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from service.cli.files import score as command
 
+from service.cli.files import score as command
 from service.contracts import Assessment
 from service.errors import InferenceError
 from service.formats import read_sentences
-from service.formats.plain.assessments import COLUMNS
+from service.formats.plain.assessments import ASSESSMENT_COLUMNS
 from service.inference.classifier import WordProbs
 from tests.tiny_models import LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tests.unit.commands.conftest import Run
+    from tests.unit.commands.conftest import RunCommand
 
 SAMPLE = Path(__file__).parents[3] / "models" / "sample"
 POISON = "poison"
@@ -72,7 +72,7 @@ def assessments(text: str) -> list[Assessment]:
     return [Assessment.model_validate_json(line) for line in text.splitlines()]
 
 
-def test_the_worst_are_shown_where_no_output_is_named(run: Run, reader: Path, data: Path) -> None:
+def test_the_worst_are_shown_where_no_output_is_named(run: RunCommand, reader: Path, data: Path) -> None:
     ran = run("score", data, "--model", reader)
     assert ran.code == 0
     lines = ran.out.splitlines()
@@ -83,7 +83,7 @@ def test_the_worst_are_shown_where_no_output_is_named(run: Run, reader: Path, da
     assert "1 sentence flagged (3.2%) with 1 doubtful label\n" in ran.err
 
 
-def test_output_is_ranked_and_carries_everything(run: Run, reader: Path, data: Path, tmp_path: Path) -> None:
+def test_output_is_ranked_and_carries_everything(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "out.jsonl"
     assert run("score", data, "--model", reader, "-o", out).code == 0
     found = assessments(out.read_text())
@@ -94,38 +94,38 @@ def test_output_is_ranked_and_carries_everything(run: Run, reader: Path, data: P
     assert out.stat().st_mode & 0o444 == 0o444
 
 
-def test_standard_output_holds_nothing_but_results(run: Run, reader: Path, data: Path) -> None:
+def test_standard_output_holds_nothing_but_results(run: RunCommand, reader: Path, data: Path) -> None:
     ran = run("score", data, "--model", reader, "--output", "-", "--progress")
     assert len(assessments(ran.out)) == 31
     assert "31 sentences" in ran.err
     ran = run("score", data, "--model", reader, "--output", "-", "--output-format", "csv", "--top", "2")
     rows = list(csv.DictReader(io.StringIO(ran.out)))
     assert [(row["rank"], row["flagged"]) for row in rows] == [("1", "true"), ("2", "false")]
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == ASSESSMENT_COLUMNS
 
 
-def test_csv_by_the_outputs_name_and_flagged_only(run: Run, reader: Path, data: Path, tmp_path: Path) -> None:
+def test_csv_by_the_outputs_name_and_flagged_only(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     assert run("score", data, "--model", reader, "-o", out, "--flagged-only").code == 0
     (row,) = csv.DictReader(out.read_text().splitlines())
     assert (row["id"], row["flags"]) == ("data.txt:31", "1:Eve:O>B-PER")
 
 
-def test_the_same_input_gives_the_same_bytes(run: Run, tiny_model: Path, data: Path, tmp_path: Path) -> None:
+def test_the_same_input_gives_the_same_bytes(run: RunCommand, tiny_model: Path, data: Path, tmp_path: Path) -> None:
     outs = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     for out in outs:
         assert run("score", data, "--model", tiny_model, "-o", out, "--threads", 1).code == 0
     assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
-def test_scripts_can_ask_for_an_exit_code(run: Run, reader: Path, data: Path, tmp_path: Path) -> None:
+def test_scripts_can_ask_for_an_exit_code(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
     assert run("score", data, "--model", reader, "--fail-on-flagged").code == 3
     clean = tmp_path / "clean.txt"
     clean.write_text(GOOD)
     assert run("score", clean, "--model", reader, "--fail-on-flagged").code == 0
 
 
-def test_one_pass_judges_by_what_came_before(run: Run, reader: Path, tmp_path: Path) -> None:
+def test_one_pass_judges_by_what_came_before(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     """The doubtful sentence comes first: nothing is known then, with the whole file it is flagged."""
     path = tmp_path / "data.txt"
     path.write_text(BAD + "\n" + GOOD)
@@ -138,7 +138,9 @@ def test_one_pass_judges_by_what_came_before(run: Run, reader: Path, tmp_path: P
     assert len({json.dumps(a.thresholds) for a in stream}) > 1
 
 
-def test_standard_input_is_read_once(run: Run, reader: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_standard_input_is_read_once(
+    run: RunCommand, reader: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for extra in ([], ["--stream"]):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress((GOOD + BAD).encode()))))
         ran = run("score", "-", "--model", reader, "-o", "-", *extra)
@@ -147,14 +149,16 @@ def test_standard_input_is_read_once(run: Run, reader: Path, monkeypatch: pytest
     assert run("score", "-", "-", "--model", reader).code == 2
 
 
-def test_a_pipe_longer_than_the_sample_is_read_whole(run: Run, reader: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "SAMPLE", 5)
+def test_a_pipe_longer_than_the_sample_is_read_whole(
+    run: RunCommand, reader: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "SCHEME_SAMPLE_SENTENCES", 5)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((GOOD + BAD).encode())))
     ids = [a.id for a in assessments(run("score", "-", "--model", reader, "-o", "-").out)]
     assert sorted(map(str, ids)) == sorted(f"stdin:{n}" for n in range(1, 32))
 
 
-def test_several_files_have_ids_of_their_own(run: Run, reader: Path, data: Path, tmp_path: Path) -> None:
+def test_several_files_have_ids_of_their_own(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text('{"tokens": ["x"], "labels": ["O"]}\n{"tokens": ["y"], "labels": ["O"], "id": "mine"}\n')
     found = assessments(run("score", data, other, "--model", reader, "-o", "-").out)
@@ -175,7 +179,7 @@ def test_several_files_have_ids_of_their_own(run: Run, reader: Path, data: Path,
     ],
 )
 def test_a_bad_sentence_stops_or_is_skipped_and_listed(
-    run: Run, reader: Path, tmp_path: Path, bad: tuple[str, int, str]
+    run: RunCommand, reader: Path, tmp_path: Path, bad: tuple[str, int, str]
 ) -> None:
     lines, place, message = bad
     path, out = tmp_path / "data.txt", tmp_path / "out.jsonl"
@@ -203,14 +207,14 @@ def test_a_bad_sentence_stops_or_is_skipped_and_listed(
     assert f"labelwatch: skipped {path}:{place}: " in ran.err
 
 
-def test_a_list_of_rejects_is_never_an_old_one(run: Run, reader: Path, data: Path, tmp_path: Path) -> None:
+def test_a_list_of_rejects_is_never_an_old_one(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
     old = tmp_path / "out.rejected.jsonl"
     old.write_text("from before")
     assert run("score", data, "--model", reader, "-o", tmp_path / "out.jsonl", "--on-error", "skip").code == 0
     assert not old.exists()
 
 
-def test_a_run_that_fails_keeps_the_old_list(run: Run, reader: Path, data: Path, tmp_path: Path) -> None:
+def test_a_run_that_fails_keeps_the_old_list(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
     old = tmp_path / "out.rejected.jsonl"
     old.write_text("from before")
     for arguments in ([data, "--model", tmp_path / "none"], [tmp_path / "no.txt", "--model", reader]):
@@ -219,7 +223,7 @@ def test_a_run_that_fails_keeps_the_old_list(run: Run, reader: Path, data: Path,
 
 
 def test_nothing_is_written_over_what_is_read_or_twice(
-    run: Run, reader: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunCommand, reader: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "link.txt").symlink_to(data)
@@ -245,7 +249,7 @@ def test_nothing_is_written_over_what_is_read_or_twice(
     assert run("score", data, "-o", os.devnull, "--report", os.devnull, "--model", reader).code == 0
 
 
-def test_where_nothing_can_be_judged(run: Run, reader: Path, tmp_path: Path) -> None:
+def test_where_nothing_can_be_judged(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
     path.write_text("\n\n")
     ran = run("score", path, "--model", reader)
@@ -256,7 +260,7 @@ def test_where_nothing_can_be_judged(run: Run, reader: Path, tmp_path: Path) -> 
     assert "none of the 1 sentence could be judged; the first: " in ran.err
 
 
-def test_words_without_score_are_told(run: Run, reader: Path, tmp_path: Path) -> None:
+def test_words_without_score_are_told(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
     path.write_text("\u200b\tO\nAnn\tB-GOD\nsaw\tO\n")
     ran = run("score", path, "--model", reader, "-o", "-", "--unmapped", "unscored", "--scheme", "iob2")
@@ -265,7 +269,7 @@ def test_words_without_score_are_told(run: Run, reader: Path, tmp_path: Path) ->
     assert ran.err.count("1 word not scored: ") == 2
 
 
-def test_sentences_marked_deleted_are_told(run: Run, reader: Path, tmp_path: Path) -> None:
+def test_sentences_marked_deleted_are_told(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path, report = tmp_path / "data.jsonl", tmp_path / "report.html"
     gone = '{"id": "a", "deleted": true}\n{"id": "b", "deleted": true}\n'
     path.write_text('{"tokens": ["x"], "labels": ["O"]}\n' + gone)
@@ -280,14 +284,14 @@ def test_sentences_marked_deleted_are_told(run: Run, reader: Path, tmp_path: Pat
 
 
 def test_a_model_that_runs_sentences_alone_is_told(
-    run: Run, reader: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunCommand, reader: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "run alone" not in run("score", data, "--model", reader).err
     monkeypatch.setattr(Reader, "batching", "single")
     assert "each sentence was run alone" in run("score", data, "--model", reader).err
 
 
-def test_labels_are_mapped_and_named(run: Run, reader: Path, tmp_path: Path) -> None:
+def test_labels_are_mapped_and_named(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     path.write_text('{"tokens": ["Ann", "saw"], "ner_tags": [1, 0]}\n' * 30)
     ran = run("score", path, "--model", reader, "-o", "-", "--label-names", "O, B-PERSON", "--map", "PERSON=PER")
@@ -296,7 +300,7 @@ def test_labels_are_mapped_and_named(run: Run, reader: Path, tmp_path: Path) -> 
     assert not any(a.flags for a in assessments(ran.out))
 
 
-def test_options_of_reading_reach_the_reader(run: Run, reader: Path, tmp_path: Path) -> None:
+def test_options_of_reading_reach_the_reader(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_bytes("nr;w;gold\n1;Zoë;B-PER\n;sah;O\n".encode("cp1252"))
     ran = run(
@@ -320,13 +324,13 @@ def test_options_of_reading_reach_the_reader(run: Run, reader: Path, tmp_path: P
         (["-o", "-", "--report", "-"], "standard output already"),
     ],
 )
-def test_wrong_usage(run: Run, data: Path, arguments: list[str], message: str) -> None:
+def test_wrong_usage(run: RunCommand, data: Path, arguments: list[str], message: str) -> None:
     ran = run("score", data, *arguments)
     assert ran.code == 2
     assert message in " ".join(ran.err.replace("│", " ").split())
 
 
-def test_what_cannot_be_used_is_one_sentence(run: Run, tiny_model: Path, data: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_one_sentence(run: RunCommand, tiny_model: Path, data: Path, tmp_path: Path) -> None:
     for arguments, message in (
         ([tmp_path / "no.txt", "--model", tiny_model], "no.txt: can't be read: No such file or directory"),
         ([data, "--model", tmp_path / "none"], "none is not a folder"),
@@ -341,7 +345,7 @@ def test_what_cannot_be_used_is_one_sentence(run: Run, tiny_model: Path, data: P
         assert message in ran.err
 
 
-def test_mixed_labels_ask_for_a_scheme(run: Run, reader: Path, tmp_path: Path) -> None:
+def test_mixed_labels_ask_for_a_scheme(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
     path.write_text("Ann B-PER\nBob PER\n")
     ran = run("score", path, "--model", reader)
@@ -350,7 +354,9 @@ def test_mixed_labels_ask_for_a_scheme(run: Run, reader: Path, tmp_path: Path) -
     assert "(options --scheme and --map, such as --map PERSON=PER)" in ran.err
 
 
-def test_labels_that_do_not_fit_the_words_are_no_matter_of_the_scheme(run: Run, reader: Path, tmp_path: Path) -> None:
+def test_labels_that_do_not_fit_the_words_are_no_matter_of_the_scheme(
+    run: RunCommand, reader: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "b.jsonl"
     path.write_text('{"tokens": ["a", "b"], "labels": ["O"]}\n')
     ran = run("score", path, "--model", reader)
@@ -359,7 +365,7 @@ def test_labels_that_do_not_fit_the_words_are_no_matter_of_the_scheme(run: Run, 
     assert "scheme" not in ran.err
 
 
-def test_an_unknown_label_asks_for_the_option_that_maps_it(run: Run, reader: Path, tmp_path: Path) -> None:
+def test_an_unknown_label_asks_for_the_option_that_maps_it(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path, out = tmp_path / "data.txt", tmp_path / "out.jsonl"
     path.write_text(GOOD + "Eve B-PERSON\n")
     ran = run("score", path, "--model", reader)
@@ -378,7 +384,7 @@ def test_an_unknown_label_asks_for_the_option_that_maps_it(run: Run, reader: Pat
     )
 
 
-def test_words_do_not_command_the_terminal(run: Run, reader: Path, tmp_path: Path) -> None:
+def test_words_do_not_command_the_terminal(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
     path.write_text(GOOD + "x\x1b[2J\tO\nEve\x9b31m\tO\n")
     ran = run("score", path, "--model", reader, "--comments", "no")
@@ -388,13 +394,13 @@ def test_words_do_not_command_the_terminal(run: Run, reader: Path, tmp_path: Pat
     assert "x\ufffd[2J Eve\ufffd31m[O→B-PER]" in ran.out
 
 
-def test_special_files_are_written_to_and_not_replaced(run: Run, reader: Path, data: Path) -> None:
+def test_special_files_are_written_to_and_not_replaced(run: RunCommand, reader: Path, data: Path) -> None:
     assert run("score", data, "--model", reader, "-o", os.devnull, "--on-error", "skip").code == 0
     assert not Path(os.devnull).is_file()
 
 
 def test_an_interrupted_write_leaves_the_old_output(
-    run: Run, reader: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunCommand, reader: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out.jsonl"
     out.write_text("as it was")
@@ -402,14 +408,14 @@ def test_an_interrupted_write_leaves_the_old_output(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(command, "writer", lambda *_: full)
+    monkeypatch.setattr(command, "build_assessment_writer", lambda *_: full)
     ran = run("score", data, "--model", reader, "-o", out)
     assert (ran.code, ran.err) == (1, f"labelwatch: can't write {out}: No space left on device\n")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data.txt", "out.jsonl"]
     assert out.read_text() == "as it was"
 
 
-def test_a_report_beside_the_output(run: Run, reader: Path, data: Path, tmp_path: Path) -> None:
+def test_a_report_beside_the_output(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     ran = run("score", data, "--model", reader, "--report", report, "--on-error", "skip")
     assert ran.code == 0
@@ -420,7 +426,7 @@ def test_a_report_beside_the_output(run: Run, reader: Path, data: Path, tmp_path
 
 
 @pytest.mark.parametrize("extra", [[], ["--stream"]])
-def test_the_sample_with_a_real_session(run: Run, tiny_model: Path, tmp_path: Path, extra: list[str]) -> None:
+def test_the_sample_with_a_real_session(run: RunCommand, tiny_model: Path, tmp_path: Path, extra: list[str]) -> None:
     out, report = tmp_path / "out.jsonl", tmp_path / "report.html"
     sample = SAMPLE / "sample.tsv"
     ran = run("score", sample, "--model", tiny_model, "-o", out, "--report", report, "--threads", 1, *extra)

@@ -10,10 +10,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from service.api.app import create_app
-from service.api.routes.health import readiness_of
+from service.api.routes.health import get_readiness
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from service.runtime.server import _backend
+from service.runtime.server import _build_backend
 from service.runtime.supervisor import Supervisor
 from service.settings import read_settings
 from service.telemetry import Telemetry
@@ -48,11 +48,11 @@ class Parts:
 
     @property
     def conditions(self) -> dict[str, str]:
-        return readiness_of(self.backend).conditions
+        return get_readiness(self.backend).conditions
 
     @property
     def degraded(self) -> dict[str, str]:
-        return readiness_of(self.backend).degraded
+        return get_readiness(self.backend).degraded
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def parts(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> 
     classifier = Classifier(ModelFolder.load(tiny_model))
     supervisor, worker = Supervisor(), FakeWorker()
     with ExitStack() as leaving:
-        backend = _backend(
-            read_settings(), classifier, Telemetry(), supervisor, leaving=leaving, running=cast("Any", worker)
+        backend = _build_backend(
+            read_settings(), classifier, Telemetry(), supervisor, exit_stack=leaving, runner=cast("Any", worker)
         )
         yield Parts(backend, supervisor, worker)
         supervisor.stop.set()
@@ -71,7 +71,7 @@ def parts(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_queue_that_is_being_built_is_told(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.degraded["review"] == BUILDING
-    monkeypatch.setattr(parts.backend.projector, "trouble", "nobody there")
+    monkeypatch.setattr(parts.backend.projector, "error", "nobody there")
     assert parts.degraded["review"] == f"{BUILDING}; nobody there"
 
 
@@ -98,4 +98,4 @@ def test_a_worker_that_is_not_ready_is_told_though_its_thread_lives(parts: Parts
 
 def test_a_model_that_is_not_asked_is_told_though_its_thread_lives(parts: Parts) -> None:
     parts.supervisor.start("model", lambda stop: cast("None", stop.wait()))
-    assert parts.conditions["model"] == parts.backend.batcher.trouble != ""
+    assert parts.conditions["model"] == parts.backend.batcher.unavailable_reason != ""

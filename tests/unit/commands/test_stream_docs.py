@@ -10,7 +10,7 @@ import pytest
 
 from service.contracts import DatasetSettings, read_sentence
 from service.settings import Settings
-from tests.stream_desk import ROOT, Desk
+from tests.stream_desk import ROOT, CommandHarness
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,12 +20,14 @@ BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Desk:
+def desk(
+    tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> CommandHarness:
     monkeypatch.chdir(ROOT)
-    return Desk(tmp_path, tiny_model, capfd=capfd)
+    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
 
 
-def test_the_examples_run(desk: Desk) -> None:
+def test_the_examples_run(desk: CommandHarness) -> None:
     ran = 0
     for kind, block in BLOCKS:
         for line in block.splitlines() if kind == "sh" else ():

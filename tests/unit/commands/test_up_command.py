@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from service.api.http.auth import digest_of
-from service.inference.model.default import default_model
+from service.api.http.auth import hash_key
+from service.inference.model.default import find_default_model
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteStream
-from tests.stream_desk import Desk
+from tests.stream_desk import CommandHarness
 
 if TYPE_CHECKING:
     import subprocess
@@ -35,12 +35,14 @@ WRONG = {
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> Desk:
-    return Desk(tmp_path, tiny_model, variables={"LABELWATCH_API_PORT": "0"}, capfd=capfd)
+def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
+    return CommandHarness(tmp_path, tiny_model, variables={"LABELWATCH_API_PORT": "0"}, capfd=capfd)
 
 
 @contextlib.contextmanager
-def running(desk: Desk, *arguments: str, **variables: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+def running(
+    desk: CommandHarness, *arguments: str, **variables: str
+) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     """A process that has said it is ready, and a client for it. Whatever happens, nothing of it is left."""
     process = desk.start(*arguments, **variables)
     try:
@@ -83,8 +85,8 @@ def end(process: subprocess.Popen[str], number: signal.Signals) -> str:
     return err
 
 
-def test_a_wrong_label_comes_to_review_and_nothing_is_left_behind(desk: Desk) -> None:
-    desk.model = default_model()  # one that knows what Paris is
+def test_a_wrong_label_comes_to_review_and_nothing_is_left_behind(desk: CommandHarness) -> None:
+    desk.model = find_default_model()  # one that knows what Paris is
     with running(desk, "up") as (process, client):
         assert client.get("/readyz").json()["ready"] is True
         sent = client.post("/v1/sentences", json=WRONG, headers={"X-Request-ID": "r-1"})
@@ -108,13 +110,13 @@ def test_a_wrong_label_comes_to_review_and_nothing_is_left_behind(desk: Desk) ->
         assert "another worker" in again.err
         err = end(process, signal.SIGTERM)
         assert "1 message read, 1 to review" in err
-    (assessment,) = desk.review()
+    (assessment,) = desk.read_assessments()
     assert assessment.request_id == "r-1"
-    with contextlib.closing(SqliteStream(desk.log, desk.topics)):
+    with contextlib.closing(SqliteStream(desk.log_path, desk.topics)):
         pass  # its place is free again
 
 
-def test_the_api_alone_drains_while_somebody_listens(desk: Desk) -> None:
+def test_the_api_alone_drains_while_somebody_listens(desk: CommandHarness) -> None:
     key = desk.run("key", "new", "anna", "--scope", "write").out.splitlines()
     variables = {"LABELWATCH_API_KEYS": key[1].partition("=")[2], "LABELWATCH_LOGS_FORMAT": "json"}
     with running(desk, "api", **variables) as (process, client):
@@ -139,11 +141,11 @@ def test_the_api_alone_drains_while_somebody_listens(desk: Desk) -> None:
         listener.join()
         assert key[0] not in err
         assert all(line.startswith(("{", "labelwatch has stopped")) for line in err.splitlines())
-    assert desk.records(desk.topics.sentences)
-    assert desk.records(desk.topics.review) == []  # no worker
+    assert desk.read_records(desk.topics.sentences)
+    assert desk.read_records(desk.topics.review) == []  # no worker
 
 
-def test_a_thread_that_dies_ends_the_process(desk: Desk) -> None:
+def test_a_thread_that_dies_ends_the_process(desk: CommandHarness) -> None:
     with running(desk, "up") as (process, _):
         desk.append(Output(desk.topics.state, b"not a key", b"{}"))
         out, err = process.communicate(timeout=WAIT)
@@ -152,7 +154,7 @@ def test_a_thread_that_dies_ends_the_process(desk: Desk) -> None:
         assert "Traceback" not in err
 
 
-def test_a_port_that_is_taken_is_told_at_once(desk: Desk) -> None:
+def test_a_port_that_is_taken_is_told_at_once(desk: CommandHarness) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ran = desk.run("up", LABELWATCH_API_PORT=port)
@@ -162,10 +164,10 @@ def test_a_port_that_is_taken_is_told_at_once(desk: Desk) -> None:
     assert "LABELWATCH_API_HOST" in desk.run("api", LABELWATCH_API_HOST="no.such.host.invalid").err
 
 
-def test_a_new_key(desk: Desk) -> None:
+def test_a_new_key(desk: CommandHarness) -> None:
     ran = desk.run("key", "new", "anna")
     key, line = ran.out.splitlines()
-    assert line == f"LABELWATCH_API_KEYS=anna:read:{digest_of(key)}"
+    assert line == f"LABELWATCH_API_KEYS=anna:read:{hash_key(key)}"
     assert key not in ran.err
     both = desk.run("key", "new", "ben", "--scope", "write", LABELWATCH_API_KEYS=line.partition("=")[2])
     assert both.out.splitlines()[1].startswith(f"{line},ben:write:")

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 import typer
-from service.cli.serve import worker as command
 
+from service.cli.serve import worker as command
 from service.errors import ModelError, StreamError
 from service.inference.classifier import Classifier
-from service.log.protocol import BATCH_BYTES, FencedError, Polled, Work
+from service.log.protocol import MAX_BATCH_BYTES, BatchResult, FencedError, RecordBatch
 from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
-from service.runtime.open_log import model_folder, set_up_logging
+from service.runtime.open_log import load_model_folder, set_up_logging
 from service.runtime.supervisor import Supervisor
 from service.settings import Settings
 from service.telemetry import Telemetry
-from tests.stream_desk import ROOT, Desk, sentences
+from tests.stream_desk import ROOT, CommandHarness, make_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,34 +37,34 @@ TOPICS = Topics()
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> Desk:
-    return Desk(tmp_path, tiny_model, capfd=capfd)
+def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
+    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
 
 
-def test_once_reads_to_the_end_and_says_what_it_did(desk: Desk) -> None:
-    desk.run("send", desk.file([*sentences(30), {"tokens": ["a"], "labels": ["B-GHOST"]}]))
+def test_once_reads_to_the_end_and_says_what_it_did(desk: CommandHarness) -> None:
+    desk.run("send", desk.write_file([*make_sentences(30), {"tokens": ["a"], "labels": ["B-GHOST"]}]))
     ran = desk.run("worker", "--once", LABELWATCH_WORKER_BATCH_RECORDS="4")
     assert ran.code == 0
-    assert f"31 messages read, {len(desk.review())} to review, 1 dead letter" in ran.err
+    assert f"31 messages read, {len(desk.read_assessments())} to review, 1 dead letter" in ran.err
     assert "0 messages read" in desk.run("worker", "--once").err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains_and_ends_well(desk: Desk, number: signal.Signals) -> None:
-    desk.run("send", desk.file(sentences(20)))
+def test_a_signal_drains_and_ends_well(desk: CommandHarness, number: signal.Signals) -> None:
+    desk.run("send", desk.write_file(make_sentences(20)))
     worker = desk.start("worker")
     wait_until(lambda: position(desk) == 20, worker)
-    desk.run("send", desk.file(sentences(5, seed=1)))
+    desk.run("send", desk.write_file(make_sentences(5, seed=1)))
     wait_until(lambda: position(desk) == 25, worker)
     worker.send_signal(number)
     _, err = worker.communicate(timeout=60)
     assert worker.returncode == 0, err
     assert "25 messages read" in err
-    with closing(SqliteStream(desk.log, TOPICS)):
+    with closing(SqliteStream(desk.log_path, TOPICS)):
         pass  # its place is free again
 
 
-def position(desk: Desk) -> int:
+def position(desk: CommandHarness) -> int:
     described = desk.run("topics", "describe").out
     return int(described.partition("goes on at offset ")[2].split()[0])
 
@@ -101,14 +101,14 @@ def test_a_second_signal_ends_at_once(second: signal.Signals) -> None:
         assert process.wait(60) == -second
 
 
-def test_a_second_worker_on_the_embedded_log_is_refused(desk: Desk) -> None:
-    with closing(SqliteStream(desk.log, TOPICS)):
+def test_a_second_worker_on_the_embedded_log_is_refused(desk: CommandHarness) -> None:
+    with closing(SqliteStream(desk.log_path, TOPICS)):
         ran = desk.run("worker", "--once")
     assert ran.code == 1
-    assert f"another worker is running on {desk.log}" in ran.err
+    assert f"another worker is running on {desk.log_path}" in ran.err
 
 
-def test_a_model_that_cannot_be_used_ends_it(desk: Desk) -> None:
+def test_a_model_that_cannot_be_used_ends_it(desk: CommandHarness) -> None:
     ran = desk.run("worker", LABELWATCH_MODEL_FOLDER="nowhere")
     assert ran.code == 1
     assert ran.err.splitlines()[-1].startswith("labelwatch: nowhere is not a folder")
@@ -119,15 +119,15 @@ class Failing(SqliteStream):
 
     failures: list[Exception]
 
-    def poll(self, *, max_records: int, timeout: float, max_bytes: int = BATCH_BYTES) -> Polled:
+    def poll(self, *, max_records: int, timeout: float, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
         if self.failures and not isinstance(self.failures[0], AssertionError):
             raise self.failures.pop(0)
         return super().poll(max_records=max_records, timeout=timeout, max_bytes=max_bytes)
 
-    def commit(self, work: Work) -> None:
+    def commit(self, result: BatchResult) -> None:
         if self.failures:
             raise self.failures.pop(0)
-        super().commit(work)
+        super().commit(result)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ class Failing(SqliteStream):
     ],
 )
 def test_what_no_retry_mends_ends_it_with_a_sentence(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
 ) -> None:
-    desk.run("send", desk.file(sentences(5)))
+    desk.run("send", desk.write_file(make_sentences(5)))
     monkeypatch.setattr(Failing, "failures", [error], raising=False)
     monkeypatch.setattr("service.runtime.open_log.SqliteStream", Failing)
     ran = desk.run("worker")
@@ -153,15 +153,15 @@ def test_what_no_retry_mends_ends_it_with_a_sentence(
 
 
 def test_a_log_that_is_away_for_a_while_is_waited_for(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk.run("send", desk.file(sentences(12)))
-    monkeypatch.setattr(command, "FIRST_PAUSE", 0.001)
+    desk.run("send", desk.write_file(make_sentences(12)))
+    monkeypatch.setattr(command, "MIN_RETRY_INTERVAL_S", 0.001)
     monkeypatch.setattr(Failing, "failures", [StreamError("gone"), StreamError("still gone")], raising=False)
     monkeypatch.setattr("service.runtime.open_log.SqliteStream", Failing)
     for name, value in desk.environment.items():
         monkeypatch.setenv(name, value)
-    running, stop = command.Running(Settings(), TOPICS, once=False), threading.Event()
+    running, stop = command.WorkerRunner(Settings(), TOPICS, once=False), threading.Event()
     thread = threading.Thread(target=running.run, args=(stop,))
     thread.start()
     until = time.monotonic() + 60
@@ -172,11 +172,11 @@ def test_a_log_that_is_away_for_a_while_is_waited_for(
     assert running.counts.records == 12
     assert "gone; trying again in" in caplog.text
     assert "still gone; trying again in" in caplog.text
-    assert running.summary() == f"12 messages read, {len(desk.review())} to review, 0 dead letters"
+    assert running.summarize() == f"12 messages read, {len(desk.read_assessments())} to review, 0 dead letters"
 
 
-def test_once_does_not_wait_for_a_log_that_fails(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.run("send", desk.file(sentences(2)))
+def test_once_does_not_wait_for_a_log_that_fails(desk: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.run("send", desk.write_file(make_sentences(2)))
     monkeypatch.setattr(Failing, "failures", [StreamError("the disk is gone")], raising=False)
     monkeypatch.setattr("service.runtime.open_log.SqliteStream", Failing)
     ran = desk.run("worker", "--once")
@@ -184,8 +184,10 @@ def test_once_does_not_wait_for_a_log_that_fails(desk: Desk, monkeypatch: pytest
     assert ran.err.splitlines()[-1] == "labelwatch: the disk is gone"
 
 
-def test_settings_that_cannot_be_used_are_told_in_the_log(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
-    desk.settings(name="news", version=1, method="magic")
+def test_settings_that_cannot_be_used_are_told_in_the_log(
+    desk: CommandHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.append_settings(name="news", version=1, method="magic")
     desk.run("worker", "--once")
     assert "the settings of the dataset news can't be used" in caplog.text
 
@@ -206,7 +208,7 @@ def test_a_thread_that_ends_unasked_ends_the_process(capsys: pytest.CaptureFixtu
     assert "the thread `fickle` ended although nobody asked it to" in capsys.readouterr().err
 
 
-def test_leaving_a_group_is_for_kafka(desk: Desk) -> None:
+def test_leaving_a_group_is_for_kafka(desk: CommandHarness) -> None:
     ran = desk.run("worker", "leave", "w-0")
     assert ran.code == 1
     assert "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS is not set" in ran.err
@@ -224,8 +226,8 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def test_the_worker_tells_its_numbers_and_its_readiness(desk: Desk) -> None:
-    desk.run("send", desk.file([*sentences(20), {"tokens": ["a"], "labels": ["B-GHOST"]}]))
+def test_the_worker_tells_its_numbers_and_its_readiness(desk: CommandHarness) -> None:
+    desk.run("send", desk.write_file([*make_sentences(20), {"tokens": ["a"], "labels": ["B-GHOST"]}]))
     port = free_port()
     worker = desk.start("worker", LABELWATCH_WORKER_METRICS_PORT=str(port), LABELWATCH_METRICS_ANNOTATORS="*")
     wait_until(lambda: position(desk) == 21, worker)
@@ -253,7 +255,7 @@ def test_the_worker_tells_its_numbers_and_its_readiness(desk: Desk) -> None:
     assert f"http://127.0.0.1:{port}/metrics" in err
 
 
-def test_a_port_that_is_taken_ends_the_worker_with_a_sentence(desk: Desk) -> None:
+def test_a_port_that_is_taken_ends_the_worker_with_a_sentence(desk: CommandHarness) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ran = desk.run("worker", LABELWATCH_WORKER_METRICS_PORT=str(taken.getsockname()[1]))
     assert ran.code == 1
@@ -261,7 +263,7 @@ def test_a_port_that_is_taken_ends_the_worker_with_a_sentence(desk: Desk) -> Non
 
 
 def test_a_worker_without_its_log_is_not_ready_and_says_why(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def away(*_: object, **__: object) -> SqliteStream:
         told.append(running.conditions())
@@ -273,9 +275,9 @@ def test_a_worker_without_its_log_is_not_ready_and_says_why(
     stop = threading.Event()
     for name, value in {**desk.environment, "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": "localhost:1"}.items():
         monkeypatch.setenv(name, value)
-    running = command.Running(Settings(), TOPICS, once=False)
+    running = command.WorkerRunner(Settings(), TOPICS, once=False)
     monkeypatch.setattr(command, "open_stream", away)
-    monkeypatch.setattr(command, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(command, "MIN_RETRY_INTERVAL_S", 0.0)
     running.run(stop)
     assert told[0]["state"] == "the state is not read yet"
     assert told[1]["log"] == "the broker is away"
@@ -283,16 +285,18 @@ def test_a_worker_without_its_log_is_not_ready_and_says_why(
     assert running.degraded() == {}
 
 
-def test_a_model_that_others_use_too_is_made_known_by_them(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_others_use_too_is_made_known_by_them(
+    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in desk.environment.items():
         monkeypatch.setenv(name, value)
     settings, telemetry = Settings(), Telemetry()
-    shared = Classifier(model_folder(settings), self_test=False)
-    command.Running(settings, TOPICS, once=False, telemetry=telemetry, classifier=shared)
+    shared = Classifier(load_model_folder(settings), self_test=False)
+    command.WorkerRunner(settings, TOPICS, once=False, telemetry=telemetry, classifier=shared)
     assert shared.on_run is None
-    assert b"labelwatch_model_info{" not in telemetry.exposition()[0]
-    command.Running(settings, TOPICS, once=False, telemetry=telemetry)
-    assert b"labelwatch_model_info{" in telemetry.exposition()[0]
+    assert b"labelwatch_model_info{" not in telemetry.render_exposition()[0]
+    command.WorkerRunner(settings, TOPICS, once=False, telemetry=telemetry)
+    assert b"labelwatch_model_info{" in telemetry.render_exposition()[0]
 
 
 def test_a_thread_that_died_is_told_until_the_process_ends() -> None:
@@ -317,8 +321,8 @@ def test_a_thread_that_died_is_told_until_the_process_ends() -> None:
 # -- logs --------------------------------------------------------------------------------------------------------------
 
 
-def test_logs_as_json(desk: Desk) -> None:
-    desk.run("send", desk.file(sentences(3)))
+def test_logs_as_json(desk: CommandHarness) -> None:
+    desk.run("send", desk.write_file(make_sentences(3)))
     worker = desk.start("worker", "--once", LABELWATCH_LOGS_FORMAT="json")
     _, err = worker.communicate(timeout=60)
     *lines, summary = err.splitlines()
@@ -329,7 +333,7 @@ def test_logs_as_json(desk: Desk) -> None:
 
 
 def test_secrets_of_the_settings_stand_in_no_line(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     digest = "ab" * 32
     for name, value in {

@@ -12,7 +12,7 @@ import yaml
 from service.cli.main import app
 from service.log.topics import Topics
 from service.settings import Settings
-from tests.docs_blocks import DOCS, ROOT, anchors, links, prose
+from tests.docs_blocks import DOCS, ROOT, find_anchors, find_links, strip_code_blocks
 
 PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
 ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
@@ -25,13 +25,13 @@ def told(value: object) -> str | None:
 
 @pytest.mark.parametrize("page", PAGES, ids=told)
 def test_links_lead_somewhere(page: Path) -> None:
-    for link in links(page.read_text()):
+    for link in find_links(page.read_text()):
         if re.match(r"[a-z]+:", link):
             continue
         file, _, anchor = link.partition("#")
         target = (page.parent / file).resolve() if file else page
         assert target.exists(), link
-        assert not anchor or anchor in anchors(target.read_text()), link
+        assert not anchor or anchor in find_anchors(target.read_text()), link
 
 
 def variables() -> set[str]:
@@ -65,14 +65,14 @@ def test_commands_are_those_there_are(page: Path) -> None:
 def code(text: str) -> str:
     """Inline code and fenced blocks."""
     fenced = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
-    return "\n".join([*fenced, *re.findall(r"`([^`\n]+)`", prose(text))])
+    return "\n".join([*fenced, *re.findall(r"`([^`\n]+)`", strip_code_blocks(text))])
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_every_alert_is_explained(rule: dict[str, dict[str, str]]) -> None:
     page, _, anchor = rule["annotations"]["runbook"].partition("#")
     assert page == "docs/operations.md"
-    assert anchor in anchors((ROOT / page).read_text())
+    assert anchor in find_anchors((ROOT / page).read_text())
 
 
 def test_every_explained_alert_is_there() -> None:
@@ -83,7 +83,7 @@ def test_every_explained_alert_is_there() -> None:
 def test_metrics_that_are_named_are_there() -> None:
     from service.telemetry import Telemetry
 
-    text, _ = Telemetry().exposition()
+    text, _ = Telemetry().render_exposition()
     there = set(re.findall(r"^# TYPE (\S+)", text.decode(), re.MULTILINE))
     for page in PAGES:
         for name in re.findall(r"`(labelwatch_[a-z_]+)(?:\{[^`]*\})?`", page.read_text()):
@@ -91,7 +91,7 @@ def test_metrics_that_are_named_are_there() -> None:
 
 
 def test_topics_that_are_named_are_there() -> None:
-    there = {spec.name for spec in Topics().specs()}
+    there = {spec.name for spec in Topics().list_specs()}
     for page in PAGES:
         for name in re.findall(r"`(labelwatch\.[a-z-]+)`", page.read_text()):
             assert name in there | {"labelwatch.key"}, f"{page.name}: {name}"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.inference.model.default import default_model
-from tests.docs_blocks import blocks
-from tests.stream_desk import Desk
+from service.inference.model.default import find_default_model
+from tests.docs_blocks import read_code_blocks
+from tests.stream_desk import CommandHarness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ PATIENCE = 120.0
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service with the default model on the embedded log; it must also end well."""
-    desk = Desk(tmp_path_factory.mktemp("up"), default_model())
+    desk = CommandHarness(tmp_path_factory.mktemp("up"), find_default_model())
     process = desk.start("up", LABELWATCH_API_PORT="0")
     try:
         assert process.stdout is not None
@@ -48,7 +48,7 @@ def shell(command: str, address: str) -> str:
 def answers(page: str, kind: str, address: str) -> dict[str, str]:
     """What came back, by path; a decision waits until its item is in the queue."""
     found = {}
-    for _, block in (each for each in blocks(page) if each[0] == kind):
+    for _, block in (each for each in read_code_blocks(page) if each[0] == kind):
         for line in block.splitlines():
             path = re.search(rf"{ADDRESS}(/[^\s'?]*)", line)
             assert path is not None, line
@@ -81,9 +81,14 @@ def test_the_quick_start_does_what_it_says(address: str) -> None:
 
 def test_the_review_requests_work(address: str) -> None:
     """On the first sentence of the quick start, which is sent here where it was not yet."""
-    (sent,) = [line for _, block in blocks("quick-start.md") for line in block.splitlines() if "/v1/sentences" in line]
+    (sent,) = [
+        line
+        for _, block in read_code_blocks("quick-start.md")
+        for line in block.splitlines()
+        if "/v1/sentences" in line
+    ]
     shell(sent, address)
-    requests = [line for kind, block in blocks("review.md") if kind == "http" for line in block.splitlines()]
+    requests = [line for kind, block in read_code_blocks("review.md") if kind == "http" for line in block.splitlines()]
     page, claim, decided, back, let_go = requests
     end = time.monotonic() + PATIENCE
     while "1" not in [one["id"] for one in json.loads(shell(page, address))["items"]]:
@@ -95,7 +100,9 @@ def test_the_review_requests_work(address: str) -> None:
 
 
 def test_the_producers_requests_work(address: str) -> None:
-    requests = [line for kind, block in blocks("producers.md") if kind == "http" for line in block.splitlines()]
+    requests = [
+        line for kind, block in read_code_blocks("producers.md") if kind == "http" for line in block.splitlines()
+    ]
     one, lines, spans = (shell(line, address) for line in requests)
     assert json.loads(one)["ids"] == ["4713"]
     good, bad = map(json.loads, lines.splitlines())
@@ -107,7 +114,9 @@ def test_the_producers_requests_work(address: str) -> None:
 
 
 def test_the_platforms_requests_work(address: str) -> None:
-    requests = [line for kind, block in blocks("platforms.md") if kind == "http" for line in block.splitlines()]
+    requests = [
+        line for kind, block in read_code_blocks("platforms.md") if kind == "http" for line in block.splitlines()
+    ]
     scored, sent = (json.loads(shell(line, address)) for line in requests)
     (assessment,) = scored["assessments"]
     assert [flag["token"] for flag in assessment["flags"]] == ["Riga"]

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from service.inference.classifier import Classifier
     from service.inference.model.folder import ModelFolder
     from service.judging.types import Observation
-    from service.statistics.thresholds import HeldOut
+    from service.statistics.thresholds import HeldOutStats
 
 NO_FIELDS: Mapping[str, str] = {}
 CLASSES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 
 
 @dataclass(frozen=True)
-class Folder:
+class FakeModelFolder:
     """What a judge asks of a model folder."""
 
     labels: tuple[str, ...] = CLASSES
     scheme: Scheme = Scheme.IOB2
-    held_out: HeldOut | None = None
+    held_out: HeldOutStats | None = None
     name: str = "tiny"
     fingerprint: str = "0123456789abcdef"
     pooling: str = "mean"
@@ -41,12 +41,14 @@ class Folder:
         return f"{pooling}/{len(classes)}"
 
 
-def make_judge(*, held_out: HeldOut | None = None, classes: tuple[str, ...] = CLASSES, **settings: object) -> Judge:
-    folder = Folder(held_out=held_out, labels=classes)
+def make_judge(
+    *, held_out: HeldOutStats | None = None, classes: tuple[str, ...] = CLASSES, **settings: object
+) -> Judge:
+    folder = FakeModelFolder(held_out=held_out, labels=classes)
     return Judge(cast("ModelFolder", folder), DatasetSettings.model_validate(settings))
 
 
-def word_probs(read: Sequence[str], sure: float = 0.9, *, classes: tuple[str, ...] = CLASSES) -> WordProbs:
+def make_word_probs(read: Sequence[str], sure: float = 0.9, *, classes: tuple[str, ...] = CLASSES) -> WordProbs:
     """Probabilities of a model that reads these labels and is that sure of each; "?" is a word it gives none for."""
     rest = (1 - sure) / (len(classes) - 1)
     probs = np.full((len(read), len(classes)), rest)
@@ -57,15 +59,15 @@ def word_probs(read: Sequence[str], sure: float = 0.9, *, classes: tuple[str, ..
 
 
 @dataclass(frozen=True)
-class Place:
+class LocatedSentence:
     """A sentence at its place, or an error."""
 
-    place: str
+    location: str
     sentence: LabelledSentence | None = None
     error: InvalidInput | None = None
 
 
-class Answers:
+class FakeClassifier:
     """A classifier that has its answers ready."""
 
     def __init__(self, answers: Iterable[WordProbs | InferenceError]) -> None:
@@ -79,16 +81,16 @@ class Answers:
             yield next(self._answers)
 
     @classmethod
-    def of(cls, answers: Iterable[WordProbs | InferenceError]) -> Classifier:
+    def create(cls, answers: Iterable[WordProbs | InferenceError]) -> Classifier:
         return cast("Classifier", cls(answers))
 
 
-def judged(
+def assess_sentence(
     tokens: str, given: str, read: str, *, judge: Judge, sure: float = 0.97, fields: Mapping[str, str] = NO_FIELDS
 ) -> tuple[Assessment, Observation]:
     """A sentence judged by thresholds of one half, so that every word is flagged that the model reads otherwise."""
     sentence = LabelledSentence.model_validate({"tokens": tokens.split(), "labels": given.split(), **fields})
-    seen = judge.observe(sentence, word_probs(read.split(), sure))
+    seen = judge.observe(sentence, make_word_probs(read.split(), sure))
     half = len(judge.classes)
-    stats = judge.empty().update(np.full((40 * half, half), 1 / half), np.repeat(np.arange(half), 40))
-    return judge.judge(seen, stats), seen
+    stats = judge.create_empty_stats().update(np.full((40 * half, half), 1 / half), np.repeat(np.arange(half), 40))
+    return judge.assess(seen, stats), seen

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from service.audit.audit import Located, audit
+from service.audit.audit import AuditRecord, audit
 from service.contracts import LabelledSentence
 from service.errors import InferenceError, InvalidInput, LabelwatchError, UnknownLabelError
-from service.scoring.confident import class_sums, thresholds
-from service.statistics.thresholds import HeldOut
-from tests.unit.evaluation.audits import CLASSES, Answers, Place, make_judge, word_probs
+from service.scoring.confident import compute_thresholds, sum_by_class
+from service.statistics.thresholds import HeldOutStats
+from tests.unit.evaluation.audits import CLASSES, FakeClassifier, LocatedSentence, make_judge, make_word_probs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,35 +23,35 @@ if TYPE_CHECKING:
 RNG = np.random.default_rng(3)
 
 
-def made(n: int, labels: Iterable[str] = ("O", "B-PER")) -> tuple[list[Place], list[WordProbs]]:
+def made(n: int, labels: Iterable[str] = ("O", "B-PER")) -> tuple[list[LocatedSentence], list[WordProbs]]:
     names = list(labels)
     places, answers = [], []
     for number in range(n):
         given = [names[k] for k in RNG.integers(0, len(names), 3)]
         read = [names[k] if RNG.random() < 0.2 else label for k, label in zip(RNG.integers(0, len(names), 3), given, strict=True)]  # fmt: skip
         sentence = LabelledSentence(tokens=("a", "b", "c"), labels=tuple(given), id=str(number))
-        places.append(Place(f"f:{number}", sentence))
-        answers.append(word_probs(read, float(RNG.uniform(0.5, 0.99))))
+        places.append(LocatedSentence(f"f:{number}", sentence))
+        answers.append(make_word_probs(read, float(RNG.uniform(0.5, 0.99))))
     return places, answers
 
 
-def stop(record: Located, error: LabelwatchError) -> None:
+def stop(record: AuditRecord, error: LabelwatchError) -> None:
     raise error
 
 
 def run(
-    places: list[Place], answers: list[WordProbs], judge: Judge, *, stream: bool = False
+    places: list[LocatedSentence], answers: list[WordProbs], judge: Judge, *, stream: bool = False
 ) -> list[tuple[Observation, Assessment]]:
-    return list(audit(places, Answers.of(answers), judge, stream=stream, reject=stop))
+    return list(audit(places, FakeClassifier.create(answers), judge, stream=stream, on_reject=stop))
 
 
 def test_two_passes_judge_by_the_means_of_the_whole_file() -> None:
     places, answers = made(40)
-    found = run(places, answers, make_judge(held_out=HeldOut((9.0,) * 5, (10,) * 5)))
+    found = run(places, answers, make_judge(held_out=HeldOutStats((9.0,) * 5, (10,) * 5)))
     assert [a.id for _, a in found] == [p.sentence.id for p in places if p.sentence]
     probs = np.concatenate([seen.probs for seen, _ in found])
     given = np.concatenate([seen.given for seen, _ in found])
-    whole = thresholds(*class_sums(probs, given))
+    whole = compute_thresholds(*sum_by_class(probs, given))
     for _, assessment in found:
         assert assessment.thresholds["O"] == pytest.approx(whole[0], abs=1e-9)
         assert assessment.thresholds["B-PER"] == pytest.approx(whole[1], abs=1e-9)
@@ -60,9 +60,9 @@ def test_two_passes_judge_by_the_means_of_the_whole_file() -> None:
 
 def test_rare_classes_fall_back_to_the_models_own_words() -> None:
     places, answers = made(40)
-    places.append(Place("f:x", LabelledSentence(tokens=("Oslo",), labels=("B-LOC",))))
-    answers.append(word_probs(["B-LOC"], 0.6))
-    with_prior = run(places, answers, make_judge(held_out=HeldOut((9.0, 9.0, 9.0, 8.0, 0.0), (10, 10, 10, 10, 0))))
+    places.append(LocatedSentence("f:x", LabelledSentence(tokens=("Oslo",), labels=("B-LOC",))))
+    answers.append(make_word_probs(["B-LOC"], 0.6))
+    with_prior = run(places, answers, make_judge(held_out=HeldOutStats((9.0, 9.0, 9.0, 8.0, 0.0), (10, 10, 10, 10, 0))))
     assert with_prior[0][1].thresholds["I-PER"] == pytest.approx(0.9)
     assert with_prior[0][1].thresholds["B-LOC"] == pytest.approx((200 * 0.8 + 0.6) / 201)
     assert with_prior[0][1].thresholds["I-LOC"] is None
@@ -72,11 +72,11 @@ def test_rare_classes_fall_back_to_the_models_own_words() -> None:
 
 def test_a_stream_judges_before_it_learns() -> None:
     places, answers = made(40)
-    judge = make_judge(held_out=HeldOut((9.0,) * 5, (10,) * 5))
+    judge = make_judge(held_out=HeldOutStats((9.0,) * 5, (10,) * 5))
     found = run(places, answers, judge, stream=True)
-    stats = judge.empty()
+    stats = judge.create_empty_stats()
     for seen, assessment in found:
-        assert assessment == judge.judge(seen, stats)
+        assert assessment == judge.assess(seen, stats)
         stats = judge.learn(seen, stats)
     assert found[0][1].thresholds == dict.fromkeys(CLASSES, 0.9)
     assert found[0][1].warming_up == CLASSES
@@ -91,26 +91,26 @@ def test_what_fails_is_told_and_the_rest_keeps_its_answers(stream: bool) -> None
         return LabelledSentence(tokens=(name,), labels=(label,), id=name)
 
     places = [
-        Place("f:1", sentence("one")),
-        Place("f:2", error=unreadable),
-        Place("f:3", sentence("three", "B-GOD")),
-        Place("f:4", sentence("four")),
-        Place("f:5", LabelledSentence(id="gone", deleted=True)),
-        Place("f:6", sentence("six")),
+        LocatedSentence("f:1", sentence("one")),
+        LocatedSentence("f:2", error=unreadable),
+        LocatedSentence("f:3", sentence("three", "B-GOD")),
+        LocatedSentence("f:4", sentence("four")),
+        LocatedSentence("f:5", LabelledSentence(id="gone", deleted=True)),
+        LocatedSentence("f:6", sentence("six")),
     ]
-    answers: list[WordProbs | InferenceError] = [word_probs(["O"], 0.9), poison, word_probs(["O"], 0.8)]
+    answers: list[WordProbs | InferenceError] = [make_word_probs(["O"], 0.9), poison, make_word_probs(["O"], 0.8)]
     told: list[tuple[str, LabelwatchError]] = []
     seen: list[int] = []
     deleted: list[str] = []
     found = list(
         audit(
             places,
-            Answers.of(answers),
+            FakeClassifier.create(answers),
             make_judge(),
             stream=stream,
-            reject=lambda record, error: told.append((record.place, error)),
-            progress=seen.append,
-            deleted=lambda record: deleted.append(record.place),
+            on_reject=lambda record, error: told.append((record.location, error)),
+            on_progress=seen.append,
+            on_deleted=lambda record: deleted.append(record.location),
         )
     )
     assert {a.id: round(a.score or 0, 9) for _, a in found} == {"one": 0.9, "six": 0.8}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.evaluation.data import UNMERGED, data_from_npz
-from service.evaluation.metrics import noise_matrix
-from service.evaluation.tables import evaluate, flag_figures, judge_all, model_f1
+from service.evaluation.metrics import compute_noise_matrix
+from service.evaluation.tables import compute_model_f1, evaluate, judge_all, measure_flags
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,31 +32,31 @@ def test_figures_of_the_study(
         for r in results
         if (r.level, r.method, r.token_score, r.mode) == ("sentence", "worst-token", "self-confidence", "batch")
     ]
-    assert (plain.figures["auprc"], plain.figures["auroc"]) == pytest.approx(worst_token, abs=0.002)
+    assert (plain.metrics["auprc"], plain.metrics["auroc"]) == pytest.approx(worst_token, abs=0.002)
     (ours,) = [r for r in results if (r.level, r.method, r.mode) == ("sentence", "priority", "stream")]
-    assert (ours.figures["auprc"], ours.figures["auroc"]) == pytest.approx(priority, abs=0.003)
+    assert (ours.metrics["auprc"], ours.metrics["auroc"]) == pytest.approx(priority, abs=0.003)
 
 
 def test_the_data_of_the_paper(conll: Path) -> None:
     data = data_from_npz(conll / "minilm_probs.npz")
-    unmerged, merged = data.variant("unmerged"), data.variant("merged")
+    unmerged, merged = data.build_variant("unmerged"), data.build_variant("merged")
     assert (unmerged.flat.n_sentences, merged.classes) == (3449, ("O", "MISC", "PER", "ORG", "LOC"))
     assert (int(unmerged.wrong_sentences.sum()), int(merged.wrong_sentences.sum())) == (186, 184)
     assert int(unmerged.wrong_words.sum()) == 309
-    matrix = noise_matrix(unmerged.flat.given, unmerged.corrected, 9)
+    matrix = compute_noise_matrix(unmerged.flat.given, unmerged.corrected, 9)
     percent = 100 * matrix / matrix.sum(axis=1, keepdims=True)
     names = list(unmerged.classes)
     printed = {("I-MISC", "O"): 18.90, ("B-MISC", "B-LOC"): 2.49, ("I-ORG", "O"): 3.18, ("B-LOC", "B-ORG"): 0.43}
     for (truth, given), value in printed.items():
         assert percent[names.index(truth), names.index(given)] == pytest.approx(value, abs=0.005)
-    f1 = model_f1(data)
+    f1 = compute_model_f1(data)
     assert f1 is not None
     assert f1["given"].f1 == pytest.approx(0.889, abs=0.001)
 
 
 def test_running_flags_find_what_the_study_found(conll: Path) -> None:
     run = judge_all(data_from_npz(conll / "minilm_probs.npz"), stream=True, classes=UNMERGED)[1]
-    figures = flag_figures(run)
+    figures = measure_flags(run)
     assert (figures.rate, figures.precision, figures.recall) == pytest.approx((0.105, 0.36, 0.70), abs=0.01)
 
 
@@ -64,7 +64,7 @@ def test_every_method_keeps_its_figures(conll: Path) -> None:
     """AUPRC in batch, nine classes, self-confidence where a token score is needed."""
     results = evaluate(data_from_npz(conll / "minilm_probs.npz"), stream=False, bootstrap=0, classes=UNMERGED)
     found = {
-        r.method: r.figures["auprc"]
+        r.method: r.metrics["auprc"]
         for r in results
         if r.level == "sentence" and r.token_score in (None, "self-confidence")
     }

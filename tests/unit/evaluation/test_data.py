@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from service.errors import DecodeError, InvalidInput
-from service.evaluation.data import MERGED, REQUIRED, UNMERGED, EvaluationData, check_same_sentences, data_from_npz
+from service.evaluation.data import (
+    MERGED,
+    REQUIRED_ARRAYS,
+    UNMERGED,
+    EvaluationData,
+    check_same_sentences,
+    data_from_npz,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +33,7 @@ def test_reads_what_is_there(arrays: Arrays, data: EvaluationData) -> None:
     np.testing.assert_array_equal(data.flat.lengths, arrays["lengths"])
 
 
-@pytest.mark.parametrize("key", REQUIRED)
+@pytest.mark.parametrize("key", REQUIRED_ARRAYS)
 def test_a_missing_array_is_named(arrays: Arrays, save: Save, key: str) -> None:
     del arrays[key]
     with pytest.raises(InvalidInput, match=f"no array '{key}'") as raised:
@@ -116,7 +123,7 @@ def test_a_damaged_archive(arrays: Arrays, save: Save) -> None:
 
 
 def test_sentences_that_are_not_kept_are_left_out(arrays: Arrays, data: EvaluationData) -> None:
-    kept = data.variant(UNMERGED)
+    kept = data.build_variant(UNMERGED)
     assert kept.flat.n_sentences == 76
     np.testing.assert_array_equal(kept.flat.lengths, arrays["lengths"][arrays["keep"]])
     words = np.repeat(arrays["keep"], arrays["lengths"])
@@ -136,8 +143,8 @@ def test_merging_forgives_a_wrong_prefix(arrays: Arrays, save: Save) -> None:
     arrays["given"][place] = 2
     arrays["keep"] = np.ones(80, dtype=bool)
     data = data_from_npz(save(arrays))
-    assert data.variant(UNMERGED).wrong_words.sum() == 1
-    merged = data.variant(MERGED)
+    assert data.build_variant(UNMERGED).wrong_words.sum() == 1
+    merged = data.build_variant(MERGED)
     assert merged.wrong_words.sum() == 0
     assert merged.classes == ("O", "PER", "LOC")
     np.testing.assert_allclose(merged.flat.probs[:, 1], arrays["probs"][:, 1:3].sum(axis=1), rtol=1e-6)

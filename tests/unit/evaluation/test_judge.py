@@ -32,7 +32,7 @@ def weights(probs: np.ndarray, given: np.ndarray) -> np.ndarray:
 
 
 def test_batch_weighs_by_a_whole_pass(data: EvaluationData) -> None:
-    variant = data.variant(UNMERGED)
+    variant = data.build_variant(UNMERGED)
     run = judge_batch(variant)
     flat = variant.flat
     w = weights(flat.probs, flat.given)
@@ -44,10 +44,10 @@ def test_batch_weighs_by_a_whole_pass(data: EvaluationData) -> None:
 
 
 def test_stream_judges_before_it_learns(data: EvaluationData) -> None:
-    variant = data.variant(UNMERGED)
+    variant = data.build_variant(UNMERGED)
     run = judge_stream(variant)
     flat = variant.flat
-    scores = run.sentence_scores(PRIORITY)
+    scores = run.compute_sentence_scores(PRIORITY)
     own = flat.probs[np.arange(flat.n_words), flat.given]
     for sentence in (0, 1, 7, flat.n_sentences - 1):
         start, end = int(flat.starts[sentence]), int(flat.ends[sentence])
@@ -66,11 +66,11 @@ def test_stream_judges_before_it_learns(data: EvaluationData) -> None:
 def test_what_comes_later_changes_nothing_in_the_stream(arrays: Arrays, save: Callable[..., Path]) -> None:
     """The first sentences are judged the same whatever follows them, but not in a batch."""
     arrays["keep"] = np.ones(80, dtype=bool)
-    whole = data_from_npz(save(arrays)).variant(UNMERGED)
+    whole = data_from_npz(save(arrays)).build_variant(UNMERGED)
     n = int(arrays["lengths"][:50].sum())
     part = dict(arrays, lengths=arrays["lengths"][:50], keep=arrays["keep"][:50])
     part |= {key: arrays[key][:n] for key in ("probs", "given", "corrected")}
-    begun = data_from_npz(save(part, "part.npz")).variant(UNMERGED)
+    begun = data_from_npz(save(part, "part.npz")).build_variant(UNMERGED)
     np.testing.assert_array_equal(judge_stream(whole).flags[:n], judge_stream(begun).flags)
     np.testing.assert_array_equal(judge_stream(whole).word_priority[:n], judge_stream(begun).word_priority)
     assert (judge_batch(whole).word_priority[:n] != judge_batch(begun).word_priority).any()
@@ -82,17 +82,17 @@ def test_held_out_words_are_the_prior_of_flags(arrays: Arrays, save: Callable[..
     arrays["given"] = arrays["given"].copy()
     arrays["probs"] = arrays["probs"].copy()
     arrays["given"][0], arrays["probs"][0] = 1, [0.99, 0.01, 0, 0, 0]
-    bare = judge_stream(data_from_npz(save(arrays)).variant(UNMERGED))
+    bare = judge_stream(data_from_npz(save(arrays)).build_variant(UNMERGED))
     arrays |= {"dev_probs": arrays["probs"], "dev_given": arrays["given"]}
-    primed = judge_stream(data_from_npz(save(arrays)).variant(UNMERGED))
+    primed = judge_stream(data_from_npz(save(arrays)).build_variant(UNMERGED))
     assert (bool(bare.flags[0]), bool(primed.flags[0])) == (False, True)
     np.testing.assert_array_equal(bare.word_priority, primed.word_priority)
     assert "held-out" in primed.flag_rule
 
 
 def test_names_that_nobody_knows_are_refused(data: EvaluationData) -> None:
-    run = judge_batch(data.variant(UNMERGED))
+    run = judge_batch(data.build_variant(UNMERGED))
     with pytest.raises(InvalidInput, match="worst-token"):
-        run.sentence_scores("best-token")
+        run.compute_sentence_scores("best-token")
     with pytest.raises(InvalidInput, match="self-confidence"):
-        run.word_scores("trust")
+        run.compute_word_scores("trust")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from service.errors import InvalidInput
 from service.evaluation import metrics
-from service.evaluation.ranking import METRICS, ranking
+from service.evaluation.ranking import METRICS, build_ranking
 from service.labels import Scheme
 
 if TYPE_CHECKING:
@@ -104,13 +104,13 @@ def test_average_precision_takes_ties_in_one_step(rows: Rows) -> None:
 def test_no_figure_depends_on_the_order_of_rows(rows: Rows, random: Random) -> None:
     shuffled = list(rows)
     random.shuffle(shuffled)
-    before, after = metrics.all_metrics(*split(rows)), metrics.all_metrics(*split(shuffled))
+    before, after = metrics.compute_all_metrics(*split(rows)), metrics.compute_all_metrics(*split(shuffled))
     assert before == pytest.approx(after, nan_ok=True)
 
 
 def test_lift_at_t_and_one_further() -> None:
     scores, wrong = [1, 2, 3, 4, 5, 6, 7, 8], [True, False, True, False, False, False, False, False]
-    figures = metrics.all_metrics(scores, wrong)
+    figures = metrics.compute_all_metrics(scores, wrong)
     assert figures["lift_at_t"] == pytest.approx((1 / 2) / (2 / 8))
     assert figures["lift_at_t1"] == pytest.approx((2 / 3) / (2 / 8))
 
@@ -121,8 +121,8 @@ def test_a_cut_beyond_the_last_row_looks_at_all() -> None:
 
 
 def test_nothing_to_find_has_no_figure() -> None:
-    assert all(math.isnan(value) for value in metrics.all_metrics([1, 2], [False, False]).values())
-    everything = metrics.all_metrics([1, 2], [True, True])
+    assert all(math.isnan(value) for value in metrics.compute_all_metrics([1, 2], [False, False]).values())
+    everything = metrics.compute_all_metrics([1, 2], [True, True])
     assert math.isnan(everything["auroc"])
     assert everything["ap"] == 1.0
 
@@ -147,14 +147,14 @@ def test_looking_at_no_rows_is_refused(at: Callable[..., float]) -> None:
 
 
 def test_noise_matrix_has_the_truth_in_rows() -> None:
-    matrix = metrics.noise_matrix(given=[0, 0, 1, 2], corrected=[0, 2, 1, 2], n_classes=3)
+    matrix = metrics.compute_noise_matrix(given=[0, 0, 1, 2], corrected=[0, 2, 1, 2], n_classes=3)
     assert matrix.tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 1]]
 
 
 @pytest.mark.parametrize(("given", "corrected"), [([0, 3], [0, 1]), ([0, 1], [0, -1]), ([0], [0, 1])])
 def test_noise_matrix_refuses_what_does_not_fit(given: list[int], corrected: list[int]) -> None:
     with pytest.raises(InvalidInput):
-        metrics.noise_matrix(given, corrected, 3)
+        metrics.compute_noise_matrix(given, corrected, 3)
 
 
 def test_entity_f1_counts_exact_spans() -> None:
@@ -176,11 +176,11 @@ def test_entity_f1_needs_a_prediction_for_each_word() -> None:
 
 
 def test_resamples_draw_as_many_sentences_as_there_are() -> None:
-    draws = metrics.resamples(50, n=30, seed=1)
+    draws = metrics.draw_resamples(50, n=30, seed=1)
     assert draws.shape == (30, 50)
     assert (draws.sum(axis=1) == 50).all()
-    assert (draws == metrics.resamples(50, n=30, seed=1)).all()
-    assert (draws != metrics.resamples(50, n=30, seed=2)).any()
+    assert (draws == metrics.draw_resamples(50, n=30, seed=1)).all()
+    assert (draws != metrics.draw_resamples(50, n=30, seed=2)).any()
     assert (draws.sum(axis=0) > 0).all()
 
 
@@ -190,14 +190,14 @@ def repeated(draw: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("block", [1, 2_000_000])
 def test_each_resample_has_the_figures_of_its_rows(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "_BLOCK", block)
+    monkeypatch.setattr(metrics, "_MAX_BLOCK_COUNTS", block)
     rng = np.random.default_rng(3)
     scores, wrong = rng.integers(0, 15, 60).astype(float), rng.random(60) < 0.2
-    draws = metrics.resamples(60, n=20, seed=5)
-    found = metrics.resampled(ranking(scores, wrong), draws)
+    draws = metrics.draw_resamples(60, n=20, seed=5)
+    found = metrics.compute_resampled_metrics(build_ranking(scores, wrong), draws)
     for b, draw in enumerate(draws):
         rows = repeated(draw)
-        one = metrics.all_metrics(scores[rows], wrong[rows])
+        one = metrics.compute_all_metrics(scores[rows], wrong[rows])
         assert {name: values[b] for name, values in found.items()} == pytest.approx(one, nan_ok=True)
 
 
@@ -205,8 +205,8 @@ def test_words_are_drawn_with_their_sentence() -> None:
     rng = np.random.default_rng(4)
     units = np.repeat(np.arange(12), 4)
     scores, wrong = rng.integers(0, 9, 48).astype(float), rng.random(48) < 0.3
-    draws = metrics.resamples(12, n=8, seed=5)
-    found = metrics.resampled(ranking(scores, wrong), draws, units=units)
+    draws = metrics.draw_resamples(12, n=8, seed=5)
+    found = metrics.compute_resampled_metrics(build_ranking(scores, wrong), draws, units=units)
     for b, draw in enumerate(draws):
         rows = repeated(draw[units])
         assert found["auprc"][b] == pytest.approx(metrics.auprc(scores[rows], wrong[rows]))
@@ -218,7 +218,7 @@ def test_intervals_are_the_middle_of_the_resamples() -> None:
     scores = rng.normal(size=200) - wrong
     intervals = metrics.bootstrap(scores, wrong, n=400, seed=9)
     assert set(intervals) == set(METRICS)
-    draws = metrics.resamples(200, n=400, seed=9)
+    draws = metrics.draw_resamples(200, n=400, seed=9)
     values = sorted(metrics.auroc(scores[repeated(draw)], wrong[repeated(draw)]) for draw in draws)
     low, high = intervals["auroc"]
     assert sum(value < low for value in values) == 10

@@ -7,13 +7,13 @@ from importlib.resources import files
 
 import pytest
 
-from service.audit.report.charts import MOST_CLASSES
-from service.audit.report.page import About, page
-from service.audit.report.sentences import Palette, given_spans, words
-from service.audit.summary import Summary
+from service.audit.report.charts import MAX_CLASSES
+from service.audit.report.page import ReportMetadata, render_page
+from service.audit.report.sentences import Palette, parse_given_spans, render_words
+from service.audit.summary import AuditSummary
 from service.labels import Scheme, Span
-from service.text import decimal, esc, percent, plural
-from tests.unit.evaluation.audits import CLASSES, judged, make_judge
+from service.text import escape_html, format_percent, format_score, pluralize
+from tests.unit.evaluation.audits import CLASSES, assess_sentence, make_judge
 
 EVIL = "<script>alert(1)</script>"
 EVIL_ATTRIBUTE = "\"'onmouseover=alert(1)//"
@@ -64,7 +64,7 @@ def parsed(html: str) -> Checker:
     return checker
 
 
-def about(**changes: object) -> About:
+def about(**changes: object) -> ReportMetadata:
     fields: dict[str, object] = {
         "sources": ["data.tsv"],
         "model": "tiny",
@@ -74,14 +74,14 @@ def about(**changes: object) -> About:
         "scheme": Scheme.IOB2,
         "stream": False,
     }
-    return About(**(fields | changes))  # type: ignore[arg-type]
+    return ReportMetadata(**(fields | changes))  # type: ignore[arg-type]
 
 
-def summary_of(*sentences: tuple[str, str, str], **fields: str) -> Summary:
+def summary_of(*sentences: tuple[str, str, str], **fields: str) -> AuditSummary:
     judge = make_judge()
-    summary = Summary(judge.classes)
+    summary = AuditSummary(judge.classes)
     for number, (tokens, given, read) in enumerate(sentences):
-        summary.add(*judged(tokens, given, read, judge=judge, fields={"id": str(number), **fields}))
+        summary.add(*assess_sentence(tokens, given, read, judge=judge, fields={"id": str(number), **fields}))
     return summary
 
 
@@ -96,7 +96,7 @@ ALL_KINDS = (
 
 
 def test_the_page_is_well_formed_and_says_what_was_found() -> None:
-    html = page(summary_of(*ALL_KINDS), about(made_at=datetime(2026, 1, 2, 3, 4, tzinfo=UTC), rejected=3))
+    html = render_page(summary_of(*ALL_KINDS), about(made_at=datetime(2026, 1, 2, 3, 4, tzinfo=UTC), rejected=3))
     text = " ".join("".join(parsed(html).text).split())
     for expected in (
         "data.tsv",
@@ -119,11 +119,11 @@ def test_the_page_is_well_formed_and_says_what_was_found() -> None:
 
 def test_data_is_never_markup() -> None:
     judge = make_judge()
-    summary = Summary(judge.classes)
+    summary = AuditSummary(judge.classes)
     fields = {"id": EVIL + EVIL_ATTRIBUTE, "source": EVIL + EVIL_ATTRIBUTE, "annotator": EVIL + EVIL_ATTRIBUTE}
     tokens = f"{EVIL} {EVIL_ATTRIBUTE} <b>bold</b> &amp; x"
-    summary.add(*judged(tokens, "O B-LOC O O O", "B-PER O O O O", judge=judge, fields=fields))
-    html = page(summary, about(sources=[EVIL], model=EVIL, fingerprint=EVIL, method=EVIL, token_score=EVIL))
+    summary.add(*assess_sentence(tokens, "O B-LOC O O O", "B-PER O O O O", judge=judge, fields=fields))
+    html = render_page(summary, about(sources=[EVIL], model=EVIL, fingerprint=EVIL, method=EVIL, token_score=EVIL))
     checker = parsed(html)
     assert {tag for tag, _ in checker.tags} & {"script", "iframe", "object", "img", "link"} == set()
     assert "<script" not in html
@@ -138,12 +138,12 @@ def test_data_is_never_markup() -> None:
 def test_class_names_are_never_markup() -> None:
     label = "B-<i>X</i>"
     judge = make_judge(classes=("O", label, "I-<i>X</i>"))
-    summary = Summary(judge.classes)
-    assert "<i>X</i>" not in page(summary, about())
+    summary = AuditSummary(judge.classes)
+    assert "<i>X</i>" not in render_page(summary, about())
 
 
 def test_the_page_needs_nothing_from_anywhere() -> None:
-    html = page(summary_of(*ALL_KINDS, source="https://example.org/task/1"), about())
+    html = render_page(summary_of(*ALL_KINDS, source="https://example.org/task/1"), about())
     checker = parsed(html)
     for tag, attributes in checker.tags:
         assert tag not in {"script", "link", "img", "iframe", "object", "embed", "base", "form", "video", "audio"}
@@ -159,7 +159,7 @@ def test_the_page_needs_nothing_from_anywhere() -> None:
 
 
 def test_labels_of_inputs_and_regions_exist() -> None:
-    checker = parsed(page(summary_of(*ALL_KINDS), about()))
+    checker = parsed(render_page(summary_of(*ALL_KINDS), about()))
     for _, attributes in checker.tags:
         for name in ("for", "aria-labelledby"):
             if name in attributes:
@@ -171,7 +171,7 @@ def test_labels_of_inputs_and_regions_exist() -> None:
 
 
 def test_names_for_screen_readers_are_where_they_count() -> None:
-    html = page(summary_of(*ALL_KINDS), about())
+    html = render_page(summary_of(*ALL_KINDS), about())
     named = [(tag, a) for tag, a in parsed(html).tags if "aria-label" in a]
     assert any(tag == "span" for tag, _ in named)
     assert {tag for tag, a in named if a.get("role") != "img"} == {"nav"}
@@ -179,7 +179,7 @@ def test_names_for_screen_readers_are_where_they_count() -> None:
 
 
 def test_lists_of_definitions_hold_nothing_else() -> None:
-    html = page(summary_of(*ALL_KINDS), about(rejected=1))
+    html = render_page(summary_of(*ALL_KINDS), about(rejected=1))
     for inner in re.findall(r"<dl.*?</dl>", html):
         assert re.fullmatch(r"<dl[^>]*>(<div[^>]*><dt>[^<]*</dt><dd>((?!</dd>).)*</dd></div>)+</dl>", inner)
 
@@ -190,7 +190,7 @@ def test_a_sentence_of_any_length_makes_a_page_of_bounded_size() -> None:
     read = ["O"] * n
     for place in (1_000, 3_000):
         read[place] = "B-LOC"
-    html = page(summary_of((" ".join(f"w{i}" for i in range(n)), " ".join(given), " ".join(read))), about())
+    html = render_page(summary_of((" ".join(f"w{i}" for i in range(n)), " ".join(given), " ".join(read))), about())
     text = "".join(parsed(html).text)
     assert "w980 " in text
     assert "w1020 " in text
@@ -200,16 +200,16 @@ def test_a_sentence_of_any_length_makes_a_page_of_bounded_size() -> None:
     assert len(html) < 100_000
 
     every = summary_of((" ".join(["x" * 5_000] * n), " ".join(["B-PER"] * n), " ".join(["O", "B-LOC"] * (n // 2))))
-    html = page(every, about())
+    html = render_page(every, about())
     assert re.search(r"<li>[\d,]+ more</li></ul>", html)
     assert html.count('<li><span class="kind">') == 12
     assert len(html) < 250_000
 
 
 def test_a_long_sentence_without_doubts_is_shown_around_its_worst_word() -> None:
-    html = page(summary_of((" ".join(f"w{i}" for i in range(200)), "O " * 200, "O " * 200)), about())
+    html = render_page(summary_of((" ".join(f"w{i}" for i in range(200)), "O " * 200, "O " * 200)), about())
     assert html.count('class="w') - html.count('class="words') == 21
-    whole = page(summary_of((" ".join(f"w{i}" for i in range(120)), "O " * 120, "O " * 120)), about())
+    whole = render_page(summary_of((" ".join(f"w{i}" for i in range(120)), "O " * 120, "O " * 120)), about())
     assert 'class="gap"' not in whole
     assert "<bdi>w119</bdi>" in whole
 
@@ -218,7 +218,7 @@ def test_a_long_entity_is_quoted_in_part_and_named_where_it_is_cut() -> None:
     n = 300
     given = " ".join(["B-LOC", *["I-LOC"] * (n - 1)])
     read = " ".join(["B-LOC", *["I-LOC"] * 199, *["O"] * (n - 200)])
-    html = page(summary_of((" ".join(f"w{i}" for i in range(n)), given, read)), about())
+    html = render_page(summary_of((" ".join(f"w{i}" for i in range(n)), given, read)), about())
     text = "".join(parsed(html).text)
     assert "w10 w11 …”" in text
     assert "w12" not in text
@@ -228,38 +228,38 @@ def test_a_long_entity_is_quoted_in_part_and_named_where_it_is_cut() -> None:
 
 
 def test_an_audit_that_found_nothing() -> None:
-    for summary in (Summary(CLASSES), summary_of(("all is well", "O O O", "O O O"))):
-        text = "".join(parsed(page(summary, about(stream=True))).text)
+    for summary in (AuditSummary(CLASSES), summary_of(("all is well", "O O O", "O O O"))):
+        text = "".join(parsed(render_page(summary, about(stream=True))).text)
         assert "No label is doubted" in text
-    assert "There was no sentence to judge." in page(Summary(CLASSES), about())
+    assert "There was no sentence to judge." in render_page(AuditSummary(CLASSES), about())
 
 
 def test_scores_that_are_counts_give_way_to_priority() -> None:
     judge = make_judge(method="bad-token-counts")
-    summary = Summary(judge.classes)
-    summary.add(*judged("Ann saw Bo", "O O O", "B-PER O B-PER", judge=judge))
-    html = page(summary, about(method="bad-token-counts"))
+    summary = AuditSummary(judge.classes)
+    summary.add(*assess_sentence("Ann saw Bo", "O O O", "B-PER O B-PER", judge=judge))
+    html = render_page(summary, about(method="bad-token-counts"))
     assert "Histogram of the priority of 1 sentence" in html
 
 
 def test_many_classes_are_cut_to_those_with_doubts() -> None:
     classes = ("O", *(f"{prefix}-T{n}" for n in range(40) for prefix in "BI"))
-    summary = Summary(classes)
+    summary = AuditSummary(classes)
     summary.noise[0, 80] = 3
     summary.noise[0, 0] = 100
-    html = page(summary, about())
+    html = render_page(summary, about())
     parsed(html)
     table = html[html.index('<table class="noise">') :]
     table = table[: table.index("</table>")]
-    assert table.count("<tr>") == MOST_CLASSES + 1
+    assert table.count("<tr>") == MAX_CLASSES + 1
     assert "I-T39" in table
     assert "57 classes with fewer doubts left out." in html
 
 
 def test_spans_above_and_below() -> None:
     judge = make_judge()
-    assessment, _ = judged("In New York Bay", "O B-LOC I-LOC O", "O B-LOC I-LOC I-LOC", judge=judge)
-    html = words(assessment, Scheme.IOB2, Palette(CLASSES))
+    assessment, _ = assess_sentence("In New York Bay", "O B-LOC I-LOC O", "O B-LOC I-LOC I-LOC", judge=judge)
+    html = render_words(assessment, Scheme.IOB2, Palette(CLASSES))
     cells = re.findall(r"<(mark|span) class=\"w([^\"]*)\".*?<i class=\"g([^\"]*)\".*?<i class=\"s([^\"]*)\"", html)
     assert [cell[0] for cell in cells] == ["span", "span", "span", "mark"]
     assert [cell[2].split() for cell in cells] == [[], ["on", "t1", "first", "spill"], ["on", "t1", "last"], []]
@@ -275,8 +275,8 @@ def test_spans_above_and_below() -> None:
 
 
 def test_what_should_be_no_entity_says_so_below() -> None:
-    assessment, _ = judged("the port chamber", "O B-LOC I-LOC", "O O O", judge=make_judge())
-    html = words(assessment, Scheme.IOB2, Palette(CLASSES))
+    assessment, _ = assess_sentence("the port chamber", "O B-LOC I-LOC", "O O O", judge=make_judge())
+    html = render_words(assessment, Scheme.IOB2, Palette(CLASSES))
     assert re.findall(r"<i class=\"s([^\"]*)\"[^>]*>([^<]*)", html) == [
         ("", ""),
         (" on tn first spill", "no entity"),
@@ -285,7 +285,7 @@ def test_what_should_be_no_entity_says_so_below() -> None:
 
 
 def test_labels_no_scheme_can_read_are_shown_word_by_word() -> None:
-    assert given_spans(["B-PER", "I-PER", "odd"], Scheme.IOB2) == [
+    assert parse_given_spans(["B-PER", "I-PER", "odd"], Scheme.IOB2) == [
         Span(0, 1, "B-PER"),
         Span(1, 2, "I-PER"),
         Span(2, 3, "odd"),
@@ -305,17 +305,17 @@ def test_labels_no_scheme_can_read_are_shown_word_by_word() -> None:
     ],
 )
 def test_percentages_tell_nearly_from_wholly(share: float, text: str) -> None:
-    assert percent(share).replace("\u202f", " ") == text
+    assert format_percent(share).replace("\u202f", " ") == text
 
 
 def test_numbers() -> None:
-    assert decimal(None) == "–"
-    assert decimal(0.25) == "0.250"
-    assert decimal(0.00031).replace("\u202f", " ") == "3.1 · 10<sup>−4</sup>"
-    assert decimal(3e-12).replace("\u202f", " ") == "3.0 · 10<sup>−12</sup>"
-    assert decimal(0.9995) == "0.9995"
-    assert decimal(1.0) == "1.000"
-    assert (plural(1, "word"), plural(2000, "word"), plural(2, "class", "classes")) == (
+    assert format_score(None) == "–"
+    assert format_score(0.25) == "0.250"
+    assert format_score(0.00031).replace("\u202f", " ") == "3.1 · 10<sup>−4</sup>"
+    assert format_score(3e-12).replace("\u202f", " ") == "3.0 · 10<sup>−12</sup>"
+    assert format_score(0.9995) == "0.9995"
+    assert format_score(1.0) == "1.000"
+    assert (pluralize(1, "word"), pluralize(2000, "word"), pluralize(2, "class", "classes")) == (
         "1 word",
         "2,000 words",
         "2 classes",
@@ -323,7 +323,7 @@ def test_numbers() -> None:
 
 
 def test_characters_that_html_forbids_are_made_visible() -> None:
-    assert esc("a\0b\x1bc\x85\uffff<") == "a␀b␛c\ufffd\ufffd&lt;"
+    assert escape_html("a\0b\x1bc\x85\uffff<") == "a␀b␛c\ufffd\ufffd&lt;"
 
 
 def _luminance(colour: str) -> float:

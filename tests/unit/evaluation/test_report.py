@@ -10,7 +10,7 @@ import pytest
 
 from service.evaluation import paper, report
 from service.evaluation.data import EvaluationData, data_from_npz
-from service.evaluation.tables import compare, flag_figures, judge_all, measure, model_f1
+from service.evaluation.tables import compare, compute_model_f1, judge_all, measure_flags, measure_runs
 from service.scoring.sentence import METHODS
 
 if TYPE_CHECKING:
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     Arrays = dict[str, np.ndarray]
 
 
-def evaluated(data: EvaluationData, *, n: int = 20, against: EvaluationData | None = None) -> report.Evaluation:
+def evaluated(data: EvaluationData, *, n: int = 20, against: EvaluationData | None = None) -> report.EvaluationReport:
     judged = judge_all(data, stream=True)
-    return report.Evaluation(
+    return report.EvaluationReport(
         data=data,
-        judged=judged,
-        results=measure(judged, n=n),
-        flags=[flag_figures(run) for run in judged],
-        f1=model_f1(data),
+        runs=judged,
+        results=measure_runs(judged, n=n),
+        flags=[measure_flags(run) for run in judged],
+        f1=compute_model_f1(data),
         resamples=n,
         seed=2003,
         against=None if against is None else against.name,
-        comparisons=() if against is None else compare(data, against, stream=True, n=n, judged=judged),
+        comparisons=() if against is None else compare(data, against, stream=True, n=n, runs=judged),
     )
 
 
@@ -43,7 +43,7 @@ def section(text: str, title: str) -> list[list[str]]:
 
 def test_the_three_tables_of_the_paper(data: EvaluationData) -> None:
     found = evaluated(data)
-    text = report.render(found)
+    text = report.render_markdown(found)
     for title, metric in (
         ("AUPRC", "auprc"),
         ("AUROC", "auroc"),
@@ -58,14 +58,14 @@ def test_the_three_tables_of_the_paper(data: EvaluationData) -> None:
         assert all(len(row) == len(head) == len(rule) for row in rows)
         for method, token_score, *cells in rows:
             if method != "priority":
-                printed = getattr(paper.SENTENCES[method, token_score or None], metric)
+                printed = getattr(paper.SENTENCE_FIGURES[method, token_score or None], metric)
                 assert [float(cell) for cell in cells[4:]] == list(printed)
             assert all("[" in cell for cell in cells[:4])
 
 
 def test_the_best_of_a_column_is_bold(data: EvaluationData) -> None:
     found = evaluated(data, n=0)
-    _, _, *rows = section(report.render(found), "AUPRC")
+    _, _, *rows = section(report.render_markdown(found), "AUPRC")
     for column in range(2, 6):
         values = {float(row[column].strip("*")): row[column].startswith("**") for row in rows}
         assert values[max(values)]
@@ -73,13 +73,13 @@ def test_the_best_of_a_column_is_bold(data: EvaluationData) -> None:
 
 
 def test_without_resamples_there_are_no_brackets(data: EvaluationData) -> None:
-    text = report.render(evaluated(data, n=0))
+    text = report.render_markdown(evaluated(data, n=0))
     assert "[" not in text
     assert "bootstrap" not in text
 
 
 def test_the_reader_is_told_which_rule_made_the_flags(data: EvaluationData) -> None:
-    text = report.render(evaluated(data, n=0))
+    text = report.render_markdown(evaluated(data, n=0))
     assert "prune-by-noise-rate" in text
     assert "confident-learning rule with running thresholds" in text
     assert "weights from a whole pass" in text
@@ -90,7 +90,7 @@ def test_noise_matrix_in_percent_of_the_truth(arrays: Arrays, save: Callable[...
     arrays["keep"] = np.ones(80, dtype=bool)
     persons = np.flatnonzero(arrays["corrected"] == 1)
     arrays["given"][persons[0]] = 3
-    text = report.render(evaluated(data_from_npz(save(arrays)), n=0))
+    text = report.render_markdown(evaluated(data_from_npz(save(arrays)), n=0))
     head, _, *rows = section(text, "Noise matrix, 5 classes")
     assert head == ["truth", "O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
     assert rows[1] == ["B-PER", "", "–", "", f"{1 / len(persons):.2%}", ""]
@@ -99,7 +99,7 @@ def test_noise_matrix_in_percent_of_the_truth(arrays: Arrays, save: Callable[...
 
 def test_document_is_json_and_whole(data: EvaluationData) -> None:
     found = evaluated(data)
-    document = json.loads(json.dumps(report.document(found), allow_nan=False))
+    document = json.loads(json.dumps(report.build_document(found), allow_nan=False))
     assert len(document["results"]) == 4 * 38
     assert {
         "level",
@@ -114,11 +114,11 @@ def test_document_is_json_and_whole(data: EvaluationData) -> None:
         "lift_at_t1",
     } <= set(document["results"][0])
     assert document["data"]["kept_sentences"] == 76
-    wrong = int(data.variant("merged").wrong_sentences.sum())
+    wrong = int(data.build_variant("merged").wrong_sentences.sum())
     assert document["data"]["variants"]["merged"]["wrong_sentences"] == wrong
     assert document["f1"]["given"]["f1"] == pytest.approx(found.f1["given"].f1 if found.f1 else None)
     counts = np.array(document["noise_matrix"]["unmerged"]["counts"])
-    assert counts.sum() - counts.trace() == data.variant("unmerged").wrong_words.sum()
+    assert counts.sum() - counts.trace() == data.build_variant("unmerged").wrong_words.sum()
     assert [row["mode"] for row in document["flags"]] == ["batch", "stream"] * 2
     assert "against" not in document
 
@@ -126,24 +126,24 @@ def test_document_is_json_and_whole(data: EvaluationData) -> None:
 def test_comparison_is_in_both(arrays: Arrays, data: EvaluationData, save: Callable[..., Path]) -> None:
     arrays["probs"] = (0.9 * arrays["probs"] + 0.02).astype(np.float32)
     found = evaluated(data, against=data_from_npz(save(arrays, "flatter.npz")))
-    against = report.document(found)["against"]
+    against = report.build_document(found)["against"]
     assert isinstance(against, dict)
     assert against["name"] == "flatter"
     assert len(against["results"]) == 12
     assert isinstance(against["results"][0]["difference"], float)
-    _, _, *rows = section(report.render(found), "small against flatter")
+    _, _, *rows = section(report.render_markdown(found), "small against flatter")
     assert [row[0] for row in rows[:4]] == ["worst-token", "worst-token", "priority", "priority"]
 
 
 def test_nothing_wrong_leaves_dashes(arrays: Arrays, save: Callable[..., Path]) -> None:
     arrays["corrected"] = arrays["given"]
     found = evaluated(data_from_npz(save(arrays)), n=5)
-    assert "nan" not in report.render(found)
-    assert json.dumps(report.document(found), allow_nan=False)
-    _, _, *rows = section(report.render(found), "AUPRC")
+    assert "nan" not in report.render_markdown(found)
+    assert json.dumps(report.build_document(found), allow_nan=False)
+    _, _, *rows = section(report.render_markdown(found), "AUPRC")
     assert {row[2] for row in rows} == {"–"}
 
 
 def test_headline_holds_the_two_scores_that_matter(data: EvaluationData) -> None:
-    lines = report.headline(evaluated(data, n=0)).splitlines()[2:]
+    lines = report.render_headline(evaluated(data, n=0)).splitlines()[2:]
     assert [line.split("|")[1].strip() for line in lines] == ["worst-token", "priority"] * 4

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from service.audit.temp_files import Observations, Ranking
+from service.audit.temp_files import ObservationSpool, RankedLineSpool
 from service.contracts import LabelledSentence
 from service.errors import SettingsError
 from service.judging.types import Observation
@@ -45,14 +45,14 @@ def test_observations_come_back_to_the_bit(tables: list[NDArray[np.float64]]) ->
         )
         for probs in tables
     ]
-    with Observations() as spool:
+    with ObservationSpool() as spool:
         for seen in written:
             spool.append(seen)
         assert len(spool) == len(written)
         for before, after in zip(written, spool, strict=True):
             assert after.sentence == before.sentence
             assert after.unscored == before.unscored
-            for name in ("probs", "given", "index", "classes"):
+            for name in ("probs", "given", "word_index", "all_given"):
                 was, now = getattr(before, name), getattr(after, name)
                 assert was.shape == now.shape
                 assert was.dtype == now.dtype
@@ -62,17 +62,17 @@ def test_observations_come_back_to_the_bit(tables: list[NDArray[np.float64]]) ->
 @given(st.lists(st.tuples(st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 1.0])), st.booleans()), max_size=20))
 @settings(deadline=None, max_examples=100)
 def test_ranking_is_a_stable_sort(entries: list[tuple[float | None, bool]]) -> None:
-    with Ranking() as ranking:
+    with RankedLineSpool() as ranking:
         for number, (priority, flagged) in enumerate(entries):
             ranking.add(f"ö{number}" * (number % 3), priority=priority, flagged=flagged)
         order = sorted(range(len(entries)), key=lambda n: 9.0 if entries[n][0] is None else float(entries[n][0] or 0))
         lines = [f"ö{n}" * (n % 3) for n in order]
         assert len(ranking) == len(entries)
-        assert list(ranking.worst_first()) == lines
-        assert list(ranking.worst_first(most=3)) == lines[:3]
+        assert list(ranking.iterate_worst_first()) == lines
+        assert list(ranking.iterate_worst_first(limit=3)) == lines[:3]
         flagged_only = [line for n, line in zip(order, lines, strict=True) if entries[n][1]]
-        assert list(ranking.worst_first(flagged_only=True)) == flagged_only
-        assert list(ranking.worst_first(flagged_only=True, most=2)) == flagged_only[:2]
+        assert list(ranking.iterate_worst_first(flagged_only=True)) == flagged_only
+        assert list(ranking.iterate_worst_first(flagged_only=True, limit=2)) == flagged_only[:2]
 
 
 def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,5 +84,5 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
     monkeypatch.setattr("service.audit.temp_files.tempfile.TemporaryFile", lambda **_: Full())
-    with Ranking() as ranking, pytest.raises(SettingsError, match=r"\(No space left on device\): set TMPDIR"):
+    with RankedLineSpool() as ranking, pytest.raises(SettingsError, match=r"\(No space left on device\): set TMPDIR"):
         ranking.add("x", priority=0.5, flagged=False)

@@ -9,14 +9,14 @@ import pytest
 
 MARK = "platform_fixtures"
 VARIABLE = "LABELWATCH_PLATFORM_FIXTURES"
-BESIDE = Path(__file__).resolve().parents[4] / "shared" / "fixtures"
+DEFAULT_FOLDER = Path(__file__).resolve().parents[4] / "shared" / "fixtures"
 
 
-def _folder() -> Path | None:
+def _find_folder() -> Path | None:
     named = os.environ.get(VARIABLE)
     if named and not Path(named).is_dir():
         raise pytest.UsageError(f"{VARIABLE} names {named}, which is not a folder")
-    return Path(named) if named else BESIDE if BESIDE.is_dir() else None
+    return Path(named) if named else DEFAULT_FOLDER if DEFAULT_FOLDER.is_dir() else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = [item for item in items if item.get_closest_marker(MARK)] if _folder() is None else []
+    left_out = [item for item in items if item.get_closest_marker(MARK)] if _find_folder() is None else []
     if left_out:
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
@@ -32,6 +32,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def platform_fixtures() -> Path:
-    folder = _folder()
+    folder = _find_folder()
     assert folder is not None, f"mark the test with pytest.mark.{MARK}"
     return folder

@@ -17,7 +17,7 @@ CONFIG = {
 }
 
 
-def region(part: str, *labels: str, text: str = TEXT, **more: object) -> dict[str, Any]:
+def make_region(part: str, *labels: str, text: str = TEXT, **more: object) -> dict[str, Any]:
     start = text.index(part)
     value = {"start": start, "end": start + len(part), "text": part, "labels": list(labels)}
     return {
@@ -30,7 +30,7 @@ def region(part: str, *labels: str, text: str = TEXT, **more: object) -> dict[st
     } | more
 
 
-def annotation(*regions: dict[str, Any], **more: object) -> dict[str, Any]:
+def make_annotation(*regions: dict[str, Any], **more: object) -> dict[str, Any]:
     return {
         "id": 41,
         "result": list(regions),
@@ -47,25 +47,28 @@ def annotation(*regions: dict[str, Any], **more: object) -> dict[str, Any]:
     } | more
 
 
-def task(**more: object) -> dict[str, Any]:
+def make_task(**more: object) -> dict[str, Any]:
     return {"id": 7, "data": {"text": TEXT, "doc": "d"}, "meta": {}, "project": 3, "is_labeled": True} | more
 
 
-def event(action: str = "ANNOTATION_CREATED", **more: object) -> dict[str, Any]:
+def make_event(action: str = "ANNOTATION_CREATED", **more: object) -> dict[str, Any]:
     body: dict[str, Any] = {"action": action, "project": {"id": 3, "title": "t", "parsed_label_config": CONFIG}}
     if action == "ANNOTATIONS_DELETED":
         body["annotations"] = [{"id": 41}, {"id": 42}]
     else:
-        body |= {"annotation": annotation(region("Mara Quill", "PER"), region("Riga", "LOC")), "task": task()}
+        body |= {
+            "annotation": make_annotation(make_region("Mara Quill", "PER"), make_region("Riga", "LOC")),
+            "task": make_task(),
+        }
     return copy.deepcopy(body | more)
 
 
-def span(part: str, label: str, text: str = TEXT) -> dict[str, Any]:
+def make_span(part: str, label: str, text: str = TEXT) -> dict[str, Any]:
     start = text.index(part)
     return {"label": label, "start": start, "end": start + len(part)}
 
 
-def argilla_dataset() -> dict[str, Any]:
+def make_argilla_dataset() -> dict[str, Any]:
     return {
         "id": "d-1",
         "name": "trips",
@@ -77,16 +80,16 @@ def argilla_dataset() -> dict[str, Any]:
     }
 
 
-def argilla_event(kind: str = "response.created", **more: object) -> dict[str, Any]:
+def make_argilla_event(kind: str = "response.created", **more: object) -> dict[str, Any]:
     data: dict[str, Any] = {"id": "r-1"}
     if kind != "response.deleted":
         data |= {
             "values": {
-                "entities": {"value": [span("Mara Quill", "PER"), span("Riga", "LOC")]},
+                "entities": {"value": [make_span("Mara Quill", "PER"), make_span("Riga", "LOC")]},
                 "mood": {"value": "ok"},
             },
             "status": "submitted",
-            "record": {"id": "rec-1", "fields": {"sentence": TEXT}, "dataset": argilla_dataset()},
+            "record": {"id": "rec-1", "fields": {"sentence": TEXT}, "dataset": make_argilla_dataset()},
             "user": {"id": "u-1", "username": "nadia", "role": "annotator"},
             "inserted_at": "2026-03-01T10:00:00",
             "updated_at": "2026-03-01T10:00:00.000002",

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from service.errors import InvalidInput
-from service.formats import Options, Record, read_records
+from service.formats import FileRecord, ReadOptions, read_records
 from service.formats.platforms.argilla.read import from_event
-from tests.unit.formats.platform_bodies import TEXT, argilla_dataset, argilla_event, span
+from tests.unit.formats.platform_bodies import TEXT, make_argilla_dataset, make_argilla_event, make_span
 
 
 def two_questions() -> dict[str, Any]:
-    dataset = argilla_dataset()
+    dataset = make_argilla_dataset()
     dataset["questions"].append({"name": "places", "settings": {"type": "span", "field": "sentence"}})
     return dataset
 
@@ -24,17 +24,17 @@ LABELS = ("B-PER", "I-PER", "O", "O", "O", "O", "B-LOC", "O")
 REVISION = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * 1_000_000 + 2
 
 
-def records(*found: object, **options: Any) -> list[Record]:
+def records(*found: object, **options: Any) -> list[FileRecord]:
     text = "\n".join(map(json.dumps, found))
-    return list(read_records(io.BytesIO(text.encode()), options=Options(**options)))
+    return list(read_records(io.BytesIO(text.encode()), options=ReadOptions(**options)))
 
 
 # -- webhooks ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_submitted_response() -> None:
-    options = Options(base_url="https://argilla.example.org")
-    (made,) = from_event(argilla_event(), received_at=NOW, dataset="trips", options=options).sentences
+    options = ReadOptions(base_url="https://argilla.example.org")
+    (made,) = from_event(make_argilla_event(), received_at=NOW, dataset="trips", options=options).sentences
     assert (made.id, made.dataset, made.revision) == ("argilla:r-1", "trips", REVISION)
     assert (made.labels, made.annotator, made.update) == (LABELS, "nadia", False)
     assert made.source == "https://argilla.example.org/dataset/d-1/annotation-mode?_search=rec-1"
@@ -45,14 +45,14 @@ def test_a_submitted_response() -> None:
 
 
 def test_an_updated_and_a_discarded_response() -> None:
-    (made,) = from_event(argilla_event("response.updated"), received_at=NOW).sentences
+    (made,) = from_event(make_argilla_event("response.updated"), received_at=NOW).sentences
     assert made.update
-    (gone,) = from_event(argilla_event("response.updated", status="discarded"), received_at=NOW).sentences
+    (gone,) = from_event(make_argilla_event("response.updated", status="discarded"), received_at=NOW).sentences
     assert (gone.id, gone.deleted, gone.revision) == ("argilla:r-1", True, REVISION)
 
 
 def test_a_deleted_response_is_as_old_as_the_event() -> None:
-    (gone,) = from_event(argilla_event("response.deleted"), received_at=NOW).sentences
+    (gone,) = from_event(make_argilla_event("response.deleted"), received_at=NOW).sentences
     assert (gone.id, gone.deleted) == ("argilla:r-1", True)
     assert gone.revision == REVISION + 1_499_998
 
@@ -60,20 +60,20 @@ def test_a_deleted_response_is_as_old_as_the_event() -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (argilla_event(status="draft"), "the response is draft, not submitted"),
-        (argilla_event(status="discarded"), "the response is discarded, not submitted"),
-        (argilla_event("record.completed"), "only responses"),
-        (argilla_event("ping"), "only responses"),
+        (make_argilla_event(status="draft"), "the response is draft, not submitted"),
+        (make_argilla_event(status="discarded"), "the response is discarded, not submitted"),
+        (make_argilla_event("record.completed"), "only responses"),
+        (make_argilla_event("ping"), "only responses"),
     ],
 )
 def test_what_is_no_answer_is_ignored_with_the_reason(body: dict[str, Any], told: str) -> None:
     found = from_event(body, received_at=NOW)
     assert found.sentences == ()
-    assert told in str(found.ignored)
+    assert told in str(found.ignored_reason)
 
 
 def test_a_question_left_open_says_that_there_is_no_entity() -> None:
-    (made,) = from_event(argilla_event(values={"mood": {"value": "ok"}}), received_at=NOW).sentences
+    (made,) = from_event(make_argilla_event(values={"mood": {"value": "ok"}}), received_at=NOW).sentences
     assert set(made.labels) == {"O"}
 
 
@@ -82,24 +82,24 @@ def test_a_question_left_open_says_that_there_is_no_entity() -> None:
     [
         ({"data": {}}, "type"),
         ({"type": "response.created"}, "data"),
-        (argilla_event(id=None), "data.id"),
-        (argilla_event("response.deleted", id=""), "data.id"),
-        (argilla_event(record=None), "data.record"),
-        (argilla_event(record={"fields": None}), "fields"),
-        (argilla_event(record={"fields": {"a": "x", "b": "y"}}), "fields"),
-        (argilla_event(record={"fields": {"a": "x"}}, values={"q": {"value": []}}), "data.values"),
+        (make_argilla_event(id=None), "data.id"),
+        (make_argilla_event("response.deleted", id=""), "data.id"),
+        (make_argilla_event(record=None), "data.record"),
+        (make_argilla_event(record={"fields": None}), "fields"),
+        (make_argilla_event(record={"fields": {"a": "x", "b": "y"}}), "fields"),
+        (make_argilla_event(record={"fields": {"a": "x"}}, values={"q": {"value": []}}), "data.values"),
         (
-            argilla_event(record={"fields": {"sentence": TEXT}, "dataset": two_questions()}),
+            make_argilla_event(record={"fields": {"sentence": TEXT}, "dataset": two_questions()}),
             "data.record.dataset.questions",
         ),
         (
-            argilla_event(values={"entities": {"value": [span("Mara", "PER"), span("Mara", "LOC")]}}),
+            make_argilla_event(values={"entities": {"value": [make_span("Mara", "PER"), make_span("Mara", "LOC")]}}),
             "data.values.entities.1",
         ),
-        (argilla_event(values={"entities": {"value": [{"start": 0, "end": 1}]}}), "data.values.entities.0.label"),
-        (argilla_event(values={"entities": {"value": "PER"}}), "data.values.entities"),
-        (argilla_event(updated_at=3), "data.updated_at"),
-        (argilla_event("response.deleted") | {"timestamp": "now"}, "timestamp"),
+        (make_argilla_event(values={"entities": {"value": [{"start": 0, "end": 1}]}}), "data.values.entities.0.label"),
+        (make_argilla_event(values={"entities": {"value": "PER"}}), "data.values.entities"),
+        (make_argilla_event(updated_at=3), "data.updated_at"),
+        (make_argilla_event("response.deleted") | {"timestamp": "now"}, "timestamp"),
     ],
 )
 def test_what_cannot_be_read_names_its_field(body: dict[str, Any], field: str) -> None:
@@ -110,7 +110,7 @@ def test_what_cannot_be_read_names_its_field(body: dict[str, Any], field: str) -
 
 # -- records -----------------------------------------------------------------------------------------------------------
 
-ANSWER = [span("Mara Quill", "PER"), span("Riga", "LOC")]
+ANSWER = [make_span("Mara Quill", "PER"), make_span("Riga", "LOC")]
 
 
 def test_records_as_the_sdk_writes_them() -> None:
@@ -218,7 +218,7 @@ def test_one_record_tells_a_files_questions() -> None:
 
 
 def test_no_more_than_some_records_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.formats.platforms.argilla.questions.MOST_HELD", 2)
+    monkeypatch.setattr("service.formats.platforms.argilla.questions.MAX_BUFFERED_RECORDS", 2)
     found = records(
         *(of_sdk(f"rec-{number}", entities=[[]]) for number in range(3)), of_sdk("rec-3", entities=[ANSWER])
     )
@@ -236,9 +236,9 @@ def test_offsets_are_read_as_argillas_editor_counts_them() -> None:
 
 
 def test_events_of_datasets_without_spans_are_ignored() -> None:
-    body = argilla_event()
+    body = make_argilla_event()
     body["data"]["record"]["dataset"]["questions"] = [{"name": "mood", "settings": {"type": "label_selection"}}]
-    assert from_event(body, received_at=NOW).ignored == "no question of its dataset asks for spans"
+    assert from_event(body, received_at=NOW).ignored_reason == "no question of its dataset asks for spans"
 
 
 def test_a_deleted_record_stands_for_all_its_responses() -> None:
@@ -252,19 +252,19 @@ def test_a_deleted_record_stands_for_all_its_responses() -> None:
 def test_a_question_that_the_dataset_does_not_have_is_told() -> None:
     """All its responses would be read as if nobody had found an entity."""
     with pytest.raises(InvalidInput, match="entitys is none of the questions that ask for spans: entities"):
-        from_event(argilla_event(), received_at=NOW, options=Options(label="entitys"))
+        from_event(make_argilla_event(), received_at=NOW, options=ReadOptions(label="entitys"))
 
 
 def test_a_described_question_may_be_answered_with_an_empty_list() -> None:
-    (made,) = from_event(argilla_event(values={"entities": {"value": []}}), received_at=NOW).sentences
+    (made,) = from_event(make_argilla_event(values={"entities": {"value": []}}), received_at=NOW).sentences
     assert set(made.labels) == {"O"}
-    named = argilla_event(record={"fields": {"sentence": TEXT}, "dataset": two_questions()})
-    (made,) = from_event(named, received_at=NOW, options=Options(label="entities")).sentences
+    named = make_argilla_event(record={"fields": {"sentence": TEXT}, "dataset": two_questions()})
+    (made,) = from_event(named, received_at=NOW, options=ReadOptions(label="entities")).sentences
     assert made.labels == LABELS
 
 
 def test_kept_webhooks_can_be_read_as_a_file() -> None:
-    found = records(argilla_event(), argilla_event("record.created"), argilla_event("response.deleted"))
+    found = records(make_argilla_event(), make_argilla_event("record.created"), make_argilla_event("response.deleted"))
     assert [(one.sentence.id, one.sentence.deleted) for one in found if one.sentence] == [
         ("argilla:r-1", False), ("argilla:r-1", True),
     ]  # fmt: skip

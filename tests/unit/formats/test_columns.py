@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.errors import DecodeError, InvalidInput, TooLongError
-from service.formats import Options, Record, read_records, read_sentences
+from service.formats import FileRecord, ReadOptions, read_records, read_sentences
 
 Sentence = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-def records(text: str | bytes, **options: object) -> list[Record]:
+def records(text: str | bytes, **options: object) -> list[FileRecord]:
     raw = text.encode() if isinstance(text, str) else text
-    return list(read_records(io.BytesIO(raw), format="conll", options=Options(**options)))  # type: ignore[arg-type]
+    return list(read_records(io.BytesIO(raw), format="conll", options=ReadOptions(**options)))  # type: ignore[arg-type]
 
 
 def sentences(text: str | bytes, **options: object) -> list[Sentence]:
@@ -116,7 +116,7 @@ def test_an_id_belongs_to_one_sentence_only() -> None:
 
 def test_places_and_numbers() -> None:
     found = records("\na O\n\n\nb O\nc O\n", id_prefix="train:")
-    assert [r.place for r in found] == ["<stream>:2", "<stream>:5"]
+    assert [r.location for r in found] == ["<stream>:2", "<stream>:5"]
     assert [(r.sentence.id, r.sentence.source) for r in found if r.sentence] == [
         ("train:1", "<stream>:2"),
         ("train:2", "<stream>:5"),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from service.contracts import read_sentence
 from service.errors import InvalidInput
-from service.formats import FORMATS, Options, read_records
-from service.formats.plain.writers import SENTENCE_FORMATS, SentenceFormat, arrived_as, write_sentences
+from service.formats import FORMATS, ReadOptions, read_records
+from service.formats.plain.writers import SENTENCE_FORMATS, SentenceFormat, choose_format, write_sentences
 from service.formats.platforms.argilla import read as argilla
 from service.formats.platforms.label_studio import read as label_studio
 from service.formats.text.word_splitter import SPLITTER
@@ -54,17 +54,17 @@ ODD: list[Any] = [
 ]
 CHOICE = {"type": "choices", "from_name": "topic", "to_name": "text", "value": {"choices": ["travel"]}}
 LINES: list[dict[str, Any]] = [
-    bodies.event(),
-    bodies.event("ANNOTATION_UPDATED"),
-    bodies.event("ANNOTATIONS_DELETED"),
-    bodies.event("ANNOTATIONS_CREATED", annotation=[bodies.annotation(CHOICE)], task=[bodies.task()]),
-    bodies.task(annotations=[bodies.annotation(bodies.region("Riga", "LOC"), CHOICE)]),
+    bodies.make_event(),
+    bodies.make_event("ANNOTATION_UPDATED"),
+    bodies.make_event("ANNOTATIONS_DELETED"),
+    bodies.make_event("ANNOTATIONS_CREATED", annotation=[bodies.make_annotation(CHOICE)], task=[bodies.make_task()]),
+    bodies.make_task(annotations=[bodies.make_annotation(bodies.make_region("Riga", "LOC"), CHOICE)]),
     {"annotation_id": 3, "id": 1, "text": "a b", "label": [{"start": 0, "end": 1, "text": "a", "labels": ["X"]}], "annotator": 1},
-    bodies.argilla_event(),
-    bodies.argilla_event("response.deleted"),
-    {"id": "x", "fields": {"text": bodies.TEXT}, "responses": {"q": [{"value": [bodies.span("Riga", "LOC")]}], "m": [{"value": "x"}]},
+    bodies.make_argilla_event(),
+    bodies.make_argilla_event("response.deleted"),
+    {"id": "x", "fields": {"text": bodies.TEXT}, "responses": {"q": [{"value": [bodies.make_span("Riga", "LOC")]}], "m": [{"value": "x"}]},
      "suggestions": {"q": {"value": []}}, "metadata": {"a": 1}},
-    {"id": "x", "fields": {"text": bodies.TEXT}, "responses": [{"id": "r", "values": {"q": {"value": [bodies.span("Riga", "LOC")]}}}]},
+    {"id": "x", "fields": {"text": bodies.TEXT}, "responses": [{"id": "r", "values": {"q": {"value": [bodies.make_span("Riga", "LOC")]}}}]},
     {"text": bodies.TEXT, "label": [[0, 4, "PER"]], "id": 1},
     {"text": "a b", "tokens": [{"text": "a", "start": 0, "end": 1}], "spans": [{"start": 0, "end": 1, "label": "X"}],
      "answer": "accept", "_task_hash": 1, "_timestamp": 5},
@@ -78,11 +78,11 @@ def read_all(found: object, form: str | None = None) -> None:
     """Sentences or errors; and what is a sentence can be written again."""
     text = json.dumps(found)
     try:
-        for record in read_records(io.BytesIO(text.encode()), format=form, options=Options(label_names=("O",))):
+        for record in read_records(io.BytesIO(text.encode()), format=form, options=ReadOptions(label_names=("O",))):
             assert (record.sentence is None) != (record.error is None)
             if record.sentence is not None:
                 record.sentence.model_dump_json().encode()
-                write_sentences(io.StringIO(), arrived_as(record.sentence), [record.sentence])
+                write_sentences(io.StringIO(), choose_format(record.sentence), [record.sentence])
     except InvalidInput:
         return
 
@@ -91,7 +91,7 @@ def deliver(from_event: Callable[..., Any], found: object) -> None:
     if not isinstance(found, dict):
         return
     try:
-        for sentence in from_event(found, received_at=NOW, options=Options(base_url="https://x.example")).sentences:
+        for sentence in from_event(found, received_at=NOW, options=ReadOptions(base_url="https://x.example")).sentences:
             sentence.model_dump_json().encode()
     except InvalidInput:
         return

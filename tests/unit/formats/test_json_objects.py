@@ -34,7 +34,7 @@ def objects(text: str | bytes) -> list[tuple[int, dict[str, object] | InvalidInp
 )
 @pytest.mark.parametrize("piece", [1, 7, 64 * 1024])
 def test_ways_to_write_objects(text: str, lines: list[int], piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_objects, "_PIECE", piece)
+    monkeypatch.setattr(json_objects, "_CHUNK_SIZE", piece)
     assert [found for _, found in objects(text)] == THREE
     assert [line for line, _ in objects(text)] == lines
 
@@ -45,7 +45,7 @@ def test_nothing_is_nothing(text: str) -> None:
 
 
 def test_large_objects_are_read_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_objects, "_PIECE", 16)
+    monkeypatch.setattr(json_objects, "_CHUNK_SIZE", 16)
     many = [{"text": "x" * 5000, "n": n} for n in range(20)]
     assert [found for _, found in objects(json.dumps(many))] == many
 
@@ -68,7 +68,7 @@ def test_what_breaks_off_ends_the_reading(text: str, told: str) -> None:
 
 def test_an_object_without_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_objects, "MAX_LINE", 1000)
-    monkeypatch.setattr(json_objects, "_PIECE", 16)
+    monkeypatch.setattr(json_objects, "_CHUNK_SIZE", 16)
     stream = io.BytesIO(b'[{"a": "' + b"x" * 1_000_000)
     with pytest.raises(DecodeError, match="not JSON"), open_source(stream) as source:
         list(read_objects(source))

@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 import pytest
 
 from service.errors import DecodeError, InvalidInput
-from service.formats import Options, Record, read_records, read_sentences
+from service.formats import FileRecord, ReadOptions, read_records, read_sentences
 
 NAMES = ["O", "B-PER", "I-PER"]
 
 
-def records(*lines: object, **options: object) -> list[Record]:
+def records(*lines: object, **options: object) -> list[FileRecord]:
     text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
-    return list(read_records(io.BytesIO(text.encode()), format="jsonl", options=Options(**options)))  # type: ignore[arg-type]
+    return list(read_records(io.BytesIO(text.encode()), format="jsonl", options=ReadOptions(**options)))  # type: ignore[arg-type]
 
 
-def only(*lines: object, **options: object) -> Record:
+def only(*lines: object, **options: object) -> FileRecord:
     (record,) = records(*lines, **options)
     return record
 
@@ -69,7 +69,7 @@ def test_other_fields_are_read_through() -> None:
 def test_ids_and_places_where_the_data_has_none() -> None:
     one = {"tokens": ["a"], "labels": ["O"]}
     found = records(one, "", one)
-    assert [(r.sentence.id, r.place, r.sentence.source) for r in found if r.sentence] == [
+    assert [(r.sentence.id, r.location, r.sentence.source) for r in found if r.sentence] == [
         ("1", "<stream>:1", "<stream>:1"),
         ("2", "<stream>:3", "<stream>:3"),
     ]

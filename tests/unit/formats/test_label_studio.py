@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.errors import InvalidInput
-from service.formats import Options, Record, read_records
-from service.formats.platforms.label_studio.labeling_config import Control, controls
+from service.formats import FileRecord, ReadOptions, read_records
+from service.formats.platforms.label_studio.labeling_config import SpanControl, parse_span_controls
 from service.formats.platforms.label_studio.read import NO_PAYLOAD, from_event
-from tests.unit.formats.platform_bodies import CONFIG, TEXT, annotation, event, region, task
+from tests.unit.formats.platform_bodies import CONFIG, TEXT, make_annotation, make_event, make_region, make_task
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,20 +25,20 @@ REVISION = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * 1_000_000 + 2
 
 
 def only(body: dict[str, Any], **options: Any) -> LabelledSentence:
-    (sentence,) = from_event(body, received_at=NOW, dataset="trips", options=Options(**options)).sentences
+    (sentence,) = from_event(body, received_at=NOW, dataset="trips", options=ReadOptions(**options)).sentences
     return sentence
 
 
-def records(*found: object, **options: Any) -> list[Record]:
+def records(*found: object, **options: Any) -> list[FileRecord]:
     text = json.dumps(found[0] if len(found) == 1 and isinstance(found[0], list) else list(found))
-    return list(read_records(io.BytesIO(text.encode()), options=Options(**options)))
+    return list(read_records(io.BytesIO(text.encode()), options=ReadOptions(**options)))
 
 
 # -- webhooks ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_created_annotation() -> None:
-    made = only(event(), base_url="https://ls.example.org/")
+    made = only(make_event(), base_url="https://ls.example.org/")
     assert (made.tokens, made.labels) == (("Mara", "Quill", "flew", "from", "Tallinn", "to", "Riga", "."), LABELS)
     assert (made.id, made.dataset, made.revision, made.update, made.deleted) == (
         "label-studio:41", "trips", REVISION, False, False,
@@ -60,7 +60,7 @@ def test_a_created_annotation() -> None:
 
 
 def test_an_updated_annotation() -> None:
-    body = event("ANNOTATION_UPDATED", annotation=annotation(updated_at="2026-03-01T10:00:05Z"))
+    body = make_event("ANNOTATION_UPDATED", annotation=make_annotation(updated_at="2026-03-01T10:00:05Z"))
     made = only(body)
     assert made.update
     assert made.revision == REVISION + 4_999_998
@@ -70,7 +70,7 @@ def test_an_updated_annotation() -> None:
 
 
 def test_deleted_annotations() -> None:
-    first, second = from_event(event("ANNOTATIONS_DELETED"), received_at=NOW).sentences
+    first, second = from_event(make_event("ANNOTATIONS_DELETED"), received_at=NOW).sentences
     assert (first.id, first.deleted, first.tokens) == ("label-studio:41", True, ())
     assert second.id == "label-studio:42"
     assert first.revision == int(NOW.timestamp()) * 1_000_000 > REVISION
@@ -79,7 +79,7 @@ def test_deleted_annotations() -> None:
 def test_deleted_tasks_stand_for_all_that_was_annotated_in_them() -> None:
     body = {"action": "TASKS_DELETED", "tasks": [{"id": 7}, {"id": 8}], "project": {"id": 3}}
     found = from_event(body, received_at=NOW, dataset="trips")
-    assert found.tasks == ("7", "8")
+    assert found.deleted_tasks == ("7", "8")
     first, second = found.sentences
     assert (first.id, first.deleted, first.dataset) == ("label-studio:task:7", True, "trips")
     assert (first.revision, second.id) == (int(NOW.timestamp()) * 1_000_000, "label-studio:task:8")
@@ -90,11 +90,11 @@ def test_deleted_tasks_stand_for_all_that_was_annotated_in_them() -> None:
 
 
 def test_annotations_created_together_find_their_tasks() -> None:
-    other = task(id=8, data={"text": "Riga won"})
-    body = event(
+    other = make_task(id=8, data={"text": "Riga won"})
+    body = make_event(
         "ANNOTATIONS_CREATED",
-        annotation=[annotation(region("Riga", "LOC", text="Riga won"), id=42, task=8), annotation()],
-        task=[task(), other],
+        annotation=[make_annotation(make_region("Riga", "LOC", text="Riga won"), id=42, task=8), make_annotation()],
+        task=[make_task(), other],
     )
     first, second = from_event(body, received_at=NOW).sentences
     assert (first.id, first.labels) == ("label-studio:42", ("B-LOC", "O"))
@@ -102,11 +102,15 @@ def test_annotations_created_together_find_their_tasks() -> None:
 
 
 def test_of_annotations_created_together_a_bad_one_costs_only_itself() -> None:
-    twice = annotation(region("Riga", "LOC"), region("Riga", "ORG"), id=42)
-    body = event("ANNOTATIONS_CREATED", annotation=[twice, annotation(), annotation(id=43, task=99)], task=[task()])
+    twice = make_annotation(make_region("Riga", "LOC"), make_region("Riga", "ORG"), id=42)
+    body = make_event(
+        "ANNOTATIONS_CREATED",
+        annotation=[twice, make_annotation(), make_annotation(id=43, task=99)],
+        task=[make_task()],
+    )
     found = from_event(body, received_at=NOW)
     assert [one.id for one in found.sentences] == ["label-studio:41"]
-    assert [error.field for error in found.refused] == ["annotation.0.result.1.value", "task"]
+    assert [error.field for error in found.errors] == ["annotation.0.result.1.value", "task"]
     read = records(body)
     assert [one.sentence is None for one in read] == [True, False, True]
     with pytest.raises(InvalidInput, match="overlaps"):
@@ -116,26 +120,26 @@ def test_of_annotations_created_together_a_bad_one_costs_only_itself() -> None:
 @pytest.mark.parametrize("action", ["ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED"])
 def test_a_webhook_without_payload_is_answered(action: str) -> None:
     found = from_event({"action": action}, received_at=NOW)
-    assert (found.sentences, found.ignored) == ((), NO_PAYLOAD)
+    assert (found.sentences, found.ignored_reason) == ((), NO_PAYLOAD)
 
 
 @pytest.mark.parametrize("action", ["TASKS_CREATED", "PROJECT_UPDATED", "LABEL_LINK_CREATED", "SOMETHING_NEW"])
 def test_other_events_are_answered(action: str) -> None:
-    found = from_event(event(action), received_at=NOW)
+    found = from_event(make_event(action), received_at=NOW)
     assert found.sentences == ()
-    assert found.ignored is not None
+    assert found.ignored_reason is not None
 
 
 def test_a_skipped_task_is_nothing_new_but_takes_an_annotation_back() -> None:
-    skipped = annotation(was_cancelled=True)
-    created = from_event(event(annotation=skipped), received_at=NOW)
-    assert (created.sentences, created.ignored) == ((), "skipped by the annotator")
-    (made,) = from_event(event("ANNOTATION_UPDATED", annotation=skipped), received_at=NOW).sentences
+    skipped = make_annotation(was_cancelled=True)
+    created = from_event(make_event(annotation=skipped), received_at=NOW)
+    assert (created.sentences, created.ignored_reason) == ((), "skipped by the annotator")
+    (made,) = from_event(make_event("ANNOTATION_UPDATED", annotation=skipped), received_at=NOW).sentences
     assert (made.id, made.deleted, made.revision) == ("label-studio:41", True, REVISION)
 
 
 def test_the_annotators_address_is_told_where_it_is_known() -> None:
-    body = event()
+    body = make_event()
     body["annotation"]["completed_by"] = {"id": 5, "email": "q@example.org"}
     assert only(body).annotator == "q@example.org"
 
@@ -143,13 +147,13 @@ def test_the_annotators_address_is_told_where_it_is_known() -> None:
 def test_the_projects_interface_names_the_text() -> None:
     config = copy.deepcopy(CONFIG)
     config["label"]["inputs"][0]["value"] = "$body"  # type: ignore[index]
-    body = event(task=task(data={"text": "not this", "body": TEXT}))
+    body = make_event(task=make_task(data={"text": "not this", "body": TEXT}))
     body["project"]["parsed_label_config"] = config
     assert only(body).labels == LABELS
 
 
 def test_results_that_are_no_spans_are_left_out() -> None:
-    body = event()
+    body = make_event()
     body["annotation"]["result"] += [
         {"type": "choices", "from_name": "topic", "value": {"choices": ["travel"]}},
         {"type": "relation", "from_id": "a", "to_id": "b", "direction": "right"},
@@ -159,18 +163,18 @@ def test_results_that_are_no_spans_are_left_out() -> None:
 
 def test_utf16_offsets_of_old_browsers() -> None:
     text = "🛫 " + TEXT
-    old = region("Riga", "LOC", text=text)
+    old = make_region("Riga", "LOC", text=text)
     old["value"]["start"] += 1
     old["value"]["end"] += 1
-    made = only(event(annotation=annotation(old), task=task(data={"text": text})))
+    made = only(make_event(annotation=make_annotation(old), task=make_task(data={"text": text})))
     assert made.labels[-2:] == ("B-LOC", "O")
     assert made.meta is not None
     assert made.meta["given_offsets"] == "utf-16"
 
 
 def test_one_of_several_controls_can_be_chosen() -> None:
-    other = region("Mara", "NOUN", from_name="pos")
-    body = event(annotation=annotation(region("Mara Quill", "PER"), other))
+    other = make_region("Mara", "NOUN", from_name="pos")
+    body = make_event(annotation=make_annotation(make_region("Mara Quill", "PER"), other))
     body["project"]["parsed_label_config"]["pos"] = copy.deepcopy(CONFIG["label"])
     with pytest.raises(InvalidInput, match="spans of label and of pos: say which control counts"):
         only(body)
@@ -183,7 +187,7 @@ def two_texts(**about: Any) -> dict[str, Any]:
     for name, control in config.items():
         control["inputs"][0]["value"] = f"${name.removesuffix('_spans')}"  # type: ignore[index]
     data = {"title": "Calm seas", "body": TEXT, "text": "not this"}
-    body = event(**{"annotation": annotation(), "task": task(data=data), **about})
+    body = make_event(**{"annotation": make_annotation(), "task": make_task(data=data), **about})
     body["project"]["parsed_label_config"] = config
     return body
 
@@ -197,14 +201,14 @@ def test_where_nothing_is_labelled_the_control_that_counts_names_the_text() -> N
 
 
 def test_spans_of_another_control_say_nothing_of_the_one_that_counts() -> None:
-    body = two_texts(annotation=annotation(region("Riga", "LOC", from_name="body_spans")))
+    body = two_texts(annotation=make_annotation(make_region("Riga", "LOC", from_name="body_spans")))
     assert only(body).labels[-2:] == ("B-LOC", "O")
     made = only(body, label="title_spans")
     assert (made.tokens, made.labels) == (("Calm", "seas"), ("O", "O"))
 
 
 def test_controls_over_one_text_need_no_choice_where_nothing_is_labelled() -> None:
-    body = event(annotation=annotation(), task=task(data={"body": TEXT, "text": "not this"}))
+    body = make_event(annotation=make_annotation(), task=make_task(data={"body": TEXT, "text": "not this"}))
     config = {name: copy.deepcopy(CONFIG["label"]) for name in ("label", "pos")}
     for control in config.values():
         control["inputs"][0]["value"] = "$body"  # type: ignore[index]
@@ -215,28 +219,28 @@ def test_controls_over_one_text_need_no_choice_where_nothing_is_labelled() -> No
 def test_a_control_that_the_project_does_not_have_is_told() -> None:
     """All its annotations would be read as if nobody had found an entity."""
     with pytest.raises(InvalidInput, match="no control lable for spans of a text, only label"):
-        only(event(), label="lable")
+        only(make_event(), label="lable")
 
 
 def _with(**more: object) -> dict[str, Any]:
-    return event(annotation=annotation(region("Riga", "LOC") | more))
+    return make_event(annotation=make_annotation(make_region("Riga", "LOC") | more))
 
 
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        (event() | {"action": None}, "action"),
-        (event() | {"annotation": 41}, "annotation"),
-        (event() | {"task": None}, "task"),
-        (event("ANNOTATIONS_CREATED", annotation=[annotation()], task=[]), "task"),
-        (event(task=task(data=None)), "task.data"),
-        (event(task=task(data={"image": "x"})), "task.data"),
-        (event(task=task(data={"text": 7})), "task.data.text"),
-        (event(task=task(data={"text": " "})), "task.data.text"),
-        (event(annotation=annotation(id=None)), "annotation.id"),
-        (event(annotation=annotation(updated_at="yesterday")), "annotation.updated_at"),
-        (event(annotation=annotation(result=None)), "annotation.result"),
-        (event(annotation=annotation("x")), "annotation.result.0"),  # type: ignore[arg-type]
+        (make_event() | {"action": None}, "action"),
+        (make_event() | {"annotation": 41}, "annotation"),
+        (make_event() | {"task": None}, "task"),
+        (make_event("ANNOTATIONS_CREATED", annotation=[make_annotation()], task=[]), "task"),
+        (make_event(task=make_task(data=None)), "task.data"),
+        (make_event(task=make_task(data={"image": "x"})), "task.data"),
+        (make_event(task=make_task(data={"text": 7})), "task.data.text"),
+        (make_event(task=make_task(data={"text": " "})), "task.data.text"),
+        (make_event(annotation=make_annotation(id=None)), "annotation.id"),
+        (make_event(annotation=make_annotation(updated_at="yesterday")), "annotation.updated_at"),
+        (make_event(annotation=make_annotation(result=None)), "annotation.result"),
+        (make_event(annotation=make_annotation("x")), "annotation.result.0"),  # type: ignore[arg-type]
         (_with(type="hypertextlabels"), "annotation.result.0"),
         (_with(type=None), "annotation.result.0"),
         (_with(value=None), "annotation.result.0.value"),
@@ -246,12 +250,12 @@ def _with(**more: object) -> dict[str, Any]:
         (_with(value={"start": 0, "labels": ["A"]}), "annotation.result.0.value.end"),
         (_with(value={"start": 0, "end": 4, "labels": ["A"], "text": "Else"}), "annotation.result.0.value"),
         (
-            event(annotation=annotation(region("Mara Quill", "PER"), region("Quill", "ORG"))),
+            make_event(annotation=make_annotation(make_region("Mara Quill", "PER"), make_region("Quill", "ORG"))),
             "annotation.result.1.value",
         ),
-        (event("ANNOTATIONS_DELETED", annotations={}), "annotations"),
-        (event("ANNOTATIONS_DELETED", annotations=[{}]), "annotations.0.id"),
-        (event(project={"parsed_label_config": {"c": {"type": "Choices"}}}), "project.parsed_label_config"),
+        (make_event("ANNOTATIONS_DELETED", annotations={}), "annotations"),
+        (make_event("ANNOTATIONS_DELETED", annotations=[{}]), "annotations.0.id"),
+        (make_event(project={"parsed_label_config": {"c": {"type": "Choices"}}}), "project.parsed_label_config"),
     ],
 )
 def test_what_cannot_be_read_names_its_field(body: dict[str, Any], field: str) -> None:
@@ -262,23 +266,26 @@ def test_what_cannot_be_read_names_its_field(body: dict[str, Any], field: str) -
 
 def test_a_link_must_be_one_that_a_browser_may_follow() -> None:
     with pytest.raises(InvalidInput, match="is no address such as"):
-        only(event(), base_url="javascript:alert(1)")
+        only(make_event(), base_url="javascript:alert(1)")
 
 
 def test_controls_of_a_project() -> None:
-    assert controls(CONFIG) == [Control("label", "text", "text", ("PER", "ORG", "LOC"))]
+    assert parse_span_controls(CONFIG) == [SpanControl("label", "text", "text", ("PER", "ORG", "LOC"))]
     behind_a_link = copy.deepcopy(CONFIG)
     behind_a_link["label"]["inputs"][0]["valueType"] = "url"  # type: ignore[index]
     for config in (None, {}, {"a": 1}, {"a": {"type": "Labels"}}, {"a": {"type": "Choices"}}, behind_a_link):
-        assert controls(config) == []
+        assert parse_span_controls(config) == []
 
 
 # -- exports -----------------------------------------------------------------------------------------------------------
 
 
 def test_an_exported_task_gives_a_sentence_for_each_annotation() -> None:
-    both = [annotation(region("Riga", "LOC")), annotation(id=42, completed_by={"id": 6, "email": "q@example.org"})]
-    first, second = records(task(annotations=both, predictions=[1, 2], drafts=[]))
+    both = [
+        make_annotation(make_region("Riga", "LOC")),
+        make_annotation(id=42, completed_by={"id": 6, "email": "q@example.org"}),
+    ]
+    first, second = records(make_task(annotations=both, predictions=[1, 2], drafts=[]))
     assert first.sentence is not None
     assert second.sentence is not None
     assert (first.sentence.id, first.sentence.revision) == ("label-studio:41", REVISION)
@@ -288,22 +295,22 @@ def test_an_exported_task_gives_a_sentence_for_each_annotation() -> None:
 
 
 def test_a_bad_annotation_costs_only_itself() -> None:
-    bad = annotation(region("Mara Quill", "PER"), region("Mara", "ORG"))
-    first, second = records(task(annotations=[bad, annotation(id=42)]))
+    bad = make_annotation(make_region("Mara Quill", "PER"), make_region("Mara", "ORG"))
+    first, second = records(make_task(annotations=[bad, make_annotation(id=42)]))
     assert first.error is not None
     assert "<stream>:1: `annotations.0.result.0.value`: it overlaps annotations.0.result.1.value" in str(first.error)
     assert second.sentence is not None
 
 
 def test_tasks_without_annotations_give_nothing_and_skipped_ones_are_told() -> None:
-    skipped = annotation(was_cancelled=True)
-    (found,) = records(task(annotations=[]), task(annotations=[skipped]))
+    skipped = make_annotation(was_cancelled=True)
+    (found,) = records(make_task(annotations=[]), make_task(annotations=[skipped]))
     assert found.sentence is not None
     assert found.sentence.deleted
 
 
 def test_the_text_of_an_export_can_be_named() -> None:
-    kept = task(data={"body": TEXT}, annotations=[annotation(region("Riga", "LOC"))])
+    kept = make_task(data={"body": TEXT}, annotations=[make_annotation(make_region("Riga", "LOC"))])
     (found,) = records(kept)
     assert "no text in it, only body: name the field of the text" in str(found.error)
     (found,) = records(kept, word="body")
@@ -311,7 +318,7 @@ def test_the_text_of_an_export_can_be_named() -> None:
 
 
 def test_json_min_exports() -> None:
-    value = region("Riga", "LOC")["value"]
+    value = make_region("Riga", "LOC")["value"]
     line = {
         "text": TEXT, "id": 7, "label": [value], "annotator": 5, "annotation_id": 41,
         "updated_at": "2026-03-01T10:00:00.000002Z", "lead_time": 1.0,
@@ -324,8 +331,8 @@ def test_json_min_exports() -> None:
 
 def test_json_min_exports_with_several_controls() -> None:
     line = {
-        "text": TEXT, "id": 7, "annotation_id": 41, "none": [], "place": [region("Riga", "LOC")["value"]],
-        "person": [region("Mara Quill", "PER")["value"]],
+        "text": TEXT, "id": 7, "annotation_id": 41, "none": [], "place": [make_region("Riga", "LOC")["value"]],
+        "person": [make_region("Mara Quill", "PER")["value"]],
     }  # fmt: skip
     (found,) = records(line)
     assert "`person`: spans of place and of person: say which control counts" in str(found.error)
@@ -338,8 +345,8 @@ def test_json_min_exports_with_several_controls() -> None:
 @pytest.mark.parametrize(
     "exported",
     [
-        task(annotations=[annotation(region("Riga", "LOC"))]),
-        {"id": 7, "annotation_id": 41, "text": TEXT, "label": [region("Riga", "LOC")["value"]]},
+        make_task(annotations=[make_annotation(make_region("Riga", "LOC"))]),
+        {"id": 7, "annotation_id": 41, "text": TEXT, "label": [make_region("Riga", "LOC")["value"]]},
     ],
 )
 def test_a_control_that_a_file_has_nowhere_is_told_at_its_end(exported: dict[str, Any]) -> None:
@@ -347,11 +354,13 @@ def test_a_control_that_a_file_has_nowhere_is_told_at_its_end(exported: dict[str
     with pytest.raises(InvalidInput, match="no span in it is of lable, only of label"):
         records(exported, label="lable")
     assert len(records(exported, label="label")) == 1
-    assert len(records(task(annotations=[annotation()]), label="lable")) == 1
+    assert len(records(make_task(annotations=[make_annotation()]), label="lable")) == 1
 
 
 def test_kept_webhooks_can_be_read_as_a_file() -> None:
-    found = records(event(), event("TASKS_CREATED"), {"action": "ANNOTATION_CREATED"}, event("ANNOTATIONS_DELETED"))
+    found = records(
+        make_event(), make_event("TASKS_CREATED"), {"action": "ANNOTATION_CREATED"}, make_event("ANNOTATIONS_DELETED")
+    )
     assert [one.sentence.id for one in found if one.sentence] == [
         "label-studio:41",
         "label-studio:41",

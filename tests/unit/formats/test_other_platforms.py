@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.formats import Options, Record, read_records
+from service.formats import FileRecord, ReadOptions, read_records
 from tests.unit.formats.platform_bodies import TEXT
 
 TOKENS = ("Mara", "Quill", "flew", "from", "Tallinn", "to", "Riga", ".")
@@ -18,9 +18,9 @@ NAMES = ["O", "B-PER", "I-PER", "B-LOC"]
 NUMBERS = [1, 2, 0, 0, 0, 0, 3, 0]
 
 
-def records(*found: object, form: str | None = None, **options: Any) -> list[Record]:
+def records(*found: object, form: str | None = None, **options: Any) -> list[FileRecord]:
     text = "\n".join(one if isinstance(one, str) else json.dumps(one) for one in found)
-    return list(read_records(io.BytesIO(text.encode()), format=form, options=Options(**options)))
+    return list(read_records(io.BytesIO(text.encode()), format=form, options=ReadOptions(**options)))
 
 
 def told(*found: object, **options: Any) -> str:

@@ -5,7 +5,7 @@ import io
 
 from service.contracts import Assessment, Flag, ModelName, SuspectSpan, WordScore
 from service.formats import read_sentences
-from service.formats.plain.assessments import COLUMNS, csv_row, worst_word, writer
+from service.formats.plain.assessments import ASSESSMENT_COLUMNS, build_assessment_writer, find_worst_word, to_csv_row
 
 
 def assessment(**changes: object) -> Assessment:
@@ -38,7 +38,7 @@ def assessment(**changes: object) -> Assessment:
 
 def test_jsonl_is_the_message_and_can_be_read_again() -> None:
     stream = io.StringIO()
-    write = writer(stream, "jsonl")
+    write = build_assessment_writer(stream, "jsonl")
     write(assessment().model_dump_json(), 1)
     write(assessment(id="s2").model_dump_json(), 2)
     assert [Assessment.model_validate_json(line) for line in stream.getvalue().splitlines()] == [
@@ -53,9 +53,9 @@ def test_jsonl_is_the_message_and_can_be_read_again() -> None:
 
 def test_csv_has_one_row_a_sentence() -> None:
     stream = io.StringIO(newline="")
-    writer(stream, "csv")(assessment().model_dump_json(), 7)
+    build_assessment_writer(stream, "csv")(assessment().model_dump_json(), 7)
     (row,) = csv.DictReader(io.StringIO(stream.getvalue(), newline=""))
-    assert tuple(row) == COLUMNS
+    assert tuple(row) == ASSESSMENT_COLUMNS
     assert row == {
         "rank": "7",
         "id": "s1",
@@ -79,8 +79,8 @@ def test_a_sentence_without_any_score() -> None:
     nothing = assessment(
         words=(WordScore(unscored="x"),) * 4, flags=(), suspects=(), score=None, priority=None, source=None
     )
-    row = dict(zip(COLUMNS, csv_row(nothing, 1), strict=True))
-    assert worst_word(nothing) is None
+    row = dict(zip(ASSESSMENT_COLUMNS, to_csv_row(nothing, 1), strict=True))
+    assert find_worst_word(nothing) is None
     assert (row["priority"], row["score"], row["worst_index"], row["flagged"], row["n_unscored"]) == (
         "", "", "", "false", "4",
     )  # fmt: skip

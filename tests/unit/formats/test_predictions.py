@@ -5,14 +5,18 @@ from typing import Any
 import pytest
 
 from service.contracts import Assessment
-from service.formats.platforms.label_studio.predictions import Suggested, label_studio_prediction, suggested_entities
-from service.formats.text.alignment import TextSpan, align
+from service.formats.platforms.label_studio.predictions import (
+    SuggestedEntity,
+    build_label_studio_prediction,
+    build_suggested_entities,
+)
+from service.formats.text.alignment import TextSpan, align_spans
 from service.labels import Span
 from tests.unit.formats.platform_bodies import TEXT
 
 
 def assessment(*suspects: dict[str, Any], **more: Any) -> Assessment:
-    made = align(TEXT, [TextSpan(0, 10, "PERSON"), TextSpan(21, 28, "ORG"), TextSpan(32, 36, "LOC")])
+    made = align_spans(TEXT, [TextSpan(0, 10, "PERSON"), TextSpan(21, 28, "ORG"), TextSpan(32, 36, "LOC")])
     fields: dict[str, Any] = {
         "tokens": made.tokens,
         "labels": made.labels,
@@ -51,13 +55,13 @@ def suspect(given: tuple[int, int, str] | None, suggested: tuple[int, int, str] 
 def test_doubtful_entities_are_replaced(
     suspects: list[dict[str, Any]], entities: list[tuple[int, int, str, float | None]]
 ) -> None:
-    expected = [Suggested(Span(start, end, kind), confidence) for start, end, kind, confidence in entities]
-    assert suggested_entities(assessment(*suspects)) == expected
+    expected = [SuggestedEntity(Span(start, end, kind), confidence) for start, end, kind, confidence in entities]
+    assert build_suggested_entities(assessment(*suspects)) == expected
 
 
 def test_a_prediction_for_label_studio() -> None:
     said = assessment(suspect((4, 5, "ORG"), (4, 5, "PER")))
-    made = label_studio_prediction(
+    made = build_label_studio_prediction(
         said, task=7, from_name="label", to_name="text", rename={"PER": "PERSON", "LOC": "X"}
     )
     assert made is not None
@@ -71,27 +75,27 @@ def test_a_prediction_for_label_studio() -> None:
     assert {(one["from_name"], one["to_name"], one["type"]) for one in result} == {("label", "text", "labels")}
     assert [one.get("score") for one in result] == [None, 0.75, None]
     assert len({one["id"] for one in result}) == 3
-    assert label_studio_prediction(said, task=7, from_name="label", to_name="text", rename={"PER": "PERSON"}) == {
+    assert build_label_studio_prediction(said, task=7, from_name="label", to_name="text", rename={"PER": "PERSON"}) == {
         **made, "result": result,
     }  # fmt: skip
 
 
 def test_numbers_that_are_missing_and_texts_that_are() -> None:
-    made = label_studio_prediction(assessment(priority=None, score=None), task=1, from_name="a", to_name="b")
+    made = build_label_studio_prediction(assessment(priority=None, score=None), task=1, from_name="a", to_name="b")
     assert made is not None
     assert (made["score"], made["mislabeling"]) == (None, 0.0)
-    made = label_studio_prediction(assessment(priority=None), task=1, from_name="a", to_name="b")
+    made = build_label_studio_prediction(assessment(priority=None), task=1, from_name="a", to_name="b")
     assert made is not None
     assert made["mislabeling"] == 0.875
-    assert label_studio_prediction(assessment(meta=None), task=1, from_name="a", to_name="b") is None
+    assert build_label_studio_prediction(assessment(meta=None), task=1, from_name="a", to_name="b") is None
 
 
 def test_offsets_are_counted_as_those_of_the_annotation() -> None:
     """Behind the plane a browser's offsets are one more than characters."""
     text = f"🛫 {TEXT}"
-    made = align(text, [TextSpan(3, 13, "PER", text="Mara Quill"), TextSpan(35, 39, "LOC", text="Riga")])
+    made = align_spans(text, [TextSpan(3, 13, "PER", text="Mara Quill"), TextSpan(35, 39, "LOC", text="Riga")])
     said = assessment(tokens=made.tokens, labels=made.labels, meta=made.meta)
-    found = label_studio_prediction(said, task=7, from_name="label", to_name="text")
+    found = build_label_studio_prediction(said, task=7, from_name="label", to_name="text")
     assert found is not None
     values = [region["value"] for region in found["result"]]
     assert [(one["start"], one["end"], one["text"]) for one in values] == [(3, 13, "Mara Quill"), (35, 39, "Riga")]

@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 import pytest
 
 from service.errors import DecodeError, InvalidInput
-from service.formats import FORMATS, Options, read_records, read_sentences
+from service.formats import FORMATS, ReadOptions, read_records, read_sentences
 from service.formats.detection import detect_format
 
 CONLL = b"EU B-ORG\nwins O\n"
@@ -73,13 +73,13 @@ def test_paths_name_themselves(tmp_path: Path, kind: type) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(CONLL)
     (record,) = read_records(kind(path))
-    assert record.place == f"{path}:1"
+    assert record.location == f"{path}:1"
 
 
 def test_a_file_name_that_is_no_text_is_shown(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"caf\xe9.csv")
     path.write_bytes(b"word,label\nOslo,B-LOC\n")
-    (sentence,) = read_sentences(path, options=Options(id_prefix=f"{path.name}:"))
+    (sentence,) = read_sentences(path, options=ReadOptions(id_prefix=f"{path.name}:"))
     assert (sentence.id, sentence.source) == ("caf\\xe9.csv:1", f"{tmp_path}/caf\\xe9.csv:2")
     with pytest.raises(InvalidInput, match=r"caf\\xe9\.gone: can't be read"):
         list(read_sentences(tmp_path / os.fsdecode(b"caf\xe9.gone")))
@@ -112,7 +112,7 @@ def test_a_line_without_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(CONLL)))
     (record,) = read_records("-")
-    assert record.place == "<stdin>:1"
+    assert record.location == "<stdin>:1"
     assert not sys.stdin.buffer.closed
 
 
@@ -163,5 +163,5 @@ def test_reading_is_lazy() -> None:
 
 def test_the_callers_stream_stays_open() -> None:
     stream = io.BytesIO(CONLL)
-    assert len(list(read_sentences(stream, options=Options(encoding="utf-8")))) == 1
+    assert len(list(read_sentences(stream, options=ReadOptions(encoding="utf-8")))) == 1
     assert not stream.closed

@@ -6,9 +6,16 @@ from hypothesis import strategies as st
 
 from service.contracts import read_sentence
 from service.errors import InvalidInput
-from service.formats.text.alignment import TextSpan, align, given_scheme, read_span, text_spans, word_offsets
-from service.formats.text.offsets import CHARACTERS, UTF16, Unit
-from service.formats.text.word_splitter import SPLITTER, Word, split_words
+from service.formats.text.alignment import (
+    TextSpan,
+    align_spans,
+    find_word_offsets,
+    get_given_scheme,
+    read_span,
+    to_text_spans,
+)
+from service.formats.text.offsets import CHARACTERS, UTF16, OffsetUnit
+from service.formats.text.word_splitter import SPLITTER, CharacterRange, split_words
 from service.labels import Scheme, Span, labels_from_spans
 
 TEXT = "Ann Lee left Oslo."
@@ -20,14 +27,14 @@ def span(part: str, label: str, text: str = TEXT, *, told: bool = True, field: s
 
 
 def test_spans_become_labels_of_words() -> None:
-    made = align(TEXT, [span("Oslo", "LOC"), span("Ann Lee", "PER")])
+    made = align_spans(TEXT, [span("Oslo", "LOC"), span("Ann Lee", "PER")])
     assert made.tokens == ["Ann", "Lee", "left", "Oslo", "."]
     assert made.labels == ["B-PER", "I-PER", "O", "B-LOC", "O"]
     assert made.meta == {"splitter": SPLITTER, "scheme": "iob2", "text": TEXT, "alignment": "exact"}
 
 
 def test_schemes_can_be_chosen() -> None:
-    assert align(TEXT, [span("Ann Lee", "PER")], scheme=Scheme.BILUO).labels[:2] == ["B-PER", "L-PER"]
+    assert align_spans(TEXT, [span("Ann Lee", "PER")], scheme=Scheme.BILUO).labels[:2] == ["B-PER", "L-PER"]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +49,7 @@ def test_schemes_can_be_chosen() -> None:
     ],
 )
 def test_a_word_belongs_to_a_span_if_they_share_a_character(part: str, alignment: str, labels: str) -> None:
-    made = align(TEXT, [span(part, "PER")])
+    made = align_spans(TEXT, [span(part, "PER")])
     assert made.labels == labels.split()
     assert made.meta["alignment"] == alignment
 
@@ -65,13 +72,13 @@ def test_a_word_belongs_to_a_span_if_they_share_a_character(part: str, alignment
 )
 def test_what_has_no_answer_names_the_span(spans: list[TextSpan], told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
-        align(TEXT, spans)
+        align_spans(TEXT, spans)
 
 
 @pytest.mark.parametrize(("text", "told"), [("", "no word"), (" \n", "no word"), ("a \ud83d b", "surrogate")])
 def test_texts_without_words_are_refused(text: str, told: str) -> None:
     with pytest.raises(InvalidInput, match=told) as caught:
-        align(text, [], field="data.text")
+        align_spans(text, [], field="data.text")
     assert caught.value.field == "data.text"
 
 
@@ -87,20 +94,20 @@ def utf16(part: str, label: str, text: str = WAVING) -> TextSpan:
 
 
 def test_utf16_offsets_are_told_by_the_spans_text() -> None:
-    made = align(WAVING, [utf16("Ann", "PER"), utf16("Oslo", "LOC")])
+    made = align_spans(WAVING, [utf16("Ann", "PER"), utf16("Oslo", "LOC")])
     assert made.labels == ["O", "O", "B-PER", "O", "O", "O", "O", "B-LOC"]
     assert made.meta["given_offsets"] == "utf-16"
 
 
 def test_a_span_without_text_is_counted_as_the_others() -> None:
-    made = align(WAVING, [*silent(utf16("Bo", "PER")), utf16("Oslo", "LOC")])
+    made = align_spans(WAVING, [*silent(utf16("Bo", "PER")), utf16("Oslo", "LOC")])
     assert made.labels == ["O", "O", "O", "O", "O", "B-PER", "O", "B-LOC"]
 
 
 def test_two_ways_of_counting_in_one_text_are_refused() -> None:
     characters = span("Bo", "PER", WAVING, field="Bo")
     with pytest.raises(InvalidInput, match="`Oslo`"):
-        align(WAVING, [characters, utf16("Oslo", "LOC")])
+        align_spans(WAVING, [characters, utf16("Oslo", "LOC")])
 
 
 def silent(*spans: TextSpan) -> list[TextSpan]:
@@ -109,23 +116,25 @@ def silent(*spans: TextSpan) -> list[TextSpan]:
 
 
 @pytest.mark.parametrize("unit", [CHARACTERS, UTF16])
-def test_without_text_the_words_boundaries_tell_what_is_counted(unit: Unit) -> None:
+def test_without_text_the_words_boundaries_tell_what_is_counted(unit: OffsetUnit) -> None:
     told = {"offsets_told_by": "word boundaries", "given_offsets": "utf-16"}
-    made = align(WAVING, silent(utf16("Ann", "PER"), utf16("Bo in", "LOC")), unit=unit)
+    made = align_spans(WAVING, silent(utf16("Ann", "PER"), utf16("Bo in", "LOC")), unit=unit)
     assert made.labels == ["O", "O", "B-PER", "O", "O", "B-LOC", "I-LOC", "O"]
     assert {name: made.meta[name] for name in told} == told
-    made = align(WAVING, silent(span("Bo", "PER", WAVING), span("Oslo", "LOC", WAVING)), unit=unit)
+    made = align_spans(WAVING, silent(span("Bo", "PER", WAVING), span("Oslo", "LOC", WAVING)), unit=unit)
     assert made.labels == ["O", "O", "O", "O", "O", "B-PER", "O", "B-LOC"]
     assert {name: made.meta[name] for name in told} == told | {"given_offsets": "characters"}
 
 
 @pytest.mark.parametrize("unit", [CHARACTERS, UTF16])
-def test_without_text_an_end_behind_the_text_tells_what_is_counted(unit: Unit) -> None:
-    made = align(WAVING, silent(utf16("slo", "LOC")), unit=unit)  # on no word's boundary
+def test_without_text_an_end_behind_the_text_tells_what_is_counted(unit: OffsetUnit) -> None:
+    made = align_spans(WAVING, silent(utf16("slo", "LOC")), unit=unit)  # on no word's boundary
     assert made.labels[-1] == "B-LOC"
     assert (made.meta["given_offsets"], made.meta["offsets_told_by"]) == ("utf-16", "text length")
     assert made.meta["alignment"] == "expanded"
-    inside = align("👋👋 x", silent(TextSpan(3, 4, "X")), unit=unit)  # in UTF-16 units it would cut the second in two
+    inside = align_spans(
+        "👋👋 x", silent(TextSpan(3, 4, "X")), unit=unit
+    )  # in UTF-16 units it would cut the second in two
     assert inside.labels == ["O", "O", "B-X"]
     assert "given_offsets" not in inside.meta
 
@@ -139,38 +148,38 @@ def test_without_text_an_end_behind_the_text_tells_what_is_counted(unit: Unit) -
 )
 @pytest.mark.parametrize("unit", [CHARACTERS, UTF16])
 def test_what_nothing_tells_is_counted_as_the_platform_does(
-    text: str, start: int, places: dict[Unit, int], unit: Unit
+    text: str, start: int, places: dict[OffsetUnit, int], unit: OffsetUnit
 ) -> None:
-    made = align(text, silent(TextSpan(start, start + 1, "X")), unit=unit)
+    made = align_spans(text, silent(TextSpan(start, start + 1, "X")), unit=unit)
     assert made.labels.index("B-X") == places[unit]
     assert (made.meta["given_offsets"], made.meta["offsets_told_by"]) == (unit, "platform")
 
 
 def test_a_span_of_nothing_but_space_is_on_no_words_boundary() -> None:
-    made = align("👋 b c d", silent(TextSpan(4, 5, "X")), unit=UTF16)  # c; in units the space before it
+    made = align_spans("👋 b c d", silent(TextSpan(4, 5, "X")), unit=UTF16)  # c; in units the space before it
     assert made.labels == ["O", "O", "B-X", "O"]
     assert made.meta["given_offsets"] == "characters"
 
 
 @pytest.mark.parametrize("text", [TEXT, "Ännchen traf Øyvind"])
 def test_where_all_characters_are_one_unit_nothing_is_told(text: str) -> None:
-    made = align(text, [TextSpan(0, 3, "PER")], unit=UTF16)
+    made = align_spans(text, [TextSpan(0, 3, "PER")], unit=UTF16)
     assert "given_offsets" not in made.meta
-    assert "given_offsets" not in align("Ann 👋", [TextSpan(0, 3, "PER")], unit=UTF16).meta
-    assert "given_offsets" not in align(WAVING, [], unit=UTF16).meta
+    assert "given_offsets" not in align_spans("Ann 👋", [TextSpan(0, 3, "PER")], unit=UTF16).meta
+    assert "given_offsets" not in align_spans(WAVING, [], unit=UTF16).meta
 
 
 def test_characters_with_their_text_are_told_by_it() -> None:
-    assert "given_offsets" not in align(WAVING, [span("Oslo", "LOC", WAVING)], unit=UTF16).meta
+    assert "given_offsets" not in align_spans(WAVING, [span("Oslo", "LOC", WAVING)], unit=UTF16).meta
 
 
 def test_an_offset_inside_a_character_is_refused() -> None:
     with pytest.raises(InvalidInput, match="neither characters nor UTF-16 units"):
-        align("👋👋 x", [TextSpan(1, 3, "X", "a", "x")])
+        align_spans("👋👋 x", [TextSpan(1, 3, "X", "a", "x")])
 
 
 def test_line_breaks_may_be_written_in_several_ways() -> None:
-    assert align("Ann\r\nLee", [TextSpan(0, 8, "PER", "a", "Ann\\nLee")]).labels == ["B-PER", "I-PER"]
+    assert align_spans("Ann\r\nLee", [TextSpan(0, 8, "PER", "a", "Ann\\nLee")]).labels == ["B-PER", "I-PER"]
 
 
 # -- there and back ----------------------------------------------------------------------------------------------------
@@ -193,11 +202,11 @@ def test_words_to_spans_to_words(given: tuple[str, list[Span]], scheme: Scheme) 
     text, chosen = given
     words = split_words(text)
     labels = labels_from_spans(chosen, len(words), scheme)
-    tokens = [word.of(text) for word in words]
+    tokens = [word.extract(text) for word in words]
     meta = {"text": text, "splitter": SPLITTER, "scheme": scheme.value}
-    found = text_spans(read_sentence({"tokens": tokens, "labels": labels, "meta": meta}))
+    found = to_text_spans(read_sentence({"tokens": tokens, "labels": labels, "meta": meta}))
     assert found is not None
-    again = align(text, found, scheme=scheme)
+    again = align_spans(text, found, scheme=scheme)
     assert (again.tokens, again.labels) == (tokens, labels)
     assert again.meta["alignment"] == "exact"
 
@@ -205,7 +214,7 @@ def test_words_to_spans_to_words(given: tuple[str, list[Span]], scheme: Scheme) 
 @settings(max_examples=100, deadline=None)
 @given(entities(), st.sampled_from([CHARACTERS, UTF16]))
 def test_spans_over_words_need_no_text_where_the_platform_counts_as_it_says(
-    given: tuple[str, list[Span]], unit: Unit
+    given: tuple[str, list[Span]], unit: OffsetUnit
 ) -> None:
     text, chosen = given
     words = split_words(text)
@@ -214,7 +223,7 @@ def test_spans_over_words_need_no_text_where_the_platform_counts_as_it_says(
         return offset if unit == CHARACTERS else len(text[:offset].encode("utf-16-le")) // 2
 
     told = [TextSpan(counted(words[one.start].start), counted(words[one.end - 1].end), one.type) for one in chosen]
-    made = align(text, told, unit=unit)
+    made = align_spans(text, told, unit=unit)
     assert made.labels == labels_from_spans(chosen, len(words), Scheme.IOB2)
     assert made.meta.get("given_offsets", unit) == unit
 
@@ -225,7 +234,7 @@ def test_spans_over_words_need_no_text_where_the_platform_counts_as_it_says(
 )
 def test_any_spans_give_labels_or_one_error(text: str, given: list[tuple[int, int, str]]) -> None:
     try:
-        made = align(text, [TextSpan(*one, f"spans[{place}]") for place, one in enumerate(given)])
+        made = align_spans(text, [TextSpan(*one, f"spans[{place}]") for place, one in enumerate(given)])
     except InvalidInput as error:
         if error.field is None:
             raise
@@ -235,12 +244,12 @@ def test_any_spans_give_labels_or_one_error(text: str, given: list[tuple[int, in
 
 
 def test_offsets_of_foreign_words_are_kept() -> None:
-    words = [Word(0, 2), Word(2, 3), Word(4, 7)]
-    made = align("Ann Lee", [TextSpan(0, 3, "PER")], words=words, splitter="theirs")
+    words = [CharacterRange(0, 2), CharacterRange(2, 3), CharacterRange(4, 7)]
+    made = align_spans("Ann Lee", [TextSpan(0, 3, "PER")], words=words, splitter="theirs")
     assert (made.tokens, made.labels) == (["An", "n", "Lee"], ["B-PER", "I-PER", "O"])
     sentence = read_sentence({"tokens": made.tokens, "labels": made.labels, "meta": made.meta})
-    assert word_offsets(sentence) == words
-    assert text_spans(sentence) == [TextSpan(0, 3, "PER", text="Ann")]
+    assert find_word_offsets(sentence) == words
+    assert to_text_spans(sentence) == [TextSpan(0, 3, "PER", text="Ann")]
 
 
 @pytest.mark.parametrize(
@@ -257,14 +266,14 @@ def test_offsets_of_foreign_words_are_kept() -> None:
 )
 def test_offsets_that_cannot_be_told_are_none(meta: dict[str, object] | None) -> None:
     sentence = read_sentence({"tokens": ["a", "b"], "labels": ["O", "O"], "meta": meta})
-    assert word_offsets(sentence) is None
-    assert text_spans(sentence) is None
+    assert find_word_offsets(sentence) is None
+    assert to_text_spans(sentence) is None
 
 
 @pytest.mark.parametrize("scheme", [7, "xyz", None])
 def test_labels_of_unknown_scheme_are_read_as_iob2(scheme: object) -> None:
     sentence = read_sentence({"tokens": ["a"], "labels": ["O"], "meta": {"scheme": scheme}})
-    assert given_scheme(sentence) is Scheme.IOB2
+    assert get_given_scheme(sentence) is Scheme.IOB2
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.errors import DecodeError, InvalidInput, TooLongError
-from service.formats import Options, Record, read_records
+from service.formats import FileRecord, ReadOptions, read_records
 
 Sentence = tuple[tuple[str, ...], tuple[str, ...]]
 TWO = [(("EU", "rejects"), ("B-ORG", "O")), (("Oslo",), ("B-LOC",))]
 
 
-def records(text: str | bytes, form: str = "csv", **options: object) -> list[Record]:
+def records(text: str | bytes, form: str = "csv", **options: object) -> list[FileRecord]:
     raw = text.encode() if isinstance(text, str) else text
-    return list(read_records(io.BytesIO(raw), format=form, options=Options(**options)))  # type: ignore[arg-type]
+    return list(read_records(io.BytesIO(raw), format=form, options=ReadOptions(**options)))  # type: ignore[arg-type]
 
 
 def sentences(text: str | bytes, form: str = "csv", **options: object) -> list[Sentence]:
@@ -155,7 +155,7 @@ def test_empty_tables() -> None:
         ("word,label\nEU,B-ORG\nrejects\n", ":3: 1 cells, and the header has 2"),
         ("word,label\nEU,B-ORG\na,b,c\n", ":3: 3 cells, and the header has 2"),
         ("word,label\nEU,\n", ":2: `label`: the label is empty"),
-        ("Word,label\n,O\n", ":2: `Word`: the word is empty"),
+        ("Word,label\n,O\n", ":2: `CharacterRange`: the word is empty"),
         ('word,label\nEU,B-ORG\n"a"b,O\n', ":3: not CSV: ',' expected after '\"'; is a quote left open?"),
         (b"word,label\nMalm\xf6,B-LOC\n", ":2: byte 0xf6 is not UTF-8"),
         ('tokens,labels\n"[""a"", ""b""]","[""O""]"\n', ":2: `labels`: 1 label for 2 words"),
@@ -169,7 +169,7 @@ def test_errors_name_file_and_line(text: str | bytes, message: str) -> None:
 
 def test_a_bad_row_costs_its_sentence_only() -> None:
     found = records("sentence_id,word,label\n1,a,O\n2,b,\n2,c,O\n3,d,O\n")
-    assert [r.sentence.tokens if r.sentence else r.place for r in found] == [("a",), "<stream>:3", ("d",)]
+    assert [r.sentence.tokens if r.sentence else r.location for r in found] == [("a",), "<stream>:3", ("d",)]
 
 
 def outcome(text: str | bytes) -> list[object]:
@@ -224,7 +224,7 @@ def test_other_fields_are_read_through() -> None:
 
 def test_cells_over_several_lines_keep_the_line_count() -> None:
     found = records('word,label,note\na,O,"one\ntwo"\n,,\nb,,\n')
-    assert [r.place for r in found] == ["<stream>:2", "<stream>:5"]
+    assert [r.location for r in found] == ["<stream>:2", "<stream>:5"]
 
 
 def test_tabs_without_quoting() -> None:

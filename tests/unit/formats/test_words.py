@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.formats.text.word_splitter import SPLITTER, Word, split_words
+from service.formats.text.word_splitter import SPLITTER, CharacterRange, split_words
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from service.formats.text.word_splitter import SPLITTER, Word, split_words
 def test_words_of_version_1_stay_as_they_are(text: str, words: str) -> None:
     """Offsets in old messages are found by splitting again: a change needs a new name."""
     assert SPLITTER == "labelwatch-words-1"
-    assert "|".join(word.of(text) for word in split_words(text)) == words
+    assert "|".join(word.extract(text) for word in split_words(text)) == words
 
 
 @settings(max_examples=100, deadline=None)
@@ -45,14 +45,14 @@ def test_nothing_but_white_space_is_left_out(text: str) -> None:
     left_out = "".join(char for place, char in enumerate(text) if place not in covered)
     assert not any(char.isalnum() or (char.isprintable() and not char.isspace()) for char in left_out)
     for word in words:
-        assert not any(char.isspace() for char in word.of(text))
+        assert not any(char.isspace() for char in word.extract(text))
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(alphabet="abcXYZéßЖ", min_size=1, max_size=8), min_size=1, max_size=8))
 def test_letters_between_spaces_are_words(words: list[str]) -> None:
     text = " ".join(words)
-    assert [word.of(text) for word in split_words(text)] == words
+    assert [word.extract(text) for word in split_words(text)] == words
 
 
 @pytest.mark.parametrize("piece", ["a.", "a'", "n't", "A. ", "一", "\u0301", "-", "1,"])
@@ -64,4 +64,4 @@ def test_long_texts_are_no_trouble(piece: str) -> None:
 
 
 def test_a_word_knows_its_text() -> None:
-    assert Word(2, 5).of("a bcd e") == "bcd"
+    assert CharacterRange(2, 5).extract("a bcd e") == "bcd"

@@ -6,18 +6,18 @@ import pytest
 
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from tests.tiny_models import Kind, make_model
+from tests.tiny_models import TokenizerKind, make_model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 class MakeFolder(Protocol):
-    def __call__(self, kind: Kind, **options: Any) -> Path: ...
+    def __call__(self, kind: TokenizerKind, **options: Any) -> Path: ...
 
 
 class MakeClassifier(Protocol):
-    def __call__(self, kind: Kind, **options: Any) -> Classifier: ...
+    def __call__(self, kind: TokenizerKind, **options: Any) -> Classifier: ...
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +25,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> MakeFolder:
     """Tiny models by their options, each made once. Who changes one copies it first."""
     made: dict[str, Path] = {}
 
-    def make(kind: Kind, **options: Any) -> Path:
+    def make(kind: TokenizerKind, **options: Any) -> Path:
         key = repr((kind, sorted(options.items())))
         if key not in made:
             made[key] = make_model(tmp_path_factory.mktemp("model") / kind, kind, **options)
@@ -38,7 +38,7 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> MakeFolder:
 def classifier_of(folder_of: MakeFolder) -> MakeClassifier:
     loaded: dict[str, Classifier] = {}
 
-    def make(kind: Kind, **options: Any) -> Classifier:
+    def make(kind: TokenizerKind, **options: Any) -> Classifier:
         key = repr((kind, sorted(options.items())))
         if key not in loaded:
             loaded[key] = Classifier(ModelFolder.load(folder_of(kind, **options)))

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.errors import InferenceError, InvalidInput, ModelError
-from service.inference.classifier import TOLERANCE, Classifier, WordProbs
+from service.inference.classifier import MAX_BATCH_DEVIATION, Classifier, WordProbs
 from service.inference.model.folder import ModelFolder
-from service.inference.tokenization.word_joining import casing_class
-from tests.tiny_models import KINDS, MAX_LENGTH, POISON, Kind, make_tokenizer
+from service.inference.tokenization.word_joining import classify_casing
+from tests.tiny_models import MAX_LENGTH, POISON_WORD, TOKENIZER_KINDS, TokenizerKind, make_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from service.inference.classifier import Answer
+    from service.inference.classifier import InferenceResult
     from tests.unit.inference.conftest import MakeClassifier, MakeFolder
 
 WORDS = [
@@ -43,7 +43,7 @@ WORDS = [
 sentences_of = st.lists(st.lists(st.sampled_from(WORDS), max_size=30), max_size=12)
 
 
-def probs_of(answers: Sequence[Answer]) -> list[Any]:
+def probs_of(answers: Sequence[InferenceResult]) -> list[Any]:
     assert not any(isinstance(each, InferenceError) for each in answers)
     return [each.probs for each in answers if isinstance(each, WordProbs)]
 
@@ -53,8 +53,8 @@ def some_sentences(n: int, seed: int = 0) -> list[list[str]]:
     return [[rng.choice(WORDS) for _ in range(rng.randint(1, 25))] for _ in range(n)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_distribution_for_every_word(classifier_of: MakeClassifier, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_a_distribution_for_every_word(classifier_of: MakeClassifier, kind: TokenizerKind) -> None:
     words = ["Paris", "", "said", "Timberwolves"]
     (answer,) = classifier_of(kind).infer([words])
     assert isinstance(answer, WordProbs)
@@ -63,10 +63,12 @@ def test_a_distribution_for_every_word(classifier_of: MakeClassifier, kind: Kind
     np.testing.assert_allclose(answer.probs.sum(axis=1), 1, atol=1e-14)
     assert answer.scored.tolist() == [True, False, True, True]
     assert list(answer.unscored) == [1]
-    assert answer.windows == 1
+    assert answer.n_windows == 1
 
 
-@pytest.mark.parametrize("options", [{"kind": k} for k in KINDS] + [{"kind": "wordpiece", "casing": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"kind": k} for k in TOKENIZER_KINDS] + [{"kind": "wordpiece", "casing": True}], ids=str
+)
 @settings(deadline=None, max_examples=25)
 @given(sentences=sentences_of, limits=st.tuples(st.integers(1, 600), st.integers(1, 20)), order=st.randoms())
 def test_batch_mates_and_padding_change_no_bit(
@@ -80,13 +82,15 @@ def test_batch_mates_and_padding_change_no_bit(
     alone = [probs_of(classifier.infer([sentence]))[0] for sentence in sentences]
     places = list(range(len(sentences)))
     order.shuffle(places)
-    classifier._budget, classifier._max_batch = limits
+    classifier._batch_tokens, classifier._max_batch = limits
     together = probs_of(classifier.infer([sentences[i] for i in places]))
     for place, probs in zip(places, together, strict=True):
         assert np.array_equal(probs, alone[place])
 
 
-@pytest.mark.parametrize("options", [{"kind": k} for k in KINDS] + [{"kind": "wordpiece", "casing": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"kind": k} for k in TOKENIZER_KINDS] + [{"kind": "wordpiece", "casing": True}], ids=str
+)
 def test_answers_are_those_of_the_graph_run_by_hand(folder_of: MakeFolder, options: dict[str, Any]) -> None:
     """Against tokenizers and onnxruntime themselves, one sentence at a time, without any of our own code between."""
     folder = folder_of(**options)
@@ -105,7 +109,7 @@ def test_answers_are_those_of_the_graph_run_by_hand(folder_of: MakeFolder, optio
         if len(encoding) > MAX_LENGTH:
             continue
         ids = np.array([encoding.ids])
-        shapes = [0 if word is None else casing_class(sentence[word]) for word in encoding.word_ids]
+        shapes = [0 if word is None else classify_casing(sentence[word]) for word in encoding.word_ids]
         types = np.array([shapes]) if "casing" in options else np.zeros_like(ids)
         feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": types}
         logits = session.run(None, {each.name: feeds[each.name] for each in session.get_inputs()})[0][0].astype(
@@ -125,30 +129,32 @@ def test_short_sequences_are_padded_with_the_models_own_padding(
     folder_of: MakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     classifier = Classifier(ModelFolder.load(folder_of("bytelevel")))
-    session, seen = classifier._graph._session, []
+    session, seen = classifier._onnx_session._session, []
 
     class Recorder:
         def run(self, outputs: list[str], feeds: dict[str, Any]) -> Any:
             seen.append(feeds)
             return session.run(outputs, feeds)
 
-    monkeypatch.setattr(classifier._graph, "_session", Recorder())
+    monkeypatch.setattr(classifier._onnx_session, "_session", Recorder())
     classifier.infer([["the"], ["the", "of"]])
     (feeds,) = seen
     assert feeds["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
     assert feeds["input_ids"][0, -1] == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_context_matters_and_padding_does_not(classifier_of: MakeClassifier, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_context_matters_and_padding_does_not(classifier_of: MakeClassifier, kind: TokenizerKind) -> None:
     first, other = probs_of(classifier_of(kind).infer([["Paris", "said"], ["Paris", "of"]]))
     assert np.abs(first[0] - other[0]).max() > 1e-3
-    assert classifier_of(kind).invariance == 0
+    assert classifier_of(kind).batch_deviation == 0
     assert classifier_of(kind).batching == "planned"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_neighbours_of_an_unscored_word_keep_their_own_probabilities(classifier_of: MakeClassifier, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_neighbours_of_an_unscored_word_keep_their_own_probabilities(
+    classifier_of: MakeClassifier, kind: TokenizerKind
+) -> None:
     odd = ["", "\u200b", "\u00ad", "\ufffd", "\x01", "\ud800"]
     plain = ["Paris", "said", "the", "Timberwolves", "of", "U.S."]
     mixed = [word for pair in zip(odd, plain, strict=True) for word in pair]
@@ -157,33 +163,35 @@ def test_neighbours_of_an_unscored_word_keep_their_own_probabilities(classifier_
     np.testing.assert_array_equal(found[::2], 1 / 9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_special_token_in_the_text_does_not_poison_its_neighbours(classifier_of: MakeClassifier, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_a_special_token_in_the_text_does_not_poison_its_neighbours(
+    classifier_of: MakeClassifier, kind: TokenizerKind
+) -> None:
     sentences = [["Paris", odd, "said"] for odd in ("[SEP]", "</s>", "<pad>", "[PAD]", "<s>")]
     for answer in classifier_of(kind).infer(sentences):
         assert isinstance(answer, WordProbs)
         assert answer.scored.all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_sentence_of_five_thousand_words(classifier_of: MakeClassifier, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_a_sentence_of_five_thousand_words(classifier_of: MakeClassifier, kind: TokenizerKind) -> None:
     words = [WORDS[i % 11] for i in range(5000)]
     (answer,) = classifier_of(kind).infer([words])
     assert isinstance(answer, WordProbs)
     assert answer.scored.all()
-    assert answer.windows > 100
+    assert answer.n_windows > 100
     np.testing.assert_allclose(answer.probs.sum(axis=1), 1, atol=1e-14)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_word_longer_than_a_window(classifier_of: MakeClassifier, kind: Kind) -> None:
-    tokenizer = classifier_of(kind).encoder._subwords.tokenizer
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_a_word_longer_than_a_window(classifier_of: MakeClassifier, kind: TokenizerKind) -> None:
+    tokenizer = classifier_of(kind).encoder._tokenizer.tokenizer
     word = "xy-" * 90
     assert len(tokenizer.encode([word], is_pretokenized=True)) > 64
     (answer,) = classifier_of(kind).infer([["said", word, "Paris"]])
     assert isinstance(answer, WordProbs)
     assert answer.scored.all()
-    assert answer.windows > 3
+    assert answer.n_windows > 3
 
 
 def test_a_sentence_of_too_many_subwords_is_told_and_keeps_nobody_waiting(folder_of: MakeFolder) -> None:
@@ -210,9 +218,9 @@ def test_windows_answer_for_their_own_part(classifier_of: MakeClassifier) -> Non
     assert isinstance(answer, WordProbs)
     by_hand: list[Any] = []
     for window in encoded.windows:
-        part = words[len(by_hand) - window.keep + 1 :][: len(window.ids) - 2]
+        part = words[len(by_hand) - window.keep_start + 1 :][: len(window.ids) - 2]
         (alone,) = probs_of(classifier.infer([part]))
-        by_hand += list(alone[window.keep - 1 : window.keep_end - 1])
+        by_hand += list(alone[window.keep_start - 1 : window.keep_end - 1])
     assert np.array_equal(answer.probs, np.array(by_hand))
 
 
@@ -276,13 +284,13 @@ def test_what_a_stream_cannot_read_is_raised(classifier_of: MakeClassifier) -> N
 
 
 @pytest.mark.parametrize("poison", ["fails", "nan"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_the_sentence_that_fails_fails(classifier_of: MakeClassifier, kind: Kind, poison: str) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_only_the_sentence_that_fails_fails(classifier_of: MakeClassifier, kind: TokenizerKind, poison: str) -> None:
     classifier = classifier_of(kind, poison=poison)
     sentences = some_sentences(40)
     expected = probs_of(classifier.infer(sentences))
     bad = {3, 17, 18, 39}
-    mixed = [[*sentence, POISON] if i in bad else sentence for i, sentence in enumerate(sentences)]
+    mixed = [[*sentence, POISON_WORD] if i in bad else sentence for i, sentence in enumerate(sentences)]
     for i, answer in enumerate(classifier.infer(mixed)):
         if i in bad:
             assert isinstance(answer, InferenceError)
@@ -292,7 +300,7 @@ def test_only_the_sentence_that_fails_fails(classifier_of: MakeClassifier, kind:
 
 
 def test_one_window_that_fails_fails_its_sentence(classifier_of: MakeClassifier) -> None:
-    long = [*["said"] * 300, POISON, *["said"] * 300]
+    long = [*["said"] * 300, POISON_WORD, *["said"] * 300]
     failed, fine = classifier_of("wordpiece", poison="fails").infer([long, ["said"] * 300])
     assert isinstance(failed, InferenceError)
     assert "fails on this sentence alone" in str(failed)
@@ -307,7 +315,7 @@ def test_a_session_that_answers_nothing_blames_no_sentence(
     def dead(*_: object) -> None:
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(classifier._graph, "run", dead)
+    monkeypatch.setattr(classifier._onnx_session, "run", dead)
     with pytest.raises(ModelError, match="answers no more: out of order"):
         classifier.infer([["Paris"], ["said"]])
 
@@ -315,8 +323,8 @@ def test_a_session_that_answers_nothing_blames_no_sentence(
 def test_a_model_that_depends_on_batch_mates_is_run_one_by_one(folder_of: MakeFolder) -> None:
     folder = ModelFolder.load(folder_of("wordpiece", rounding=20.0))
     classifier = Classifier(folder)
-    assert classifier.invariance is not None
-    assert classifier.invariance > 0.01
+    assert classifier.batch_deviation is not None
+    assert classifier.batch_deviation > 0.01
     assert classifier.batching == "single"
     sentences = some_sentences(20)
     together = probs_of(classifier.infer(sentences))
@@ -330,8 +338,8 @@ def test_the_last_digits_matter_where_the_manifest_says_so(
     classifier_of: MakeClassifier, invariant: str, batching: str
 ) -> None:
     classifier = classifier_of("wordpiece", rounding=3e5, manifest={"invariant": invariant})
-    assert classifier.invariance is not None
-    assert 0 < classifier.invariance < TOLERANCE
+    assert classifier.batch_deviation is not None
+    assert 0 < classifier.batch_deviation < MAX_BATCH_DEVIATION
     assert classifier.batching == batching
 
 
@@ -341,7 +349,7 @@ def test_a_model_that_sees_padding_is_run_one_by_one(classifier_of: MakeClassifi
 
 def test_without_the_self_test_nothing_is_claimed(folder_of: MakeFolder) -> None:
     classifier = Classifier(ModelFolder.load(folder_of("wordpiece")), self_test=False)
-    assert classifier.invariance is None
+    assert classifier.batch_deviation is None
     assert classifier.batching == "planned"
 
 
@@ -358,7 +366,7 @@ def test_exports_differ_and_answer_alike(
 def test_threads_are_as_told(folder_of: MakeFolder) -> None:
     for threads in (1, 2):
         classifier = Classifier(ModelFolder.load(folder_of("wordpiece")), threads=threads)
-        options = classifier._graph._session.get_session_options()
+        options = classifier._onnx_session._session.get_session_options()
         assert (options.intra_op_num_threads, options.inter_op_num_threads) == (threads, 1)
         assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from service.errors import InvalidInput, ModelError
 from service.inference.model.folder import ModelFolder
 from service.inference.tokenization.encoder import NO_SUBWORD, NOT_UNICODE, NOT_VISIBLE, Encoder
-from service.inference.tokenization.word_joining import casing_class
-from tests.tiny_models import KINDS, MAX_LENGTH, Kind, make_tokenizer
+from service.inference.tokenization.word_joining import classify_casing
+from tests.tiny_models import MAX_LENGTH, TOKENIZER_KINDS, TokenizerKind, make_tokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.inference.tokenization.encoder import Encoded
+    from service.inference.tokenization.encoder import EncodedSentence
     from tests.unit.inference.conftest import MakeFolder
 
 SENTENCE = ["Paris", ",", "said", "Timberwolves", "on", "Monday", "(", "MIN", ")", "é", "日", "."]
@@ -41,7 +41,7 @@ def changed_tokenizer(folder: Path, to: Path, change: Any) -> Path:
     return to
 
 
-def subword_words(encoded: Encoded) -> list[list[int]]:
+def subword_words(encoded: EncodedSentence) -> list[list[int]]:
     """The words of each subword."""
     found: list[list[int]] = [[] for _ in range(encoded.n_subwords)]
     for subword, word in zip(encoded.overlaps.subword, encoded.overlaps.word, strict=True):
@@ -49,8 +49,8 @@ def subword_words(encoded: Encoded) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_ids_are_the_tokenizers_own(encoder_of: Any, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_ids_are_the_tokenizers_own(encoder_of: Any, kind: TokenizerKind) -> None:
     (encoded,) = encoder_of(kind).encode([SENTENCE])
     tokenizer = make_tokenizer(kind)
     tokenizer.no_truncation()
@@ -66,8 +66,8 @@ def test_ids_are_the_tokenizers_own(encoder_of: Any, kind: Kind) -> None:
     assert not encoded.unscored
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_words_come_one_by_one_with_the_space_before_them(encoder_of: Any, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_words_come_one_by_one_with_the_space_before_them(encoder_of: Any, kind: TokenizerKind) -> None:
     """The first word and the second alike: one entry of each vocabulary."""
     (encoded,) = encoder_of(kind).encode([["the", "the"]])
     ids = encoded.windows[0].ids.tolist()
@@ -82,8 +82,8 @@ def test_metaspace_that_never_prepends_is_told_to(folder_of: MakeFolder, tmp_pat
     assert Encoder(ModelFolder.load(folder)).encode([["the"]])[0].n_subwords == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_text_is_never_a_special_token(encoder_of: Any, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_text_is_never_a_special_token(encoder_of: Any, kind: TokenizerKind) -> None:
     encoder = encoder_of(kind)
     special = np.flatnonzero(encoder._subwords.special)
     assert len(special) >= 3
@@ -109,8 +109,10 @@ def test_a_tokenizer_that_fails_on_unknown_characters_is_refused(folder_of: Make
         Encoder(ModelFolder.load(folder))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_words_that_cannot_be_seen_are_unscored_and_leave_the_others_alone(encoder_of: Any, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_words_that_cannot_be_seen_are_unscored_and_leave_the_others_alone(
+    encoder_of: Any, kind: TokenizerKind
+) -> None:
     encoder = encoder_of(kind)
     mixed = [word for pair in zip(SENTENCE, [*INVISIBLE, *INVISIBLE], strict=False) for word in pair]
     plain, holed = encoder.encode([SENTENCE, mixed])
@@ -121,8 +123,8 @@ def test_words_that_cannot_be_seen_are_unscored_and_leave_the_others_alone(encod
 
 
 @pytest.mark.parametrize("joining", ["words", "text"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_half_of_a_surrogate_pair_is_unscored(encoder_of: Any, kind: Kind, joining: str) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_half_of_a_surrogate_pair_is_unscored(encoder_of: Any, kind: TokenizerKind, joining: str) -> None:
     (encoded,) = encoder_of(kind, manifest={"joining": joining}).encode([["the", "x\ud800", "of"]])
     assert dict(encoded.unscored) == {1: NOT_UNICODE}
     assert sorted(set(encoded.overlaps.word.tolist())) == [0, 2]
@@ -151,8 +153,8 @@ def test_a_subword_over_several_words_belongs_to_each(encoder_of: Any) -> None:
     assert subword_words(encoded)[-2] == [1]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_text_and_words_agree_on_plain_words(encoder_of: Any, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_text_and_words_agree_on_plain_words(encoder_of: Any, kind: TokenizerKind) -> None:
     words = ["the", "land", "of", "paris"]
     (by_word,) = encoder_of(kind).encode([words])
     (by_text,) = encoder_of(kind, manifest={"joining": "text"}).encode([["said", *words]])
@@ -175,7 +177,7 @@ def test_casing_classes_are_the_token_types(encoder_of: Any) -> None:
     (encoded,) = encoder_of("wordpiece", casing=True).encode([words])
     (window,) = encoded.windows
     assert window.types is not None
-    expected = [casing_class(words[word]) for (word,) in subword_words(encoded)]
+    expected = [classify_casing(words[word]) for (word,) in subword_words(encoded)]
     assert window.types.tolist() == [0, *expected, 0]
     assert {2, 3, 1, 7, 6} == set(expected)
 
@@ -184,7 +186,7 @@ def test_of_several_words_over_a_subword_the_first_gives_the_type(folder_of: Mak
     folder = tmp_path / "text"
     shutil.copytree(folder_of("unigram", manifest={"joining": "text", "casing_classes": True}), folder)
     (encoded,) = Encoder(ModelFolder.load(folder)).encode([["7", "(", "MIN", ")"]])
-    types = encoded.windows[0].types
+    types = encoded.windows[0].token_types
     assert types is not None
     assert types[-2] == 0
     assert 6 in types
@@ -192,8 +194,8 @@ def test_of_several_words_over_a_subword_the_first_gives_the_type(folder_of: Mak
 
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_subword_is_kept_once_however_long(encoder_of: Any, kind: Kind, data: st.DataObject) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_every_subword_is_kept_once_however_long(encoder_of: Any, kind: TokenizerKind, data: st.DataObject) -> None:
     encoder = encoder_of(kind)
     word = st.sampled_from(["the", "", "timberwolves", "x" * 90, "Rhine", "日", "\u200b", "paris" * 30])
     sentences = data.draw(st.lists(st.lists(word, max_size=40), max_size=4))

@@ -10,7 +10,7 @@ import pytest
 from service.errors import ModelError
 from service.inference.model.folder import ModelFolder
 from service.labels.schemes import Scheme
-from tests.tiny_models import KINDS, LABELS, MAX_LENGTH, Kind, make_model, write_manifest
+from tests.tiny_models import LABELS, MAX_LENGTH, TOKENIZER_KINDS, TokenizerKind, make_model, write_manifest
 
 if TYPE_CHECKING:
     from tests.unit.inference.conftest import MakeFolder
@@ -31,8 +31,8 @@ def edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_bare_export(folder_of: MakeFolder, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_a_bare_export(folder_of: MakeFolder, kind: TokenizerKind) -> None:
     folder = ModelFolder.load(folder_of(kind))
     assert folder.labels == LABELS
     assert folder.scheme is Scheme.IOB2
@@ -167,7 +167,7 @@ def test_a_file_that_is_not_the_one_described(ours: Path, name: str) -> None:
         ({"joining": "letters"}, "joining"),
         ({"pooling": "median"}, "pooling"),
         ({"capitalise_caps": True}, "capitalise_caps"),
-        ({"held_out": {"sums": [1.0], "counts": [1]}}, "`held_out` needs 9 sums"),
+        ({"held_out": {"sums": [1.0], "counts": [1]}}, "`use_held_out` needs 9 sums"),
         ({"held_out_types": {"sums": [1.0] * 9, "counts": [1] * 9}}, "`held_out_types` needs 5 sums"),
         ({"held_out": {"sums": [2.0] * 9, "counts": [1] * 9}}, "larger than its count"),
         ({"held_out": {"sums": [-0.1] * 9, "counts": [1] * 9}}, "negative"),
@@ -197,7 +197,7 @@ def test_precisions_are_different_graphs(ours: Path) -> None:
     fast, exact = ModelFolder.load(ours), ModelFolder.load(ours, precision="exact")
     assert exact.graph.name == "model.exact.onnx"
     assert fast.fingerprint != exact.fingerprint
-    assert fast.stats_key("mean", LABELS) != exact.stats_key("mean", LABELS)
+    assert fast.compute_stats_key("mean", LABELS) != exact.compute_stats_key("mean", LABELS)
 
 
 def test_weights_beside_the_graph_belong_to_the_fingerprint(tmp_path: Path) -> None:
@@ -232,19 +232,23 @@ def test_the_fingerprint_is_of_graph_and_tokenizer_only(ours: Path, folder_of: M
 
 def test_whatever_changes_probabilities_changes_the_statistics_key(ours: Path) -> None:
     folder = ModelFolder.load(ours)
-    keys = {folder.stats_key("mean", LABELS), folder.stats_key("first", LABELS), folder.stats_key("mean", LABELS[:5])}
+    keys = {
+        folder.compute_stats_key("mean", LABELS),
+        folder.compute_stats_key("first", LABELS),
+        folder.compute_stats_key("mean", LABELS[:5]),
+    }
     edit(ours / "model.json", joining="text")
-    keys.add(ModelFolder.load(ours).stats_key("mean", LABELS))
+    keys.add(ModelFolder.load(ours).compute_stats_key("mean", LABELS))
     edit(ours / "model.json", joining="words", max_length=32)
-    keys.add(ModelFolder.load(ours).stats_key("mean", LABELS))
+    keys.add(ModelFolder.load(ours).compute_stats_key("mean", LABELS))
     edit(ours / "model.json", max_length=MAX_LENGTH)
     with (ours / "tokenizer.json").open("a") as file:
         file.write("\n")
     edit(ours / "model.json", sha256={})
-    keys.add(ModelFolder.load(ours).stats_key("mean", LABELS))
+    keys.add(ModelFolder.load(ours).compute_stats_key("mean", LABELS))
     assert len(keys) == 6
     assert all(len(key) == 16 for key in keys)
-    assert folder.stats_key("mean", LABELS) == folder.stats_key("mean", list(LABELS))
+    assert folder.compute_stats_key("mean", LABELS) == folder.compute_stats_key("mean", list(LABELS))
 
 
 def test_a_renamed_folder_keeps_its_statistics(tmp_path: Path) -> None:
@@ -253,4 +257,4 @@ def test_a_renamed_folder_keeps_its_statistics(tmp_path: Path) -> None:
     shutil.copytree(first, second)
     one, other = ModelFolder.load(first), ModelFolder.load(second)
     assert one.name != other.name
-    assert one.stats_key("mean", LABELS) == other.stats_key("mean", LABELS)
+    assert one.compute_stats_key("mean", LABELS) == other.compute_stats_key("mean", LABELS)

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput
-from service.inference.pooling import POOLINGS, Overlaps, Pooling, pool
+from service.inference.pooling import POOLINGS, Overlaps, Pooling, pool_words
 
 calm = settings(deadline=None, max_examples=60)
 
 
 def _overlaps(pairs: list[tuple[int, int, int]]) -> Overlaps:
     columns = np.array(pairs, np.intp).reshape(-1, 3)
-    return Overlaps.of(columns[:, 0], columns[:, 1], columns[:, 2].astype(np.float64))
+    return Overlaps.from_pairs(columns[:, 0], columns[:, 1], columns[:, 2].astype(np.float64))
 
 
 def _probs(n: int, seed: int, classes: int = 5) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -33,7 +33,7 @@ def cases(draw: st.DrawFn) -> tuple[int, int, list[tuple[int, int, int]], int]:
 def test_the_papers_example() -> None:
     """Minnesota | Timber wolves | (MIN) over "(", "MIN" and ")"."""
     probs = _probs(4, 0)
-    words, scored = pool(probs, _overlaps([(0, 0, 9), (1, 1, 6), (2, 1, 6), (3, 2, 1), (3, 3, 3), (3, 4, 1)]), 5)
+    words, scored = pool_words(probs, _overlaps([(0, 0, 9), (1, 1, 6), (2, 1, 6), (3, 2, 1), (3, 3, 3), (3, 4, 1)]), 5)
     assert scored.all()
     np.testing.assert_allclose(words[1], (probs[1] + probs[2]) / 2)
     for word in (2, 3, 4):
@@ -45,7 +45,7 @@ def test_the_papers_example() -> None:
 def test_pooling_is_what_it_says(case: tuple[int, int, list[tuple[int, int, int]], int], how: Pooling) -> None:
     n_subwords, n_words, pairs, seed = case
     probs = _probs(n_subwords, seed)
-    words, scored = pool(probs, _overlaps(pairs), n_words, how)
+    words, scored = pool_words(probs, _overlaps(pairs), n_words, how)
     for word in range(n_words):
         mine = sorted((s, c) for s, w, c in pairs if w == word)
         assert scored[word] == bool(mine)
@@ -69,15 +69,15 @@ def test_pooling_many_sentences_at_once_changes_no_bit(
     probs = [_probs(n, seed) for n, _, _, seed in sentences]
     overlaps = [_overlaps(pairs) for _, _, pairs, _ in sentences]
     sizes = [n_words for _, n_words, _, _ in sentences]
-    together = Overlaps.joined(overlaps, [len(p) for p in probs], sizes)
-    words, scored = pool(np.concatenate(probs), together, sum(sizes), how)
-    alone = [pool(p, o, n, how) for p, o, n in zip(probs, overlaps, sizes, strict=True)]
+    together = Overlaps.concatenate(overlaps, [len(p) for p in probs], sizes)
+    words, scored = pool_words(np.concatenate(probs), together, sum(sizes), how)
+    alone = [pool_words(p, o, n, how) for p, o, n in zip(probs, overlaps, sizes, strict=True)]
     assert np.array_equal(words, np.concatenate([w for w, _ in alone]))
     assert np.array_equal(scored, np.concatenate([s for _, s in alone]))
 
 
 def test_nothing_to_pool() -> None:
-    words, scored = pool(np.zeros((0, 3)), _overlaps([]), 2)
+    words, scored = pool_words(np.zeros((0, 3)), _overlaps([]), 2)
     np.testing.assert_array_equal(words, np.full((2, 3), 1 / 3))
     assert not scored.any()
 
@@ -86,10 +86,10 @@ def test_the_probabilities_given_stay_as_they_are() -> None:
     probs = _probs(2, 1)
     before = probs.copy()
     for how in POOLINGS:
-        pool(probs, _overlaps([(0, 0, 4), (1, 1, 2)]), 2, how)
+        pool_words(probs, _overlaps([(0, 0, 4), (1, 1, 2)]), 2, how)
     assert np.array_equal(probs, before)
 
 
 def test_an_unknown_way_is_refused() -> None:
     with pytest.raises(InvalidInput, match="mean, characters, first"):
-        pool(_probs(1, 0), _overlaps([(0, 0, 1)]), 1, cast("Pooling", "median"))
+        pool_words(_probs(1, 0), _overlaps([(0, 0, 1)]), 1, cast("Pooling", "median"))

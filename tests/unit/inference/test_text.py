@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.inference.tokenization.word_joining import (
-    capitalised,
-    casing_class,
+    capitalise_word,
+    classify_casing,
     has_lone_surrogate,
+    is_plainly_visible,
     is_visible,
     join_words,
-    plainly_visible,
 )
 
 calm = settings(deadline=None, max_examples=60)
@@ -31,14 +31,14 @@ calm = settings(deadline=None, max_examples=60)
     ],
 )  # fmt: skip
 def test_casing_classes_are_those_the_default_model_learned(word: str, expected: int) -> None:
-    assert casing_class(word) == expected
+    assert classify_casing(word) == expected
 
 
 @calm
 @given(st.text(max_size=80))
 def test_every_word_has_one_of_eight_casing_classes(word: str) -> None:
-    assert casing_class(word) in range(8)
-    assert casing_class(word) == casing_class(word + "-.,")
+    assert classify_casing(word) in range(8)
+    assert classify_casing(word) == classify_casing(word + "-.,")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_offsets_point_at_the_words(words: list[str]) -> None:
     ],
 )
 def test_only_words_in_capitals_that_start_with_a_letter_change(word: str, expected: str) -> None:
-    assert capitalised(word) == expected
+    assert capitalise_word(word) == expected
 
 
 def test_offsets_hold_where_lower_case_is_longer() -> None:
@@ -98,7 +98,7 @@ def test_offsets_hold_where_lower_case_is_longer() -> None:
 )
 def test_words_without_a_visible_character(word: str) -> None:
     assert not is_visible(word)
-    assert not plainly_visible(["a", word, "b"])
+    assert not is_plainly_visible(["a", word, "b"])
 
 
 @pytest.mark.parametrize("word", ["a", "\u00e9", "日", "x\u00ad", "🙂", "\u0300", "\ue000", "a b"])
@@ -109,7 +109,7 @@ def test_words_with_a_visible_character(word: str) -> None:
 @calm
 @given(st.lists(st.text(max_size=4), max_size=6))
 def test_the_quick_look_never_lets_an_invisible_word_through(words: list[str]) -> None:
-    if plainly_visible(words):
+    if is_plainly_visible(words):
         assert all(is_visible(word) and not has_lone_surrogate(word) for word in words)
 
 

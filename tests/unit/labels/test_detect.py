@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput, UnknownLabelError
-from service.labels import Scheme, Span, class_scheme, detect_scheme, labels_from_spans, merged_classes
+from service.labels import Scheme, Span, detect_class_scheme, detect_scheme, labels_from_spans, merge_by_type
 
 IOB1, IOB2, BILUO, IO = Scheme.IOB1, Scheme.IOB2, Scheme.BILUO, Scheme.IO
 
@@ -119,12 +119,12 @@ def test_the_order_of_sentences_does_not_matter(scheme: Scheme, draw: random.Ran
     ],
 )
 def test_class_scheme(classes: str, scheme: Scheme) -> None:
-    assert class_scheme(classes.split()) is scheme
+    assert detect_class_scheme(classes.split()) is scheme
 
 
 def test_classes_of_two_kinds_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"`classes`.*'PER'"):
-        class_scheme(["O", "B-LOC", "I-LOC", "PER"])
+        detect_class_scheme(["O", "B-LOC", "I-LOC", "PER"])
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_classes_of_two_kinds_are_refused() -> None:
     ],
 )
 def test_merged_classes(classes: str, types: str, mapping: tuple[int, ...]) -> None:
-    assert merged_classes(classes.split()) == (tuple(types.split()), mapping)
+    assert merge_by_type(classes.split()) == (tuple(types.split()), mapping)
 
 
 def test_merged_names_read_back_as_their_types() -> None:
-    types, _ = merged_classes(["O", "B-I-95", "I-I-95", "B-95", "I-95"])
+    types, _ = merge_by_type(["O", "B-I-95", "I-I-95", "B-95", "I-95"])
     assert types == ("O", "I-I-95", "95")

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput, UnknownLabelError
-from service.labels import UNSCORED, LabelMap, Scheme, Span, Unmapped, convert, labels_from_spans, spans
+from service.labels import (
+    UNSCORED,
+    LabelMap,
+    Scheme,
+    Span,
+    UnmappedPolicy,
+    convert_scheme,
+    labels_from_spans,
+    parse_spans,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +36,7 @@ def build(
     labels: list[str] | None = None,
     dataset: Scheme = IOB2,
     mapping: dict[str, str] | None = None,
-    unmapped: Unmapped = "reject",
+    unmapped: UnmappedPolicy = "reject",
 ) -> LabelMap:
     return LabelMap.build(
         classes, model_scheme=model, dataset_labels=labels, dataset_scheme=dataset, mapping=mapping or {}, unmapped=unmapped
@@ -162,7 +171,12 @@ def test_touching_entities_of_finer_types_stay_apart(model: Scheme) -> None:
     classes = BIOES if model is BILUO else NINE
     label_map = build(classes, model=model, dataset=IOB1, mapping={"CITY": "LOC", "STATE": "LOC"})
     mapped = label_map.map(["I-CITY", "I-STATE", "I-STATE", "B-STATE", "I-LOC"])
-    assert spans(mapped.labels, model) == [Span(0, 1, "LOC"), Span(1, 3, "LOC"), Span(3, 4, "LOC"), Span(4, 5, "LOC")]
+    assert parse_spans(mapped.labels, model) == [
+        Span(0, 1, "LOC"),
+        Span(1, 3, "LOC"),
+        Span(3, 4, "LOC"),
+        Span(4, 5, "LOC"),
+    ]
 
 
 def test_full_labels_are_mapped() -> None:
@@ -260,9 +274,9 @@ def test_what_helps_is_said_in_the_terms_of_who_asks(label: str, general: str, s
         with pytest.raises(UnknownLabelError) as caught:
             label_map.map(["O", label], sentence=3)
         assert told in str(caught.value)
-        assert options in caught.value.options
-        assert caught.value.options.startswith("sentence 3, word 1, `labels`: label ")
-        assert "label_map" not in caught.value.options
+        assert options in caught.value.cli_message
+        assert caught.value.cli_message.startswith("sentence 3, word 1, `labels`: label ")
+        assert "label_map" not in caught.value.cli_message
 
 
 def test_a_label_as_long_as_a_novel_is_not_repeated() -> None:
@@ -281,7 +295,7 @@ def test_a_long_list_of_labels_is_cut() -> None:
 @pytest.mark.parametrize("dataset", [IOB2, IOB1, BILUO])
 def test_unmapped_labels_may_be_unscored_and_keep_their_type(dataset: Scheme) -> None:
     label_map = build(dataset=dataset, unmapped="unscored", labels=["O", "B-DATE"])
-    labels = convert(["B-DATE", "I-DATE", "B-PER", "O"], IOB2, dataset)
+    labels = convert_scheme(["B-DATE", "I-DATE", "B-PER", "O"], IOB2, dataset)
     mapped = label_map.map(labels)
     assert mapped.ids == [UNSCORED, UNSCORED, NINE.index("B-PER"), 0]
     assert mapped.labels == ["B-DATE", "I-DATE", "B-PER", "O"]
@@ -346,7 +360,7 @@ def test_entities_are_the_same_in_any_scheme_on_either_side(
     mapped = label_map.map(labels_from_spans(entities, n, dataset))
     assert mapped.labels == [label_map.classes[k] for k in mapped.ids]
     renamed = [span._replace(type="LOC" if span.type == "CITY" else span.type) for span in entities]
-    assert spans(mapped.labels, model) == renamed
+    assert parse_spans(mapped.labels, model) == renamed
 
 
 def test_no_label_is_dropped_whatever_the_settings() -> None:
@@ -357,4 +371,4 @@ def test_no_label_is_dropped_whatever_the_settings() -> None:
         label_map = build(classes, model=model, dataset=dataset, unmapped="unscored")
         mapped = label_map.map(labels_from_spans(entities, 6, dataset))
         assert [k == UNSCORED for k in mapped.ids] == [False, False, True, False, False, False]
-        assert spans(mapped.labels, label_map.scheme) == entities
+        assert parse_spans(mapped.labels, label_map.scheme) == entities

@@ -10,14 +10,14 @@ from service.errors import InvalidInput, UnknownLabelError
 from service.labels import (
     Scheme,
     Span,
-    convert,
+    convert_scheme,
     entity_type,
-    is_valid,
+    is_valid_end,
+    is_valid_sequence,
+    is_valid_start,
+    is_valid_transition,
     labels_from_spans,
-    spans,
-    valid_end,
-    valid_start,
-    valid_transition,
+    parse_spans,
 )
 
 IOB1, IOB2, BILUO, IO = Scheme.IOB1, Scheme.IOB2, Scheme.BILUO, Scheme.IO
@@ -66,7 +66,7 @@ def split(text: str) -> list[str]:
     ],
 )
 def test_spans_are_read_leniently(scheme: Scheme, labels: str, expected: list[tuple[int, int, str]]) -> None:
-    assert spans(split(labels), scheme) == [Span(*span) for span in expected]
+    assert parse_spans(split(labels), scheme) == [Span(*span) for span in expected]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_spans_are_read_leniently(scheme: Scheme, labels: str, expected: list[tu
 )  # fmt: skip
 def test_a_label_that_the_scheme_does_not_have_is_named_with_its_word(scheme: Scheme, labels: list[str]) -> None:
     with pytest.raises(UnknownLabelError) as caught:
-        spans(labels, scheme)
+        parse_spans(labels, scheme)
     assert caught.value.word == 1
     assert repr(labels[1]) in str(caught.value)
 
@@ -84,7 +84,7 @@ def test_a_label_that_the_scheme_does_not_have_is_named_with_its_word(scheme: Sc
 @pytest.mark.parametrize("outside", ["o", "0", "OUT", ""])
 def test_another_spelling_of_outside_comes_with_the_mapping_that_helps(outside: str) -> None:
     with pytest.raises(UnknownLabelError, match=f'{{"{outside}": "O"}}'):
-        spans([outside], IOB2)
+        parse_spans([outside], IOB2)
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_spans_and_labels_are_inverse(sentence: tuple[list[Span], int], scheme: 
     entities, n = sentence
     labels = labels_from_spans(entities, n, scheme)
     assert len(labels) == n
-    assert spans(labels, scheme) == entities
-    assert is_valid(labels, scheme)
+    assert parse_spans(labels, scheme) == entities
+    assert is_valid_sequence(labels, scheme)
 
 
 @given(sentences())
@@ -127,7 +127,7 @@ def test_io_keeps_the_type_of_each_word_and_joins_what_touches(sentence: tuple[l
     entities, n = sentence
     labels = labels_from_spans(entities, n, IO)
     types = {word: span.type for span in entities for word in range(span.start, span.end)}
-    read = spans(labels, IO)
+    read = parse_spans(labels, IO)
     assert {word: span.type for span in read for word in range(span.start, span.end)} == types
     assert all(a.end < b.start or a.type != b.type for a, b in pairwise(read))
 
@@ -136,9 +136,9 @@ def test_io_keeps_the_type_of_each_word_and_joins_what_touches(sentence: tuple[l
 @settings(deadline=None, max_examples=100)
 def test_conversion_comes_back(sentence: tuple[list[Span], int], source: Scheme, target: Scheme) -> None:
     labels = labels_from_spans(*sentence, source)
-    there = convert(labels, source, target)
-    assert is_valid(there, target)
-    assert convert(there, target, source) == labels
+    there = convert_scheme(labels, source, target)
+    assert is_valid_sequence(there, target)
+    assert convert_scheme(there, target, source) == labels
 
 
 @given(
@@ -158,15 +158,15 @@ def test_any_sequence_converts_to_a_valid_one_of_the_same_entities(
     source: tuple[Scheme, list[str]], target: Scheme
 ) -> None:
     scheme, labels = source
-    converted = convert(labels, scheme, target)
-    assert is_valid(converted, target)
-    assert spans(converted, target) == spans(labels, scheme)
+    converted = convert_scheme(labels, scheme, target)
+    assert is_valid_sequence(converted, target)
+    assert parse_spans(converted, target) == parse_spans(labels, scheme)
 
 
 def test_iob1_and_iob2_are_read_alike() -> None:
     alphabet = ["O", "B-A", "I-A", "B-B", "I-B"]
     for labels in product(alphabet, repeat=4):
-        assert spans(labels, IOB1) == spans(labels, IOB2)
+        assert parse_spans(labels, IOB1) == parse_spans(labels, IOB2)
 
 
 @pytest.mark.parametrize("scheme", list(Scheme))
@@ -175,7 +175,7 @@ def test_a_sequence_is_valid_exactly_if_writing_its_spans_gives_it_back(scheme: 
     alphabet = ["O"] + ([f"{p}-{t}" for t in "AB" for p in prefixes] or ["A", "B"])
     for n in range(4):
         for labels in product(alphabet, repeat=n):
-            assert is_valid(labels, scheme) == (convert(labels, scheme, scheme) == list(labels)), labels
+            assert is_valid_sequence(labels, scheme) == (convert_scheme(labels, scheme, scheme) == list(labels)), labels
 
 
 @pytest.mark.parametrize(
@@ -190,11 +190,11 @@ def test_a_sequence_is_valid_exactly_if_writing_its_spans_gives_it_back(scheme: 
     ],
 )  # fmt: skip
 def test_transitions(scheme: Scheme, previous: str | None, following: str | None, valid: bool) -> None:
-    assert valid_transition(previous, following, scheme) is valid
+    assert is_valid_transition(previous, following, scheme) is valid
     if previous is None and following is not None:
-        assert valid_start(following, scheme) is valid
+        assert is_valid_start(following, scheme) is valid
     if following is None and previous is not None:
-        assert valid_end(previous, scheme) is valid
+        assert is_valid_end(previous, scheme) is valid
 
 
 def test_entity_type() -> None:

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.review.queue.queue import Queue
-from tests.review_desk import Desk, MemoryLog
+from service.review.queue.queue import ReviewQueue
+from tests.review_desk import MemoryLog, QueueHarness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(MemoryLog(), Queue(tmp_path / "queue.sqlite"))
+def desk(tmp_path: Path) -> Iterator[QueueHarness]:
+    made = QueueHarness(MemoryLog(), ReviewQueue(tmp_path / "queue.sqlite"))
     yield made
     made.close()

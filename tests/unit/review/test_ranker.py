@@ -15,13 +15,13 @@ from service.review.ranker import (
     MIN_DECISIONS,
     PRIOR_PRECISION,
     Ranker,
-    Reviewed,
-    batched,
-    fit,
-    logit,
-    objective,
-    rank_of_logit,
-    reviewed,
+    ReviewedWords,
+    compute_objective,
+    extract_reviewed_words,
+    fit_offsets,
+    round_down_to_batch,
+    to_logit,
+    to_rank,
 )
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def say(verdict: str, **fields: Any) -> Decision:
 def words(seed: int, n: int, n_types: int, *, spread: float = 2.0) -> tuple[Floats, Floats, Floats]:
     random = np.random.default_rng(seed)
     types = random.integers(0, n_types, n)
-    logits = random.normal(-1, spread, n).clip(logit(1), logit(0))
+    logits = random.normal(-1, spread, n).clip(to_logit(1), to_logit(0))
     offsets = random.normal(0, 1, n_types)
     wrong = (random.random(n) < 1 / (1 + np.exp(-(logits + offsets[types] - 0.5)))).astype(float)
     return types, logits, wrong
@@ -60,7 +60,7 @@ def dense(types: npt.NDArray[np.intp], logits: Floats, wrong: Floats, n_types: i
 @pytest.mark.parametrize(("n", "n_types"), [(1, 1), (30, 2), (400, 5), (2_000, 12)])
 def test_the_fit_is_that_of_a_dense_newton(n: int, n_types: int) -> None:
     types, logits, wrong = words(n, n, n_types)
-    offsets, bias = fit(types, logits, wrong, n_types)
+    offsets, bias = fit_offsets(types, logits, wrong, n_types)
     np.testing.assert_allclose(np.append(offsets, bias), dense(types, logits, wrong, n_types), atol=1e-7)
 
 
@@ -68,36 +68,36 @@ def test_the_fit_is_that_of_a_dense_newton(n: int, n_types: int) -> None:
 @settings(deadline=None, max_examples=60)
 def test_no_step_in_any_direction_is_better(seed: int, n: int, n_types: int, spread: float) -> None:
     types, logits, wrong = words(seed, n, n_types, spread=spread)
-    offsets, bias = fit(types, logits, wrong, n_types)
-    best = objective(types, logits, wrong, offsets, bias)
+    offsets, bias = fit_offsets(types, logits, wrong, n_types)
+    best = compute_objective(types, logits, wrong, offsets, bias)
     random = np.random.default_rng(seed)
     for _ in range(10):
         step = random.normal(0, 0.01, n_types + 1)
-        assert objective(types, logits, wrong, offsets + step[:-1], bias + step[-1]) >= best
+        assert compute_objective(types, logits, wrong, offsets + step[:-1], bias + step[-1]) >= best
 
 
 @pytest.mark.parametrize("answer", [0.0, 1.0])
 def test_answers_that_are_all_alike_leave_it_finite(answer: float) -> None:
     types, logits, _ = words(3, 500, 4, spread=6.0)
-    offsets, bias = fit(types, logits, np.full(500, answer), 4)
+    offsets, bias = fit_offsets(types, logits, np.full(500, answer), 4)
     assert np.isfinite(offsets).all()
     assert abs(bias) < 100
 
 
 def test_a_type_without_words_stays_at_its_prior() -> None:
     types, logits, wrong = words(1, 200, 2)
-    offsets, _ = fit(types, logits, wrong, 3)
+    offsets, _ = fit_offsets(types, logits, wrong, 3)
     assert offsets[2] == 0
 
 
 def test_a_step_that_overshoots_is_damped() -> None:
     # The score is sure that all are wrong and reviewers say the opposite: a full step goes past where exp ends.
     types = np.zeros(200, np.intp)
-    logits = np.full(200, logit(0.0))
-    offsets, bias = fit(types, logits, np.zeros(200), 1)
+    logits = np.full(200, to_logit(0.0))
+    offsets, bias = fit_offsets(types, logits, np.zeros(200), 1)
     p = 1 / (1 + math.exp(-(logits[0] + offsets[0] + bias)))
     assert p < 0.05
-    assert objective(types, logits, np.zeros(200), offsets, bias) < objective(
+    assert compute_objective(types, logits, np.zeros(200), offsets, bias) < compute_objective(
         types, logits, np.zeros(200), np.zeros(1), 0.0
     )
 
@@ -106,24 +106,26 @@ def test_a_step_that_overshoots_is_damped() -> None:
 
 
 def test_ok_says_that_all_scored_words_are_right() -> None:
-    found = reviewed(say("ok"), SHOWN)
-    assert found == Reviewed(("O", "PER", "LOC"), (logit(0.9), logit(0.2), logit(0.4)), (False, False, False))
+    found = extract_reviewed_words(say("ok"), SHOWN)
+    assert found == ReviewedWords(
+        ("O", "PER", "LOC"), (to_logit(0.9), to_logit(0.2), to_logit(0.4)), (False, False, False)
+    )
 
 
 def test_an_error_with_its_words_says_the_others_are_right() -> None:
-    found = reviewed(say("error", words=[3]), SHOWN)
+    found = extract_reviewed_words(say("error", words=[3]), SHOWN)
     assert found is not None
     assert found.wrong == (False, False, True)
 
 
 def test_corrected_labels_say_which_words_were_wrong() -> None:
-    found = reviewed(say("error", labels=["O", "B-ORG", "I-ORG", "B-LOC"]), SHOWN)
+    found = extract_reviewed_words(say("error", labels=["O", "B-ORG", "I-ORG", "B-LOC"]), SHOWN)
     assert found is not None
     assert dict(zip(found.types, found.wrong, strict=True)) == {"O": False, "PER": True, "LOC": False}
 
 
 def test_an_error_without_a_word_is_about_the_worst_one_only() -> None:
-    assert reviewed(say("error"), SHOWN) == Reviewed(("PER",), (logit(0.2),), (True,))
+    assert extract_reviewed_words(say("error"), SHOWN) == ReviewedWords(("PER",), (to_logit(0.2),), (True,))
 
 
 @pytest.mark.parametrize(
@@ -132,29 +134,29 @@ def test_an_error_without_a_word_is_about_the_worst_one_only() -> None:
     ids=["unsure", "withdrawn", "both"],
 )
 def test_who_is_not_sure_teaches_nothing(silent: Decision) -> None:
-    assert reviewed(silent, SHOWN) is None
+    assert extract_reviewed_words(silent, SHOWN) is None
 
 
 def test_a_sentence_without_scored_words_teaches_nothing() -> None:
-    assert reviewed(say("ok"), Shown(labels=("O",), scores=(None,))) is None
+    assert extract_reviewed_words(say("ok"), Shown(labels=("O",), scores=(None,))) is None
 
 
 # -- the order ---------------------------------------------------------------------------------------------------------
 
 
-def lesson(kind: str, wrong: bool, score: float = 0.3) -> Reviewed:
-    return Reviewed((kind,), (logit(score),), (wrong,))
+def lesson(kind: str, wrong: bool, score: float = 0.3) -> ReviewedWords:
+    return ReviewedWords((kind,), (to_logit(score),), (wrong,))
 
 
 def test_it_is_on_after_25_decisions() -> None:
     lessons = [lesson("PER", True)] * MIN_DECISIONS
     assert MIN_DECISIONS == 25
-    assert not Ranker.refit(lessons[:-1]).on
-    assert Ranker.refit(lessons).on
+    assert not Ranker.refit(lessons[:-1]).enabled
+    assert Ranker.refit(lessons).enabled
 
 
 def test_decisions_are_used_in_batches() -> None:
-    steps = sorted({batched(n) for n in range(500)})
+    steps = sorted({round_down_to_batch(n) for n in range(500)})
     assert steps[:4] == [0, 25, 30, 35]
     assert all(b - a in (25, max(5, a // 20)) for a, b in pairwise(steps))
     lessons = [lesson("PER", True)] * 25 + [lesson("LOC", False)] * 5
@@ -165,7 +167,7 @@ def test_decisions_are_used_in_batches() -> None:
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=40))
 @settings(deadline=None)
 def test_without_offsets_the_order_is_that_of_the_priority(priorities: list[float]) -> None:
-    ranker = Ranker(on=True)
+    ranker = Ranker(enabled=True)
     off = Ranker()
     ranked = sorted(priorities, key=lambda p: (ranker.rank(p, [("O", p)]), p))
     assert ranked == sorted(priorities) == sorted(priorities, key=lambda p: off.rank(p, [("O", p)]))
@@ -173,7 +175,7 @@ def test_without_offsets_the_order_is_that_of_the_priority(priorities: list[floa
 
 @given(st.floats(1e-6, 1 - 1e-3))
 def test_the_rank_is_the_priority_again(score: float) -> None:
-    assert rank_of_logit(logit(score)) == pytest.approx(score, rel=1e-9)
+    assert to_rank(to_logit(score)) == pytest.approx(score, rel=1e-9)
 
 
 def test_a_type_that_is_often_wrong_comes_first() -> None:
@@ -184,9 +186,9 @@ def test_a_type_that_is_often_wrong_comes_first() -> None:
 
 
 def test_the_worst_word_of_the_sentence_sets_its_rank() -> None:
-    ranker = Ranker(on=True, offsets={"LOC": 2.0})
-    assert ranker.rank(0.2, [("LOC", 0.3), ("O", 0.2)]) == rank_of_logit(logit(0.3) + 2)
-    assert ranker.rank(0.2, [("LOC", 0.9), ("O", 1e-9)]) == rank_of_logit(logit(1e-9))
+    ranker = Ranker(enabled=True, offsets={"LOC": 2.0})
+    assert ranker.rank(0.2, [("LOC", 0.3), ("O", 0.2)]) == to_rank(to_logit(0.3) + 2)
+    assert ranker.rank(0.2, [("LOC", 0.9), ("O", 1e-9)]) == to_rank(to_logit(1e-9))
 
 
 def test_a_sentence_without_scored_words_is_last() -> None:

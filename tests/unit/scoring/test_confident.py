@@ -10,26 +10,26 @@ from hypothesis.extra import numpy as nps
 
 from service.errors import InvalidInput
 from service.scoring.confident import (
-    NEVER,
-    agreeing_sums,
-    agreement_weights,
-    class_sums,
+    UNREACHABLE_THRESHOLD,
+    compute_agreement_weights,
+    compute_priority,
+    compute_thresholds,
+    compute_weighted_scores,
+    flag_sentence,
     flag_words,
-    judge_sentence,
-    priority,
     prune_by_noise_rate,
-    thresholds,
-    weighted_word_scores,
+    sum_agreeing_by_class,
+    sum_by_class,
 )
 from service.scoring.sentence import score_sentences
-from tests.unit.scoring.strategies import arranged, flats, golden, sentence_of
+from tests.unit.scoring.strategies import flats, make_golden, reorder_sentences, slice_sentence
 
 if TYPE_CHECKING:
-    from service.scoring.flat import Bools, Flat, Floats, Ints
+    from service.scoring.flat import Bools, FlatSentences, Floats, Ints
 
 
-def limits_of(data: Flat) -> Floats:
-    return thresholds(*class_sums(data.probs, data.given))
+def limits_of(data: FlatSentences) -> Floats:
+    return compute_thresholds(*sum_by_class(data.probs, data.given))
 
 
 def flags_by_the_rule(probs: Floats, given: Ints, limits: Floats) -> Bools:
@@ -45,47 +45,47 @@ def flags_by_the_rule(probs: Floats, given: Ints, limits: Floats) -> Bools:
 
 class TestThresholds:
     def test_golden_values(self) -> None:
-        data = golden()
-        sums, counts = class_sums(data.probs, data.given)
+        data = make_golden()
+        sums, counts = sum_by_class(data.probs, data.given)
         np.testing.assert_allclose(sums, [1.5, 1.6, 0.8])
         assert counts.tolist() == [2, 3, 1]
-        np.testing.assert_allclose(thresholds(sums, counts), [0.75, 0.53333, 0.8], atol=5e-6)
+        np.testing.assert_allclose(compute_thresholds(sums, counts), [0.75, 0.53333, 0.8], atol=5e-6)
 
     def test_agreeing_words_only(self) -> None:
-        data = golden()
-        sums, counts = agreeing_sums(data.probs, data.given)
+        data = make_golden()
+        sums, counts = sum_agreeing_by_class(data.probs, data.given)
         np.testing.assert_allclose(sums, [1.5, 1.6, 0.8])
         assert counts.tolist() == [2, 2, 1]
 
     def test_the_first_of_equals_is_the_likeliest(self) -> None:
-        sums, counts = agreeing_sums(np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([0, 1]))
+        sums, counts = sum_agreeing_by_class(np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([0, 1]))
         assert sums.tolist() == [0.5, 0.0]
         assert counts.tolist() == [1, 0]
 
     def test_a_class_without_words_has_none(self) -> None:
-        assert thresholds(np.array([0.0, 1.0]), np.array([0, 2])).tolist() == [NEVER, 0.5]
+        assert compute_thresholds(np.array([0.0, 1.0]), np.array([0, 2])).tolist() == [UNREACHABLE_THRESHOLD, 0.5]
 
     def test_a_class_the_model_never_believes_in_keeps_one_above_the_margin(self) -> None:
-        assert thresholds(np.array([0.0]), np.array([7])).tolist() == [2e-6]
+        assert compute_thresholds(np.array([0.0]), np.array([7])).tolist() == [2e-6]
 
     def test_of_nothing(self) -> None:
-        sums, counts = class_sums(np.empty((0, 3)), np.empty(0, dtype=np.intp))
-        assert thresholds(sums, counts).tolist() == [NEVER] * 3
-        assert agreeing_sums(np.empty((0, 3)), np.empty(0, dtype=np.intp))[1].tolist() == [0] * 3
-        assert agreeing_sums(np.empty((0, 0)), np.empty(0, dtype=np.intp))[1].tolist() == []
+        sums, counts = sum_by_class(np.empty((0, 3)), np.empty(0, dtype=np.intp))
+        assert compute_thresholds(sums, counts).tolist() == [UNREACHABLE_THRESHOLD] * 3
+        assert sum_agreeing_by_class(np.empty((0, 3)), np.empty(0, dtype=np.intp))[1].tolist() == [0] * 3
+        assert sum_agreeing_by_class(np.empty((0, 0)), np.empty(0, dtype=np.intp))[1].tolist() == []
 
     @given(flats())
     @settings(deadline=None, max_examples=50)
-    def test_are_means_and_never_nan(self, data: Flat) -> None:
+    def test_are_means_and_never_nan(self, data: FlatSentences) -> None:
         for k, limit in enumerate(limits_of(data)):
             own = data.probs[data.given == k, k]
-            assert limit == pytest.approx(max(own.mean(), 2e-6) if len(own) else NEVER, rel=1e-12)
+            assert limit == pytest.approx(max(own.mean(), 2e-6) if len(own) else UNREACHABLE_THRESHOLD, rel=1e-12)
 
     @given(flats())
     @settings(deadline=None, max_examples=50)
-    def test_types_and_totals(self, data: Flat) -> None:
-        sums, counts = class_sums(data.probs, data.given)
-        agreed, times = agreeing_sums(data.probs, data.given)
+    def test_types_and_totals(self, data: FlatSentences) -> None:
+        sums, counts = sum_by_class(data.probs, data.given)
+        agreed, times = sum_agreeing_by_class(data.probs, data.given)
         assert sums.dtype == agreed.dtype == np.float64
         assert counts.dtype == times.dtype == np.int64
         assert counts.sum() == data.n_words
@@ -95,7 +95,7 @@ class TestThresholds:
 
 class TestFlags:
     def test_golden_values(self) -> None:
-        data = golden()
+        data = make_golden()
         assert flag_words(data.probs, data.given, limits_of(data)).tolist() == [False, False, True, False, False, False]
 
     def test_any_other_class_at_its_threshold_is_enough(self) -> None:
@@ -111,7 +111,9 @@ class TestFlags:
         assert flag_words(np.array([[0.4, 0.6]]), np.array([0]), np.array([0.3, 0.9])).tolist() == [False]
 
     def test_a_never_seen_class_flags_nothing(self) -> None:
-        assert flag_words(np.array([[0.0, 1.0]]), np.array([0]), np.array([0.5, NEVER])).tolist() == [False]
+        assert flag_words(np.array([[0.0, 1.0]]), np.array([0]), np.array([0.5, UNREACHABLE_THRESHOLD])).tolist() == [
+            False
+        ]
 
     @pytest.mark.parametrize(
         ("row", "label", "flagged"),
@@ -129,12 +131,12 @@ class TestFlags:
     def test_a_probability_a_margin_below_the_threshold_reaches_it(self) -> None:
         probs = np.array([[0.4, 0.6]])
         for limit, flagged in [(0.6 + 5e-7, True), (0.6 + 2e-6, False)]:
-            assert flag_words(probs, np.array([0]), np.array([NEVER, limit])).tolist() == [flagged]
+            assert flag_words(probs, np.array([0]), np.array([UNREACHABLE_THRESHOLD, limit])).tolist() == [flagged]
 
     def test_a_single_class_of_labels(self) -> None:
         probs = np.array([[0.9, 0.1], [0.2, 0.8]])
         given = np.zeros(2, dtype=np.intp)
-        assert flag_words(probs, given, thresholds(*class_sums(probs, given))).tolist() == [False, False]
+        assert flag_words(probs, given, compute_thresholds(*sum_by_class(probs, given))).tolist() == [False, False]
         assert prune_by_noise_rate(probs, given).tolist() == [False, False]
 
     @pytest.mark.parametrize(("words", "classes"), [(1, 2), (3, 2), (2, 1), (2, 3)])
@@ -151,9 +153,9 @@ class TestFlags:
 
     @given(flats(), st.data())
     @settings(deadline=None, max_examples=100)
-    def test_is_the_rule(self, data: Flat, draw: st.DataObject) -> None:
+    def test_is_the_rule(self, data: FlatSentences, draw: st.DataObject) -> None:
         own = limits_of(data)
-        limit = st.sampled_from([2e-6, 0.25, 0.25 + 1e-6, 0.5, 1.0, NEVER])
+        limit = st.sampled_from([2e-6, 0.25, 0.25 + 1e-6, 0.5, 1.0, UNREACHABLE_THRESHOLD])
         other = np.array(draw.draw(st.lists(limit, min_size=data.n_classes, max_size=data.n_classes)))
         before = data.probs.copy()
         for limits in (own, other):
@@ -163,21 +165,21 @@ class TestFlags:
 
     @given(flats(), st.data())
     @settings(deadline=None, max_examples=50)
-    def test_the_order_of_sentences_does_not_matter(self, data: Flat, draw: st.DataObject) -> None:
+    def test_the_order_of_sentences_does_not_matter(self, data: FlatSentences, draw: st.DataObject) -> None:
         order = draw.draw(st.permutations(range(data.n_sentences)))
         limits = limits_of(data)
         parts = np.split(flag_words(data.probs, data.given, limits), data.starts[1:])
-        moved = arranged(data, order)
+        moved = reorder_sentences(data, order)
         np.testing.assert_array_equal(
             flag_words(moved.probs, moved.given, limits), np.concatenate([parts[i] for i in order])
         )
 
     @given(flats())
     @settings(deadline=None, max_examples=50)
-    def test_one_sentence_alone(self, data: Flat) -> None:
+    def test_one_sentence_alone(self, data: FlatSentences) -> None:
         limits = limits_of(data)
-        alone = [sentence_of(data, index) for index in range(data.n_sentences)]
-        verdicts = [judge_sentence(one.probs, one.given, limits) for one in alone]
+        alone = [slice_sentence(data, index) for index in range(data.n_sentences)]
+        verdicts = [flag_sentence(one.probs, one.given, limits) for one in alone]
         np.testing.assert_array_equal([verdict.score for verdict in verdicts], score_sentences(data))
         np.testing.assert_array_equal(
             np.concatenate([verdict.flags for verdict in verdicts]), flag_words(data.probs, data.given, limits)
@@ -203,7 +205,7 @@ class TestPruneByNoiseRate:
 
     @given(flats())
     @settings(deadline=None, max_examples=100)
-    def test_flags_only_words_whose_likeliest_class_is_another(self, data: Flat) -> None:
+    def test_flags_only_words_whose_likeliest_class_is_another(self, data: FlatSentences) -> None:
         before = data.probs.copy()
         flags = prune_by_noise_rate(data.probs, data.given)
         assert not (flags & (data.probs.argmax(axis=1) == data.given)).any()
@@ -220,30 +222,32 @@ class TestPriority:
     def test_weights_by_hand(self) -> None:
         given_means, agreeing_means = np.array([0.99, 0.8, 0.9]), np.array([0.99, 0.9, 0.95])
         expected = [1.0, (1 - 0.99 + 0.9) ** 0.5, (1 - 0.99 + 0.95) ** 0.5]
-        np.testing.assert_allclose(agreement_weights(given_means, agreeing_means), expected, rtol=1e-12)
+        np.testing.assert_allclose(compute_agreement_weights(given_means, agreeing_means), expected, rtol=1e-12)
 
     def test_a_class_that_is_always_certain_divides_by_no_zero(self) -> None:
-        np.testing.assert_allclose(agreement_weights(np.array([1.0, 1.0]), np.array([1.0, 0.9995])), [1.0, 0.9995**0.5])
+        np.testing.assert_allclose(
+            compute_agreement_weights(np.array([1.0, 1.0]), np.array([1.0, 0.9995])), [1.0, 0.9995**0.5]
+        )
 
     def test_equal_classes_leave_the_self_confidence_as_it_is(self) -> None:
-        weights = agreement_weights(np.full(3, 0.95), np.full(3, 0.95))
+        weights = compute_agreement_weights(np.full(3, 0.95), np.full(3, 0.95))
         assert weights.tolist() == [1.0, 1.0, 1.0]
-        data = golden()
-        np.testing.assert_array_equal(priority(data, weights), score_sentences(data))
+        data = make_golden()
+        np.testing.assert_array_equal(compute_priority(data, weights), score_sentences(data))
 
     def test_word_scores(self) -> None:
-        scores = weighted_word_scores(np.array([[0.2, 0.8], [0.2, 0.8]]), np.array([0, 1]), np.array([0.5, 0.9]))
+        scores = compute_weighted_scores(np.array([[0.2, 0.8], [0.2, 0.8]]), np.array([0, 1]), np.array([0.5, 0.9]))
         np.testing.assert_allclose(scores, [0.6, 0.82])
 
     def test_keeps_the_last_digits_of_saturated_words(self) -> None:
         probs = np.array([[1e-12, 1.0], [2e-12, 1.0]])
-        low, high = weighted_word_scores(probs, np.zeros(2, dtype=np.intp), np.array([1.0, 1.0]))
+        low, high = compute_weighted_scores(probs, np.zeros(2, dtype=np.intp), np.array([1.0, 1.0]))
         assert (low, high) == (1e-12, 2e-12)
 
     @given(means)
     @settings(deadline=None, max_examples=100)
     def test_weights_lie_between_0_and_1(self, both: Floats) -> None:
-        weights = agreement_weights(both[0], both[1])
+        weights = compute_agreement_weights(both[0], both[1])
         assert np.isfinite(weights).all()
         assert (weights >= 0).all()
         assert (weights <= 1 + 1e-15).all()
@@ -253,16 +257,18 @@ class TestPriority:
     def test_scores_grow_with_the_probability_and_end_at_1(self, p: float, q: float, weight: float) -> None:
         low, high = sorted((p, q))
         probs = np.array([[low, 1 - low], [high, 1 - high], [1.0, 0.0]])
-        scores = weighted_word_scores(probs, np.zeros(3, dtype=np.intp), np.array([weight, 1.0]))
+        scores = compute_weighted_scores(probs, np.zeros(3, dtype=np.intp), np.array([weight, 1.0]))
         assert 0 <= scores[0] <= scores[1] + 1e-15
         assert scores[1] <= scores[2] == 1
 
     @given(flats(), st.data())
     @settings(deadline=None, max_examples=50)
-    def test_is_the_worst_word_of_each_sentence_whatever_the_order(self, data: Flat, draw: st.DataObject) -> None:
+    def test_is_the_worst_word_of_each_sentence_whatever_the_order(
+        self, data: FlatSentences, draw: st.DataObject
+    ) -> None:
         weights = np.array(draw.draw(st.lists(st.floats(0.9, 1), min_size=data.n_classes, max_size=data.n_classes)))
-        words = weighted_word_scores(data.probs, data.given, weights)
-        scores = priority(data, weights)
+        words = compute_weighted_scores(data.probs, data.given, weights)
+        scores = compute_priority(data, weights)
         np.testing.assert_array_equal(scores, [part.min() for part in np.split(words, data.starts[1:])])
         order = draw.draw(st.permutations(range(data.n_sentences)))
-        np.testing.assert_array_equal(priority(arranged(data, order), weights), scores[order])
+        np.testing.assert_array_equal(compute_priority(reorder_sentences(data, order), weights), scores[order])

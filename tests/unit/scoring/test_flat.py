@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from service.errors import Fate, InvalidInput
 from service.scoring.flat import (
-    Flat,
-    flat,
+    FlatSentences,
     flatten,
+    from_flat_arrays,
     merge_classes,
     merge_labels,
     segment_max,
@@ -20,14 +20,14 @@ from service.scoring.flat import (
     segment_min,
     segment_sum,
 )
-from tests.unit.scoring.strategies import GOLDEN_GIVEN, GOLDEN_PROBS, flats, golden
+from tests.unit.scoring.strategies import GOLDEN_GIVEN, GOLDEN_PROBS, flats, make_golden
 
 ROW = [0.25, 0.75]
 
 
 class TestFlatten:
     def test_words_of_all_sentences_stand_in_one_array(self) -> None:
-        data = golden()
+        data = make_golden()
         assert data.starts.tolist() == [0, 2, 5]
         assert data.ends.tolist() == [2, 5, 6]
         assert data.lengths.tolist() == [2, 3, 1]
@@ -40,7 +40,7 @@ class TestFlatten:
         data = flatten([np.array(y, dtype=np.uint8) for y in GOLDEN_GIVEN], [np.array(p, dtype) for p in GOLDEN_PROBS])
         assert data.probs.dtype == np.float64
         assert data.given.dtype == np.intp
-        np.testing.assert_allclose(data.probs, golden().probs, atol=1e-3)
+        np.testing.assert_allclose(data.probs, make_golden().probs, atol=1e-3)
 
     def test_takes_lists_and_arrays_mixed(self) -> None:
         data = flatten([np.array([0, 1]), [1], (0,)], [np.array([ROW, ROW]), [ROW], ((1, 0),)])
@@ -54,7 +54,7 @@ class TestFlatten:
 
     @given(flats())
     @settings(deadline=None, max_examples=50)
-    def test_equals_what_was_flat_already(self, data: Flat) -> None:
+    def test_equals_what_was_flat_already(self, data: FlatSentences) -> None:
         cuts = data.starts[1:]
         again = flatten(np.split(data.given, cuts), np.split(data.probs, cuts))
         np.testing.assert_array_equal(again.probs, data.probs)
@@ -122,7 +122,7 @@ class TestInvalidInput:
         probs = np.tile(ROW, (100, 1))
         probs[[37, 60]] = 0.9
         with pytest.raises(InvalidInput) as caught:
-            flat(probs, np.zeros(100, int), [10] * 10)
+            from_flat_arrays(probs, np.zeros(100, int), [10] * 10)
         assert (caught.value.sentence, caught.value.word, caught.value.field) == (3, 7, "probs")
 
     @pytest.mark.parametrize(
@@ -144,21 +144,21 @@ class TestInvalidInput:
     )
     def test_flat_arrays(self, probs: Any, given: Any, lengths: Any, says: str) -> None:
         with pytest.raises(InvalidInput, match=re.escape(says)):
-            flat(probs, given, lengths)
+            from_flat_arrays(probs, given, lengths)
 
     def test_flat_without_sentences(self) -> None:
-        data = flat(np.empty((0, 3)), [], [])
+        data = from_flat_arrays(np.empty((0, 3)), [], [])
         assert (data.n_sentences, data.n_words, data.n_classes) == (0, 0, 3)
 
     @given(flats(), st.data())
     @settings(deadline=None, max_examples=50)
-    def test_one_broken_number_is_always_found(self, data: Flat, draw: st.DataObject) -> None:
+    def test_one_broken_number_is_always_found(self, data: FlatSentences, draw: st.DataObject) -> None:
         word = draw.draw(st.integers(0, data.n_words - 1))
         column = draw.draw(st.integers(0, data.n_classes - 1))
         probs = data.probs.copy()
         probs[word, column] = draw.draw(st.sampled_from([np.nan, np.inf, -np.inf, -0.1, 1.5]))
         with pytest.raises(InvalidInput) as caught:
-            flat(probs, data.given, data.lengths)
+            from_flat_arrays(probs, data.given, data.lengths)
         sentence = caught.value.sentence
         assert isinstance(sentence, int)
         assert caught.value.word is not None
@@ -167,7 +167,7 @@ class TestInvalidInput:
 
 @given(flats())
 @settings(deadline=None, max_examples=50)
-def test_segments_are_the_sentences(data: Flat) -> None:
+def test_segments_are_the_sentences(data: FlatSentences) -> None:
     values = data.probs[:, 0]
     parts = np.split(values, data.starts[1:])
     np.testing.assert_array_equal(segment_min(values, data), [part.min() for part in parts])
@@ -213,18 +213,18 @@ class TestMerge:
 
     @given(flats(), st.data())
     @settings(deadline=None, max_examples=50)
-    def test_mass_is_kept_and_labels_keep_theirs(self, data: Flat, draw: st.DataObject) -> None:
+    def test_mass_is_kept_and_labels_keep_theirs(self, data: FlatSentences, draw: st.DataObject) -> None:
         mapping = draw.draw(st.lists(st.integers(0, 3), min_size=data.n_classes, max_size=data.n_classes))
         merged = merge_classes(data.probs, mapping)
         np.testing.assert_allclose(merged.sum(axis=1), data.probs.sum(axis=1))
         labels = merge_labels(data.given, mapping)
         words = np.arange(data.n_words)
         assert (merged[words, labels] >= data.probs[words, data.given]).all()
-        assert flat(merged, labels, data.lengths).n_classes == max(mapping) + 1
+        assert from_flat_arrays(merged, labels, data.lengths).n_classes == max(mapping) + 1
         np.testing.assert_array_equal(merge_classes(data.probs, list(range(data.n_classes))), data.probs)
 
     @given(flats(n_classes=6))
     @settings(deadline=None, max_examples=50)
-    def test_merging_twice_is_merging_once(self, data: Flat) -> None:
+    def test_merging_twice_is_merging_once(self, data: FlatSentences) -> None:
         twice = merge_classes(merge_classes(data.probs, [0, 1, 1, 2, 2, 3]), [0, 1, 0, 1])
         np.testing.assert_allclose(twice, merge_classes(data.probs, [0, 1, 1, 0, 0, 1]), rtol=1e-12, atol=1e-15)

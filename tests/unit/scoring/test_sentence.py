@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput
-from service.scoring.confident import class_sums, flag_words, thresholds
-from service.scoring.flat import Bools, Flat, Floats, flatten
+from service.scoring.confident import compute_thresholds, flag_words, sum_by_class
+from service.scoring.flat import Bools, FlatSentences, Floats, flatten
 from service.scoring.sentence import (
     DEFAULT_METHOD,
     METHODS,
@@ -24,7 +24,7 @@ from service.scoring.sentence import (
     worst_token_softmin,
 )
 from service.scoring.token import TOKEN_SCORES
-from tests.unit.scoring.strategies import arranged, flats, golden, sentence_of
+from tests.unit.scoring.strategies import flats, make_golden, reorder_sentences, slice_sentence
 
 PAPER = [
     "predicted-difference",
@@ -93,18 +93,18 @@ REFERENCE: dict[str, Reference] = {
 }
 
 
-def flags_of(data: Flat) -> Bools:
-    return flag_words(data.probs, data.given, thresholds(*class_sums(data.probs, data.given)))
+def flags_of(data: FlatSentences) -> Bools:
+    return flag_words(data.probs, data.given, compute_thresholds(*sum_by_class(data.probs, data.given)))
 
 
-def all_flags(data: Flat, value: bool) -> Bools:
+def all_flags(data: FlatSentences, value: bool) -> Bools:
     return np.full(data.n_words, value)
 
 
 # A sentence each: none flagged, one of two, all.
 Q = np.array([0.9, 0.6, 0.1, 0.8, 0.2])
 B = np.array([False, False, True, False, True])
-THREE = Flat(np.full((5, 2), 0.5), np.zeros(5, dtype=np.intp), np.array([0, 2, 4]))
+THREE = FlatSentences(np.full((5, 2), 0.5), np.zeros(5, dtype=np.intp), np.array([0, 2, 4]))
 
 
 def test_the_registry_has_the_papers_names() -> None:
@@ -118,7 +118,7 @@ def test_the_registry_has_the_papers_names() -> None:
 @pytest.mark.parametrize("name", PAPER)
 @given(data=flats(max_sentences=4), seed=st.integers(0, 2**32 - 1))
 @settings(deadline=None, max_examples=30)
-def test_formulas(name: str, data: Flat, seed: int) -> None:
+def test_formulas(name: str, data: FlatSentences, seed: int) -> None:
     rng = np.random.default_rng(seed)
     q = rng.choice([0.0, 0.2, 0.5, 1.0, *rng.random(4)], data.n_words)
     flags = rng.random(data.n_words) < rng.choice([0.0, 0.3, 1.0])
@@ -137,7 +137,7 @@ def test_formulas(name: str, data: Flat, seed: int) -> None:
 @pytest.mark.parametrize("name", PAPER)
 def test_what_a_method_says_it_does_not_use_it_does_not_use(name: str) -> None:
     rng = np.random.default_rng(0)
-    data = golden()
+    data = make_golden()
     q, other_q = rng.random((2, data.n_words))
     b = np.array([True, False, True, False, True, True])
     method = METHODS[name]
@@ -148,7 +148,7 @@ def test_what_a_method_says_it_does_not_use_it_does_not_use(name: str) -> None:
 
 class TestGolden:
     def test_worst_token(self) -> None:
-        np.testing.assert_array_equal(score_sentences(golden()), [0.6, 0.0, 0.8])
+        np.testing.assert_array_equal(score_sentences(make_golden()), [0.6, 0.0, 0.8])
 
     @pytest.mark.parametrize(
         ("temperature", "expected"),
@@ -160,7 +160,7 @@ class TestGolden:
         ],
     )
     def test_softmin(self, temperature: float, expected: list[float]) -> None:
-        data = golden()
+        data = make_golden()
         q = np.array([0.9, 0.6, 0.0, 0.8, 0.8, 0.8])
         scores = worst_token_softmin(data, q, all_flags(data, False), temperature=temperature)
         np.testing.assert_allclose(scores, expected, rtol=1e-7, atol=1e-14)
@@ -193,24 +193,24 @@ class TestParameters:
 class TestByName:
     def test_unknown_names_are_answered_with_the_known(self) -> None:
         with pytest.raises(InvalidInput, match=r"'worst' is not one of predicted-difference, .*worst-token-softmin"):
-            score_sentences(golden(), method="worst")
+            score_sentences(make_golden(), method="worst")
         with pytest.raises(InvalidInput, match="`token_score`: 'sc' is not one of self-confidence, normalized-margin"):
-            score_sentences(golden(), token_score="sc")
+            score_sentences(make_golden(), token_score="sc")
 
     @pytest.mark.parametrize("name", sorted(WITH_FLAGS))
     def test_flags_that_are_needed(self, name: str) -> None:
         with pytest.raises(InvalidInput, match=f"method {name} needs the flags"):
-            score_sentences(golden(), method=name)
+            score_sentences(make_golden(), method=name)
 
     @pytest.mark.parametrize("flags", [np.zeros(5, dtype=np.bool_), np.zeros(6, dtype=np.intp)])
     def test_flags_that_do_not_fit(self, flags: Bools) -> None:
         with pytest.raises(InvalidInput, match="`flags`: should be 6 booleans"):
-            score_sentences(golden(), flags=flags)
+            score_sentences(make_golden(), flags=flags)
 
     @pytest.mark.parametrize("token_score", TOKEN_SCORES)
     @pytest.mark.parametrize("name", PAPER)
     def test_every_pair_scores_every_sentence(self, name: str, token_score: str) -> None:
-        data = golden()
+        data = make_golden()
         scores = score_sentences(data, method=name, token_score=token_score, flags=flags_of(data))
         q = TOKEN_SCORES[token_score](data.probs, data.given)
         np.testing.assert_array_equal(scores, METHODS[name].function(data, q, flags_of(data)))
@@ -222,7 +222,7 @@ class TestByName:
         assert score_sentences(flatten([], []), method=name, flags=np.zeros(0, dtype=np.bool_)).shape == (0,)
 
 
-def scores_by(data: Flat, name: str, token_score: str, flags: Bools) -> Floats:
+def scores_by(data: FlatSentences, name: str, token_score: str, flags: Bools) -> Floats:
     return score_sentences(data, method=name, token_score=token_score, flags=flags)
 
 
@@ -230,15 +230,15 @@ def scores_by(data: Flat, name: str, token_score: str, flags: Bools) -> Floats:
 @pytest.mark.parametrize("name", PAPER)
 @given(data=flats(), draw=st.data())
 @settings(deadline=None, max_examples=10)
-def test_sentences_do_not_see_each_other(name: str, token_score: str, data: Flat, draw: st.DataObject) -> None:
+def test_sentences_do_not_see_each_other(name: str, token_score: str, data: FlatSentences, draw: st.DataObject) -> None:
     """Permuting the sentences permutes the scores, and scoring them one by one changes none."""
     flags = flags_of(data)
     scores = scores_by(data, name, token_score, flags)
 
     order = draw.draw(st.permutations(range(data.n_sentences)))
     parts = np.split(flags, data.starts[1:])
-    moved = scores_by(arranged(data, order), name, token_score, np.concatenate([parts[i] for i in order]))
-    alone = np.concatenate([scores_by(sentence_of(data, i), name, token_score, parts[i]) for i in range(len(parts))])
+    moved = scores_by(reorder_sentences(data, order), name, token_score, np.concatenate([parts[i] for i in order]))
+    alone = np.concatenate([scores_by(slice_sentence(data, i), name, token_score, parts[i]) for i in range(len(parts))])
 
     if name == "worst-token" and token_score != "confidence-weighted-entropy":
         np.testing.assert_array_equal(moved, scores[order])

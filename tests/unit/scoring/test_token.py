@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.scoring.flat import Flat, Floats, flat
+from service.scoring.flat import FlatSentences, Floats, from_flat_arrays
 from service.scoring.token import (
     DEFAULT_TOKEN_SCORE,
     TOKEN_SCORES,
-    adjusted,
+    adjust_probs,
     confidence_weighted_entropy,
     normalized_margin,
     self_confidence,
 )
-from tests.unit.scoring.strategies import flats, golden
+from tests.unit.scoring.strategies import flats, make_golden
 
 
 def against(gap: float) -> Floats:
@@ -30,7 +30,7 @@ def entropy_score(gap: float) -> float:
 
 
 def test_golden_values() -> None:
-    data = golden()
+    data = make_golden()
     np.testing.assert_array_equal(self_confidence(data.probs, data.given), [0.9, 0.6, 0.0, 0.8, 0.8, 0.8])
     np.testing.assert_allclose(
         normalized_margin(data.probs, data.given), [0.9, 0.7, 0.05, 0.85, 0.85, 0.85], rtol=0, atol=1e-12
@@ -49,7 +49,7 @@ def test_no_words() -> None:
 
 @given(flats())
 @settings(deadline=None, max_examples=100)
-def test_scores_lie_between_0_and_1_and_leave_their_input_alone(data: Flat) -> None:
+def test_scores_lie_between_0_and_1_and_leave_their_input_alone(data: FlatSentences) -> None:
     before = data.probs.copy()
     for score in TOKEN_SCORES.values():
         values = score(data.probs, data.given)
@@ -62,7 +62,7 @@ def test_scores_lie_between_0_and_1_and_leave_their_input_alone(data: Flat) -> N
 
 @given(flats())
 @settings(deadline=None, max_examples=50)
-def test_the_margin_is_over_one_half_where_the_given_class_is_likeliest(data: Flat) -> None:
+def test_the_margin_is_over_one_half_where_the_given_class_is_likeliest(data: FlatSentences) -> None:
     own = self_confidence(data.probs, data.given)
     others = np.array([max(np.delete(p, y), default=0.0) for p, y in zip(data.probs, data.given, strict=True)])
     np.testing.assert_array_equal(normalized_margin(data.probs, data.given) > 0.5, own > others)
@@ -124,19 +124,19 @@ class TestEntropy:
 
 class TestAdjusted:
     def test_takes_the_thresholds_away(self) -> None:
-        probs = adjusted(np.array([[0.6, 0.4], [0.9, 0.1]]), np.array([0.8, 0.5]))
+        probs = adjust_probs(np.array([[0.6, 0.4], [0.9, 0.1]]), np.array([0.8, 0.5]))
         np.testing.assert_allclose(probs, [[0.6 / 1.3, 0.7 / 1.3], [0.9 / 1.3, 0.4 / 1.3]])
 
     @given(flats(), st.data())
     @settings(deadline=None, max_examples=50)
-    def test_are_probabilities_again(self, data: Flat, draw: st.DataObject) -> None:
+    def test_are_probabilities_again(self, data: FlatSentences, draw: st.DataObject) -> None:
         limits = draw.draw(
             st.lists(st.sampled_from([2e-6, 0.3, 0.9, 1.0, 2.0]), min_size=data.n_classes, max_size=data.n_classes)
         )
-        probs = adjusted(data.probs, np.array(limits))
-        assert flat(probs, data.given, data.lengths).n_words == data.n_words
+        probs = adjust_probs(data.probs, np.array(limits))
+        assert from_flat_arrays(probs, data.given, data.lengths).n_words == data.n_words
 
     @given(flats())
     @settings(deadline=None, max_examples=20)
-    def test_equal_thresholds_change_nothing(self, data: Flat) -> None:
-        np.testing.assert_allclose(adjusted(data.probs, np.full(data.n_classes, 0.5)), data.probs, atol=1e-12)
+    def test_equal_thresholds_change_nothing(self, data: FlatSentences) -> None:
+        np.testing.assert_allclose(adjust_probs(data.probs, np.full(data.n_classes, 0.5)), data.probs, atol=1e-12)

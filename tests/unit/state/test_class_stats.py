@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from service.errors import InvalidInput, StateError
-from service.scoring.confident import agreeing_sums, class_sums, thresholds
+from service.scoring.confident import compute_thresholds, sum_agreeing_by_class, sum_by_class
 from service.statistics import SCALE, ClassStats
-from service.statistics.class_stats import TOLERANCE
+from service.statistics.class_stats import PROBABILITY_TOLERANCE
 
 Words = tuple[NDArray[Any], NDArray[Any]]
 
@@ -69,7 +69,7 @@ def test_every_path_gives_the_same_bits(n: int, dtype: str) -> None:
 
 
 def test_more_words_than_one_sum_can_hold_are_added_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.statistics.class_stats._CHUNK", 150)
+    monkeypatch.setattr("service.statistics.class_stats._MAX_CHUNK_WORDS", 150)
     probs, given = words(9, 700)
     assert ClassStats.empty(4).update(probs, given) == by_hand(probs, given, 4)
 
@@ -88,7 +88,11 @@ def test_any_split_into_batches_and_partitions_ends_in_the_same_bits(seed: int, 
         partitions[(seed + i) % 3] = partitions[(seed + i) % 3].update(*piece)
     merged = partitions[2].merge(partitions[0].merge(partitions[1]))
     assert running == merged == whole
-    assert running.thresholds().tobytes() == merged.thresholds().tobytes() == whole.thresholds().tobytes()
+    assert (
+        running.compute_thresholds().tobytes()
+        == merged.compute_thresholds().tobytes()
+        == whole.compute_thresholds().tobytes()
+    )
 
 
 huge = st.integers(0, 2**90)
@@ -120,24 +124,26 @@ def test_the_thresholds_are_those_of_one_batch_pass() -> None:
     probs, given = words(3, 500)
     given[given == 2] = 1
     stats = ClassStats.empty(4).update(probs, given)
-    np.testing.assert_allclose(stats.thresholds(), thresholds(*class_sums(probs, given)), rtol=0, atol=1e-12)
-    assert stats.thresholds()[2] == 2.0
-    sums, counts = agreeing_sums(probs, given)
+    np.testing.assert_allclose(
+        stats.compute_thresholds(), compute_thresholds(*sum_by_class(probs, given)), rtol=0, atol=1e-12
+    )
+    assert stats.compute_thresholds()[2] == 2.0
+    sums, counts = sum_agreeing_by_class(probs, given)
     np.testing.assert_allclose(np.array(stats.agree_sums) / SCALE, sums, rtol=0, atol=1e-9)
     assert stats.agree_counts == tuple(counts)
 
 
 def test_means_with_and_without_a_prior() -> None:
     stats = ClassStats.empty(2).update(np.array([[0.75, 0.25], [0.25, 0.75]]), np.array([0, 0]))
-    assert stats.given_means().tolist() == [0.5, 0.0]
-    assert stats.agreeing_means().tolist() == [0.75, 0.0]
-    assert stats.given_means(prior_words=2, prior_mean=0.25).tolist() == [0.375, 0.25]
-    assert stats.agreeing_means(prior_words=1, prior_mean=0.25).tolist() == [0.5, 0.25]
-    assert stats.given_means(prior_mean=0.5).tolist() == [0.5, 0.5]
+    assert stats.compute_given_means().tolist() == [0.5, 0.0]
+    assert stats.compute_agreeing_means().tolist() == [0.75, 0.0]
+    assert stats.compute_given_means(prior_words=2, prior_mean=0.25).tolist() == [0.375, 0.25]
+    assert stats.compute_agreeing_means(prior_words=1, prior_mean=0.25).tolist() == [0.5, 0.25]
+    assert stats.compute_given_means(prior_mean=0.5).tolist() == [0.5, 0.5]
 
 
 @pytest.mark.parametrize("n", [5, 300])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -0.1, 1 + 2 * TOLERANCE])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -0.1, 1 + 2 * PROBABILITY_TOLERANCE])
 def test_a_probability_that_is_none_is_refused(n: int, value: float) -> None:
     probs, given = words(0, n)
     probs[3, given[3]] = value
@@ -175,7 +181,7 @@ def test_shapes_and_types_that_dont_fit_are_refused() -> None:
 
 
 def test_a_probability_a_little_over_one_is_learned_and_restored() -> None:
-    stats = ClassStats.empty(1).update(np.full((200, 1), 1 + TOLERANCE), np.zeros(200, dtype=np.intp))
+    stats = ClassStats.empty(1).update(np.full((200, 1), 1 + PROBABILITY_TOLERANCE), np.zeros(200, dtype=np.intp))
     assert ClassStats.restore(stats.snapshot()) == stats
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from service.scoring.confident import weighted_word_scores
-from service.statistics import RunningStats, priority_weights
+from service.scoring.confident import compute_weighted_scores
+from service.statistics import RunningStats, compute_priority_weights
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +26,7 @@ def judge_then_learn(file: Path) -> tuple[NDArray[Any], NDArray[Any], RunningSta
     stats = RunningStats.empty(probs.shape[1])
     priorities = []
     for words in kept:
-        scores = weighted_word_scores(probs[words], given[words], priority_weights(stats.total()))
+        scores = compute_weighted_scores(probs[words], given[words], compute_priority_weights(stats.get_total()))
         priorities.append(float(scores.min()))
         stats = stats.update(probs[words], given[words], priority=priorities[-1])
     wrong = np.array([bool((given[words] != corrected[words]).any()) for words in kept])
@@ -54,5 +54,5 @@ def test_priority_in_the_stream_finds_errors_as_well_as_the_study(
     assert (len(wrong), int(wrong.sum())) == (3449, 186)
     assert auprc_auroc(priorities, wrong) == pytest.approx((auprc, auroc), abs=0.003)
     for share in (0.01, 0.05, 0.2):
-        chosen = float(np.mean(priorities < stats.histogram.cut(share)))
+        chosen = float(np.mean(priorities < stats.histogram.find_cutoff(share)))
         assert share - 0.01 < chosen <= share

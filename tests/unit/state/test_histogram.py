@@ -10,12 +10,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput, StateError
-from service.statistics import EVERYTHING, PriorityHistogram
-from service.statistics.histogram import EDGES, N_BINS
+from service.statistics import CUTOFF_ALL, PriorityHistogram
+from service.statistics.histogram import BIN_EDGES, N_BINS
 
 priority = st.one_of(
     st.floats(0, 1),
-    st.sampled_from([0.0, 1.0, 0.5, 1e-300, 1 - 2**-53, *EDGES[::97]]),
+    st.sampled_from([0.0, 1.0, 0.5, 1e-300, 1 - 2**-53, *BIN_EDGES[::97]]),
     st.floats(0, 36).map(lambda x: 1 / (1 + float(np.exp(-x)))),
 )
 priorities = st.lists(priority, max_size=60)
@@ -26,7 +26,7 @@ def histogram(values: list[float]) -> PriorityHistogram:
 
 
 def test_the_edges_rise_and_are_fine_at_both_ends() -> None:
-    edges = np.array(EDGES)
+    edges = np.array(BIN_EDGES)
     assert (np.diff(edges) > 0).all()
     assert edges[0] < 1e-14
     assert 0 < 1 - edges[-1] < 1e-14
@@ -46,8 +46,8 @@ def test_one_by_one_is_the_same_as_all_at_once(values: list[float]) -> None:
     assert single.total == len(values)
     for value in values:
         i = int(np.flatnonzero(PriorityHistogram.empty().update(value).counts)[0])
-        assert i == 0 or EDGES[i - 1] <= value
-        assert i == N_BINS - 1 or value < EDGES[i]
+        assert i == 0 or BIN_EDGES[i - 1] <= value
+        assert i == N_BINS - 1 or value < BIN_EDGES[i]
 
 
 @settings(deadline=None)
@@ -63,10 +63,10 @@ def test_merge_is_associative_and_commutative(a: list[float], b: list[float], c:
 def test_the_cut_never_exceeds_the_budget_and_is_the_largest_edge_that_doesnt(
     values: list[float], share: float
 ) -> None:
-    cut = histogram(values).cut(share)
+    cut = histogram(values).find_cutoff(share)
     allowed = share * len(values)
     assert sum(value < cut for value in values) <= allowed
-    larger = [edge for edge in EDGES if edge > cut]
+    larger = [edge for edge in BIN_EDGES if edge > cut]
     if larger and share > 0:
         assert sum(value < larger[0] for value in values) > allowed
 
@@ -75,17 +75,17 @@ def test_cuts_of_a_known_spread() -> None:
     values = np.random.default_rng(0).random(100_000)
     spread = PriorityHistogram.empty().update(values)
     for share in (0.001, 0.05, 0.3, 0.9, 0.999):
-        assert spread.cut(share) == pytest.approx(share, rel=0.05, abs=0.01)
-    assert spread.cut(1.0) == EVERYTHING
-    assert spread.cut(0.0) == 0.0
-    assert PriorityHistogram.empty().cut(0.5) == 0.0
-    assert PriorityHistogram.empty().cut(1) == EVERYTHING
+        assert spread.find_cutoff(share) == pytest.approx(share, rel=0.05, abs=0.01)
+    assert spread.find_cutoff(1.0) == CUTOFF_ALL
+    assert spread.find_cutoff(0.0) == 0.0
+    assert PriorityHistogram.empty().find_cutoff(0.5) == 0.0
+    assert PriorityHistogram.empty().find_cutoff(1) == CUTOFF_ALL
 
 
 def test_saturated_priorities_are_told_apart() -> None:
     spread = histogram([1 - 1e-9] * 5 + [1 - 1e-10] * 95)
-    assert 1 - 1e-9 < spread.cut(0.05) <= 1 - 1e-10
-    assert histogram([0.0] * 10).cut(0.05) == 0.0
+    assert 1 - 1e-9 < spread.find_cutoff(0.05) <= 1 - 1e-10
+    assert histogram([0.0] * 10).find_cutoff(0.05) == 0.0
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -0.5, 1.5])
@@ -100,7 +100,7 @@ def test_a_priority_that_is_none_is_refused(value: float) -> None:
 @pytest.mark.parametrize("share", [-0.1, 1.1, np.nan])
 def test_a_share_that_is_none_is_refused(share: float) -> None:
     with pytest.raises(InvalidInput, match="`share`"):
-        PriorityHistogram.empty().cut(share)
+        PriorityHistogram.empty().find_cutoff(share)
 
 
 def test_update_changes_nothing_and_the_counts_cant_be_changed() -> None:

@@ -13,7 +13,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from service.errors import InvalidInput, StateError
-from service.statistics import UNDATED, ClassStats, PriorityHistogram, RunningStats, day_of, flag_thresholds
+from service.statistics import (
+    UNDATED,
+    ClassStats,
+    PriorityHistogram,
+    RunningStats,
+    compute_flag_thresholds,
+    to_bucket_day,
+)
 
 K = 3
 DAYS = [UNDATED, "2023-12-30", "2023-12-31", "2024-01-01", "2024-01-02", "2024-02-28", "2024-02-29", "2024-03-01"]
@@ -79,7 +86,10 @@ def test_any_order_split_and_merge_equals_one_pass(
     merged = reduce(RunningStats.merge, [taught(part, keep_days) for part in partitions])
     assert merged == whole == taught(shuffled, keep_days)
     assert json.dumps(merged.snapshot()) == json.dumps(whole.snapshot())
-    assert flag_thresholds(merged.total(), None).tobytes() == flag_thresholds(whole.total(), None).tobytes()
+    assert (
+        compute_flag_thresholds(merged.get_total(), None).tobytes()
+        == compute_flag_thresholds(whole.get_total(), None).tobytes()
+    )
 
 
 @settings(deadline=None)
@@ -99,11 +109,11 @@ def test_the_total_is_the_sum_of_the_buckets(some: list[Taught], keep_days: int 
     stats = RunningStats.empty(K, keep_days=keep_days)
     for one in some:
         stats = one.teach(stats)
-        assert stats.total() == reduce(ClassStats.merge, stats.buckets.values(), ClassStats.empty(K))
+        assert stats.get_total() == reduce(ClassStats.merge, stats.buckets.values(), ClassStats.empty(K))
     for window in (1, 2, 60):
         kept = window if keep_days is None else min(window, keep_days)
         expected = by_hand(some, kept).values()
-        assert stats.total(window) == reduce(ClassStats.merge, expected, ClassStats.empty(K))
+        assert stats.get_total(window) == reduce(ClassStats.merge, expected, ClassStats.empty(K))
 
 
 @settings(deadline=None)
@@ -112,7 +122,7 @@ def test_a_snapshot_comes_back_to_the_bit(some: list[Taught], keep_days: int | N
     stats = taught(some, keep_days)
     back = RunningStats.restore(json.loads(json.dumps(stats.snapshot())))
     assert back == stats
-    assert back.total() == stats.total()
+    assert back.get_total() == stats.get_total()
     one = Taught(7, 5, DAYS[3])
     assert one.teach(back) == one.teach(stats)
 
@@ -130,7 +140,7 @@ def test_a_dataset_that_doesnt_forget_has_one_bucket_equal_to_its_class_stats() 
     stats = taught(some)
     plain = reduce(lambda sums, one: sums.update(*one.words()), some, ClassStats.empty(K))
     assert list(stats.buckets) == [UNDATED]
-    assert stats.total() == plain
+    assert stats.get_total() == plain
     assert stats.histogram == PriorityHistogram.empty().update(np.array([one.priority for one in some]))
 
 
@@ -144,7 +154,7 @@ def test_many_sentences_at_once_are_the_same_as_one_by_one() -> None:
 def test_priorities_are_optional() -> None:
     stats = RunningStats.empty(K).update(*Taught(1, 4, "").words())
     assert stats.histogram.total == 0
-    assert stats.total().n_words == 4
+    assert stats.get_total().n_words == 4
 
 
 def test_days_beyond_the_window_are_forgotten() -> None:
@@ -160,13 +170,13 @@ def test_days_beyond_the_window_are_forgotten() -> None:
 
 def test_undated_words_go_when_days_come() -> None:
     undated = taught([Taught(1, 3, UNDATED)], 5)
-    assert undated.total().n_words == 3
-    assert undated.total(1).n_words == 3
-    assert Taught(2, 2, DAYS[3]).teach(undated).total().n_words == 2
-    both = Taught(2, 2, DAYS[3]).teach(undated.keeping(None))
-    assert both.total().n_words == 5
-    assert both.total(3).n_words == 2
-    assert both.keeping(3).total().n_words == 2
+    assert undated.get_total().n_words == 3
+    assert undated.get_total(1).n_words == 3
+    assert Taught(2, 2, DAYS[3]).teach(undated).get_total().n_words == 2
+    both = Taught(2, 2, DAYS[3]).teach(undated.with_keep_days(None))
+    assert both.get_total().n_words == 5
+    assert both.get_total(3).n_words == 2
+    assert both.with_keep_days(3).get_total().n_words == 2
 
 
 def test_a_sentence_without_words_is_never_the_newest_day() -> None:
@@ -183,7 +193,7 @@ def test_what_cant_be_is_refused() -> None:
     with pytest.raises(InvalidInput, match="`keep_days`"):
         RunningStats.empty(K, keep_days=0)
     with pytest.raises(InvalidInput, match="`window_days`"):
-        empty.total(0)
+        empty.get_total(0)
     with pytest.raises(StateError, match="3 and of 2 classes"):
         empty.merge(RunningStats.empty(2))
     with pytest.raises(InvalidInput, match="3 classes"):
@@ -217,11 +227,11 @@ def test_a_broken_snapshot_is_refused_with_a_sentence(change: dict[str, Any], sa
 
 def test_the_day_of_a_sentence() -> None:
     arrived = datetime(2024, 3, 1, 0, 30, tzinfo=UTC)
-    assert day_of(None, arrived) == "2024-03-01"
-    assert day_of(datetime(2024, 2, 28, 12, tzinfo=UTC), arrived) == "2024-02-28"
-    assert day_of(datetime(2999, 1, 1, tzinfo=UTC), arrived) == "2024-03-01"
-    assert day_of(datetime(2024, 3, 1, 0, 30, tzinfo=timezone(timedelta(hours=2))), arrived) == "2024-02-29"
-    assert day_of(datetime(2024, 2, 29, 23), arrived) == "2024-02-29"  # noqa: DTZ001 - a naive time is what is tested
-    assert day_of(None, datetime(2024, 2, 29, 23)) == "2024-02-29"  # noqa: DTZ001 - as above
-    assert day_of(datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5))), arrived) == "0001-01-01"
-    assert day_of(datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))), arrived) == "2024-03-01"
+    assert to_bucket_day(None, arrived) == "2024-03-01"
+    assert to_bucket_day(datetime(2024, 2, 28, 12, tzinfo=UTC), arrived) == "2024-02-28"
+    assert to_bucket_day(datetime(2999, 1, 1, tzinfo=UTC), arrived) == "2024-03-01"
+    assert to_bucket_day(datetime(2024, 3, 1, 0, 30, tzinfo=timezone(timedelta(hours=2))), arrived) == "2024-02-29"
+    assert to_bucket_day(datetime(2024, 2, 29, 23), arrived) == "2024-02-29"  # noqa: DTZ001 - a naive time is what is tested
+    assert to_bucket_day(None, datetime(2024, 2, 29, 23)) == "2024-02-29"  # noqa: DTZ001 - as above
+    assert to_bucket_day(datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5))), arrived) == "0001-01-01"
+    assert to_bucket_day(datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))), arrived) == "2024-03-01"

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.stream.state.arrivals import MOST_DAYS, Arrivals, Arrived
-from service.stream.state.snapshot import Account
+from service.stream.state.arrivals import MAX_DAYS, ArrivalCounter, DailyArrivals
+from service.stream.state.snapshot import StatsKey
 
-NEWS = Account("news", "key/0")
+NEWS = StatsKey("news", "key/0")
 
 
 def at(day: int, hour: int = 12) -> int:
@@ -18,36 +18,36 @@ def at(day: int, hour: int = 12) -> int:
 
 
 def test_what_comes_while_it_is_followed_is_of_its_day() -> None:
-    arrivals = Arrivals()
-    arrivals.note(NEWS, 0, 100, at(1))
-    arrivals.note(NEWS, 0, 103, at(1, 23))
-    arrivals.note(NEWS, 0, 110, at(3, 0))
-    assert arrivals.days("news") == (Arrived("2024-05-01", 3, 100), Arrived("2024-05-03", 7, 0))
-    assert arrivals.days("other") == ()
+    arrivals = ArrivalCounter()
+    arrivals.record(NEWS, 0, 100, at(1))
+    arrivals.record(NEWS, 0, 103, at(1, 23))
+    arrivals.record(NEWS, 0, 110, at(3, 0))
+    assert arrivals.list_days("news") == (DailyArrivals("2024-05-01", 3, 100), DailyArrivals("2024-05-03", 7, 0))
+    assert arrivals.list_days("other") == ()
 
 
 def test_the_first_sentences_of_a_dataset_are_of_their_day_where_the_start_was_read() -> None:
-    arrivals = Arrivals()
-    arrivals.note(NEWS, 0, 472, at(1), followed=True)
-    arrivals.note(NEWS, 0, 480, at(2), followed=True)
-    assert arrivals.days("news") == (Arrived("2024-05-01", 472, 0), Arrived("2024-05-02", 8, 0))
+    arrivals = ArrivalCounter()
+    arrivals.record(NEWS, 0, 472, at(1), caught_up=True)
+    arrivals.record(NEWS, 0, 480, at(2), caught_up=True)
+    assert arrivals.list_days("news") == (DailyArrivals("2024-05-01", 472, 0), DailyArrivals("2024-05-02", 8, 0))
 
 
 def test_each_partition_and_each_account_is_first_seen_on_its_own() -> None:
-    arrivals = Arrivals()
-    arrivals.note(NEWS, 0, 10, at(1))
-    arrivals.note(NEWS, 1, 20, at(2))
-    arrivals.note(NEWS, 1, 21, at(2))
-    arrivals.note(Account("news", "key/1"), 0, 5, at(2))
-    assert arrivals.days("news") == (Arrived("2024-05-01", 0, 10), Arrived("2024-05-02", 1, 25))
+    arrivals = ArrivalCounter()
+    arrivals.record(NEWS, 0, 10, at(1))
+    arrivals.record(NEWS, 1, 20, at(2))
+    arrivals.record(NEWS, 1, 21, at(2))
+    arrivals.record(StatsKey("news", "key/1"), 0, 5, at(2))
+    assert arrivals.list_days("news") == (DailyArrivals("2024-05-01", 0, 10), DailyArrivals("2024-05-02", 1, 25))
 
 
 def test_only_the_newest_days_are_kept() -> None:
-    arrivals = Arrivals()
-    for day in range(MOST_DAYS + 30):
-        arrivals.note(NEWS, 0, day, 86_400_000 * day)
-    found = arrivals.days("news")
-    assert len(found) == MOST_DAYS
+    arrivals = ArrivalCounter()
+    for day in range(MAX_DAYS + 30):
+        arrivals.record(NEWS, 0, day, 86_400_000 * day)
+    found = arrivals.list_days("news")
+    assert len(found) == MAX_DAYS
     assert found[-1].day == "1971-03-06"
     assert all(one.sentences == 1 for one in found)
 
@@ -55,8 +55,8 @@ def test_only_the_newest_days_are_kept() -> None:
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 28)), max_size=40))
 def test_nothing_is_lost_or_counted_twice(steps: list[tuple[int, int, int]]) -> None:
-    arrivals, totals = Arrivals(), [0, 0, 0]
+    arrivals, totals = ArrivalCounter(), [0, 0, 0]
     for partition, more, day in sorted(steps, key=lambda step: step[2]):
         totals[partition] += more
-        arrivals.note(NEWS, partition, totals[partition], at(day))
-    assert sum(one.sentences + one.by_then for one in arrivals.days("news")) == sum(totals)
+        arrivals.record(NEWS, partition, totals[partition], at(day))
+    assert sum(one.sentences + one.by_then for one in arrivals.list_days("news")) == sum(totals)

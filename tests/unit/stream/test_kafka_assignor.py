@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.log.kafka.library_fixes.assignor import EvenRanges
+from service.log.kafka.library_fixes.assignor import SortedRangeAssignor
 
 TOPIC = "sentences"
 KINDS = [*itertools.product(("fixed", None), repeat=3), ("fixed", None, "fixed", None, "fixed")]
@@ -23,7 +23,7 @@ def test_every_worker_gets_its_share(kinds: tuple[str | None, ...], partitions: 
         for n, kind in enumerate(kinds)
     ]
     cluster = SimpleNamespace(partitions_for_topic=lambda _: set(range(partitions)))
-    found = EvenRanges.assign(cluster, members)
+    found = SortedRangeAssignor.assign(cluster, members)
     shares = [
         [partition for _, assigned in found[member.member_id].assigned_partitions for partition in assigned]
         for member in members

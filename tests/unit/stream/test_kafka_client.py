@@ -12,9 +12,9 @@ from service.log.kafka import clients as kafka_client
 from service.log.kafka.clients import (
     NO_VALUE,
     dispose,
-    patient,
-    records_of,
+    requeueing_client,
     send,
+    to_records,
 )
 from service.log.kafka.settings import KafkaSettings
 from service.log.protocol import Output
@@ -24,12 +24,12 @@ def test_a_client_that_is_not_ready_says_so_and_does_not_raise(monkeypatch: pyte
     def refuses(*_: object, **__: object) -> bool:
         raise KafkaConnectionError
 
-    monkeypatch.setattr(kafka_client, "NOT_READY_PAUSE", 0.0)
+    monkeypatch.setattr(kafka_client, "NOT_READY_BACKOFF_S", 0.0)
     monkeypatch.setattr(KafkaNetClient, "await_ready", refuses)
-    client = patient(bootstrap_servers=["127.0.0.1:9"])
+    client = requeueing_client(bootstrap_servers=["127.0.0.1:9"])
     assert client.await_ready(1, timeout_ms=5) is False
     monkeypatch.setattr(KafkaNetClient, "await_ready", lambda *_, **__: True)
-    other = patient(bootstrap_servers=["127.0.0.1:9"])
+    other = requeueing_client(bootstrap_servers=["127.0.0.1:9"])
     assert other.await_ready(1) is True
     client.close()
     other.close()
@@ -41,7 +41,7 @@ def test_no_socket_is_left_open_when_nobody_listens() -> None:
         port = taken.getsockname()[1]
     nobody = KafkaSettings(bootstrap_servers=f"127.0.0.1:{port}", request_timeout_ms=1_000)
     with pytest.raises(KafkaTimeoutError):
-        kafka_client.administrator(nobody)  # an open socket would be a warning, and so an error
+        kafka_client.create_admin_client(nobody)  # an open socket would be a warning, and so an error
 
 
 def test_a_message_without_key_and_value_is_sent_too() -> None:
@@ -72,7 +72,7 @@ def test_records_keep_every_byte() -> None:
     message = SimpleNamespace(
         topic="t", partition=2, offset=7, key=None, value=b"\xff", headers=[("a", b"\x00"), ("b", None)], timestamp=5
     )
-    (record,) = records_of([message])
+    (record,) = to_records([message])
     assert (record.topic, record.partition, record.offset, record.timestamp_ms) == ("t", 2, 7, 5)
     assert (record.key, record.value, record.headers) == (None, b"\xff", (("a", b"\x00"), ("b", b"")))
 
@@ -82,7 +82,7 @@ def test_a_producer_that_tells_an_impossible_time_harms_nobody(said: int, taken:
     """It may be in microseconds. A day in the far future would have everything forgotten that was learned before it."""
     before = int(time.time() * 1000)
     message = SimpleNamespace(topic="t", partition=0, offset=0, key=None, value=b"", headers=[], timestamp=said)
-    (record,) = records_of([message])
+    (record,) = to_records([message])
     if taken is None:
         assert before <= record.timestamp_ms <= int(time.time() * 1000)
     else:

@@ -12,7 +12,7 @@ from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from service.errors import StreamError
 from service.log.kafka import group_consumer as kafka_member
-from service.log.kafka.group_consumer import Listener, Member, Note, PlaceLostError
+from service.log.kafka.group_consumer import GroupConsumer, OffsetLostError, RebalanceEvent, RebalanceListener
 from service.log.kafka.settings import KafkaSettings
 from service.log.protocol import FencedError
 
@@ -62,8 +62,8 @@ class Consumer:
         self.closed = True
 
 
-def member_with(consumer: Consumer, worker_id: str | None = "one") -> Member:
-    made = Member(KafkaSettings.at("a:1"), "t", group="g", worker_id=worker_id)
+def member_with(consumer: Consumer, worker_id: str | None = "one") -> GroupConsumer:
+    made = GroupConsumer(KafkaSettings.for_servers("a:1"), "t", group="g", worker_id=worker_id)
     made._consumer = consumer
     return made
 
@@ -77,22 +77,26 @@ def test_a_join_that_is_under_way_is_seen_through() -> None:
 def test_the_listener_stops_what_came_and_notes_it() -> None:
     made = member_with(Consumer())
     consumer = Consumer()
-    listener = Listener(consumer, made._notes)
+    listener = RebalanceListener(consumer, made._events)
     assert isinstance(listener, ConsumerRebalanceListener)
     listener.on_partitions_assigned({PLACE})
     assert consumer.moves == [("seek", PLACE, 0), ("pause", PLACE)]
     listener.on_partitions_revoked({PLACE})
     listener.on_partitions_lost(set())
-    assert made.has_news
-    assert made.news() == [Note(True, frozenset({3})), Note(False, frozenset({3})), Note(False, frozenset())]
-    assert not made.has_news
+    assert made.rebalance_pending
+    assert made.drain_rebalances() == [
+        RebalanceEvent(True, frozenset({3})),
+        RebalanceEvent(False, frozenset({3})),
+        RebalanceEvent(False, frozenset()),
+    ]
+    assert not made.rebalance_pending
 
 
 @pytest.mark.parametrize(
     ("error", "raised", "replaced"),
     [
         (FencedInstanceIdError(), FencedError, False),
-        (OffsetOutOfRangeError({PLACE: 1}), PlaceLostError, False),
+        (OffsetOutOfRangeError({PLACE: 1}), OffsetLostError, False),
         (TopicAuthorizationFailedError({"t"}), StreamError, True),
     ],
 )
@@ -109,11 +113,11 @@ def test_a_consumer_that_broke_is_replaced_and_everything_it_had_is_gone() -> No
     made = member_with(consumer)
     assert made.poll(max_records=1, timeout=0.0) == {}
     assert consumer.closed
-    assert "CorruptRecordError" in made.trouble
-    assert made.news() == [Note(False, frozenset({3}))]
+    assert "CorruptRecordError" in made.warning
+    assert made.drain_rebalances() == [RebalanceEvent(False, frozenset({3}))]
     made._consumer = Consumer({PLACE: ["again"]})
     assert made.poll(max_records=1, timeout=0.0) == {3: ["again"]}
-    assert made.trouble == ""
+    assert made.warning == ""
 
 
 def test_after_a_long_sleep_a_fixed_identity_is_looked_up_before_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +125,7 @@ def test_after_a_long_sleep_a_fixed_identity_is_looked_up_before_anything_else(m
     made.poll(max_records=1, timeout=0.0)
 
     def holder(answer: Callable[[], str | None]) -> None:
-        monkeypatch.setattr(kafka_member, "member_id", lambda *_, **__: answer())
+        monkeypatch.setattr(kafka_member, "find_member_id", lambda *_, **__: answer())
         made._polled_at -= 3600
 
     def unknown() -> str | None:
@@ -129,7 +133,7 @@ def test_after_a_long_sleep_a_fixed_identity_is_looked_up_before_anything_else(m
 
     holder(unknown)
     assert made.poll(max_records=1, timeout=0.0) == {}
-    assert "no broker answers" in made.trouble
+    assert "no broker answers" in made.warning
     for answer in ("me", None):
         made._consumer = Consumer({PLACE: ["message"]})
         holder(lambda answer=answer: answer)  # type: ignore[misc]
@@ -142,10 +146,10 @@ def test_after_a_long_sleep_a_fixed_identity_is_looked_up_before_anything_else(m
 def test_only_who_has_the_identity_may_write(monkeypatch: pytest.MonkeyPatch) -> None:
     made = member_with(Consumer())
     for answer, allowed in (("me", True), (None, False)):
-        monkeypatch.setattr(kafka_member, "member_id", lambda *_, answer=answer, **__: answer)
-        assert made.may_write() is allowed
-    monkeypatch.setattr(kafka_member, "member_id", lambda *_, **__: "somebody else")
+        monkeypatch.setattr(kafka_member, "find_member_id", lambda *_, answer=answer, **__: answer)
+        assert made.can_claim_id() is allowed
+    monkeypatch.setattr(kafka_member, "find_member_id", lambda *_, **__: "somebody else")
     with pytest.raises(FencedError):
-        made.may_write()
-    assert not member_with(Consumer(states=(JOINING,))).may_write()
-    assert member_with(Consumer(states=(JOINING,)), worker_id=None).may_write(), "a made-up id is nobody else's"
+        made.can_claim_id()
+    assert not member_with(Consumer(states=(JOINING,))).can_claim_id()
+    assert member_with(Consumer(states=(JOINING,)), worker_id=None).can_claim_id(), "a made-up id is nobody else's"

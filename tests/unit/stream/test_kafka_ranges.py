@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.log.kafka.batching import within
+from service.log.kafka.batching import take_fairly
 
 
 def fetched(sizes: dict[int, list[int]]) -> Any:
@@ -23,7 +23,7 @@ def lengths(taken: Any) -> dict[int, int]:
 
 def test_partitions_take_turns_so_that_no_backlog_keeps_the_others_waiting() -> None:
     found = fetched({0: [30] * 100, 1: [30] * 100, 2: [30] * 2})
-    taken, left = within(found, 300)
+    taken, left = take_fairly(found, 300)
     assert lengths(taken) == {0: 4, 1: 4, 2: 2}
     assert left == {0: 104, 1: 104}
 
@@ -32,7 +32,7 @@ def test_where_one_message_fills_a_batch_every_partition_has_its_turn() -> None:
     found = fetched({0: [500], 1: [500], 3: [500]})
     served, last = [], -1
     for _ in range(6):
-        taken, _ = within(found, 100, last=last)
+        taken, _ = take_fairly(found, 100, last_served=last)
         (last,) = taken
         served.append(last)
     assert served == [0, 1, 3, 0, 1, 3]
@@ -48,7 +48,7 @@ def test_what_is_taken_begins_each_partition_fits_and_leaves_the_rest(
     sizes: dict[int, list[int]], limit: int, last: int
 ) -> None:
     found = fetched(sizes)
-    taken, left = within(found, limit, last=last)
+    taken, left = take_fairly(found, limit, last_served=last)
     for partition, messages in found.items():
         n = len(taken.get(partition, ()))
         assert list(taken.get(partition, ())) == messages[:n]

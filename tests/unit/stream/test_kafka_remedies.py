@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 from kafka.errors import KafkaTimeoutError
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from service.log.kafka.clients import connection
-from service.log.kafka.library_fixes.patches import MOST_KINDS, OddKey, RateLimit, named
+from service.log.kafka.clients import build_client_config
+from service.log.kafka.library_fixes.patches import MAX_MESSAGE_KINDS, NonUtf8HeaderKey, RateLimitFilter, describe_error
 from service.log.kafka.settings import KafkaSettings
 
 if TYPE_CHECKING:
     import pytest
 
-SETTINGS = KafkaSettings.at("127.0.0.1:9")
+SETTINGS = KafkaSettings.for_servers("127.0.0.1:9")
 ODD = b"k\xff\xfe"
 
 
 def test_the_kind_of_an_error_is_told_once() -> None:
-    assert named(KafkaTimeoutError("no metadata")) == "KafkaTimeoutError: no metadata"
-    assert named(OSError("no route")) == "OSError: no route"
+    assert describe_error(KafkaTimeoutError("no metadata")) == "KafkaTimeoutError: no metadata"
+    assert describe_error(OSError("no route")) == "OSError: no route"
 
 
 def batch_of(*headers: tuple[str, bytes | None]) -> DefaultRecordBatch:
@@ -39,8 +39,8 @@ def batch_of(*headers: tuple[str, bytes | None]) -> DefaultRecordBatch:
 
 
 def test_a_header_key_that_is_not_text_is_read_and_written_as_it_is() -> None:
-    connection(SETTINGS)  # puts the remedies in place
-    found = list(batch_of(("plain", b"1"), (OddKey.of(ODD), b"2"), ("nothing", None)))
+    build_client_config(SETTINGS)  # puts the remedies in place
+    found = list(batch_of(("plain", b"1"), (NonUtf8HeaderKey.from_bytes(ODD), b"2"), ("nothing", None)))
     assert [record.offset for record in found] == [0, 1]
     for record in found:
         assert [key.encode() for key, _ in record.headers] == [b"plain", ODD, b"nothing"]
@@ -51,17 +51,17 @@ def test_a_header_key_that_is_not_text_is_read_and_written_as_it_is() -> None:
 
 
 def test_the_remedies_are_put_in_place_once() -> None:
-    connection(SETTINGS)
+    build_client_config(SETTINGS)
     patched = DefaultRecordBatch._read_msg
-    connection(SETTINGS)
+    build_client_config(SETTINGS)
     assert DefaultRecordBatch._read_msg is patched
-    assert sum(isinstance(one, RateLimit) for one in logging.getLogger("kafka.coordinator").filters) == 1
+    assert sum(isinstance(one, RateLimitFilter) for one in logging.getLogger("kafka.coordinator").filters) == 1
 
 
 def test_of_many_messages_of_a_kind_one_gets_through(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    limit = RateLimit(interval=10.0)
+    limit = RateLimitFilter(interval=10.0)
 
     def told(message: str, *args: object) -> str | None:
         record = logging.LogRecord("kafka.coordinator", logging.WARNING, __file__, 1, message, args, None)
@@ -81,13 +81,13 @@ def test_a_broken_connection_is_told_without_a_traceback() -> None:
     said = logging.LogRecord(
         "kafka.net.transport", logging.ERROR, __file__, 1, "%s: 100%% broken", ("it",), (type(error), error, None)
     )
-    assert RateLimit().filter(said)
+    assert RateLimitFilter().filter(said)
     assert logging.Formatter().format(said) == "it: 100% broken (ConnectionResetError: [Errno 104] reset by peer)"
 
 
 def test_messages_that_differ_in_numbers_only_are_of_one_kind() -> None:
     """The library writes some of them out itself: none would be left out, and each remembered for ever."""
-    limit = RateLimit(interval=10.0)
+    limit = RateLimitFilter(interval=10.0)
 
     def told(message: str) -> bool:
         return limit.filter(logging.LogRecord("kafka.net.manager", logging.ERROR, __file__, 1, message, (), None))
@@ -97,8 +97,8 @@ def test_messages_that_differ_in_numbers_only_are_of_one_kind() -> None:
 
 
 def test_kinds_are_not_remembered_for_ever() -> None:
-    limit = RateLimit(interval=10.0)
+    limit = RateLimitFilter(interval=10.0)
     for n in range(5_000):
         word = "".join(chr(97 + int(digit)) for digit in str(n))
         assert limit.filter(logging.LogRecord("kafka", logging.ERROR, __file__, 1, f"failed: {word}", (), None))
-    assert len(limit._seen) <= MOST_KINDS
+    assert len(limit._seen) <= MAX_MESSAGE_KINDS

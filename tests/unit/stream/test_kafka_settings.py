@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from service.log.kafka import settings as kafka_settings
-from service.log.kafka.clients import connection
+from service.log.kafka.clients import build_client_config
 from service.log.kafka.settings import KafkaSettings
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_a_compression_whose_library_is_missing_is_refused(monkeypatch: pytest.M
 
 def test_servers_are_read_whatever_spaces_stand_between_them() -> None:
     assert made(bootstrap_servers=" a:1, [::1]:2 ,c.d-e:3,").servers == ["a:1", "[::1]:2", "c.d-e:3"]
-    assert KafkaSettings.at("a:1", "b:2").servers == ["a:1", "b:2"]
+    assert KafkaSettings.for_servers("a:1", "b:2").servers == ["a:1", "b:2"]
 
 
 def test_the_client_is_told_what_was_set_and_secrets_stay_hidden(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_the_client_is_told_what_was_set_and_secrets_stay_hidden(tmp_path: Path)
     for path in files.values():
         path.touch()
     settings = made(**SASL, **files, ssl_password="q", ssl_check_hostname=False, request_timeout_ms=7_000)
-    given = connection(settings)
+    given = build_client_config(settings)
     assert given["security_protocol"] == "SASL_SSL"
     assert (given["sasl_mechanism"], given["sasl_plain_username"], given["sasl_plain_password"]) == (
         "SCRAM-SHA-512",
@@ -80,5 +80,5 @@ def test_the_client_is_told_what_was_set_and_secrets_stay_hidden(tmp_path: Path)
     assert (given["ssl_password"], given["ssl_check_hostname"], given["request_timeout_ms"]) == ("q", False, 7_000)
     assert settings.sasl_password == SecretStr("p")
     assert "'p'" not in repr(settings)
-    plain = connection(made())
+    plain = build_client_config(made())
     assert not {name for name in plain if name.startswith(("sasl", "ssl"))}

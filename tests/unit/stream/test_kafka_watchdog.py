@@ -24,7 +24,7 @@ def test_a_step_that_hangs_is_told_by_name() -> None:
         ended.append(sentence)
         told.set()
 
-    dog = Watchdog(limit=0.05, tick=0.01, end=end)
+    dog = Watchdog(step_timeout_s=0.05, tick_interval_s=0.01, terminate=end)
     with dog.watching() as step:
         step("flush")
         assert told.wait(60)
@@ -34,7 +34,7 @@ def test_a_step_that_hangs_is_told_by_name() -> None:
 
 def test_neither_progress_nor_idleness_is_a_hang() -> None:
     ended: list[str] = []
-    dog = Watchdog(limit=30.0, tick=0.001, end=ended.append)
+    dog = Watchdog(step_timeout_s=30.0, tick_interval_s=0.001, terminate=ended.append)
     for _ in range(3):
         with dog.watching() as step:
             for _ in range(5):
@@ -47,7 +47,7 @@ def test_neither_progress_nor_idleness_is_a_hang() -> None:
 
 def test_a_new_step_of_the_same_name_begins_to_count_anew() -> None:
     ended: list[str] = []
-    dog = Watchdog(limit=3.0, tick=1.0, end=ended.append)
+    dog = Watchdog(step_timeout_s=3.0, tick_interval_s=1.0, terminate=ended.append)
 
     class Clock:
         """Two ticks a step: the limit of three is never reached."""
@@ -57,7 +57,7 @@ def test_a_new_step_of_the_same_name_begins_to_count_anew() -> None:
         def wait(self, _: float) -> bool:
             self.ticks += 1
             if self.ticks % 2:
-                dog._begin("commit")
+                dog._begin_step("commit")
             return self.ticks > 8
 
     dog._closed = Clock()  # type: ignore[assignment]

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from service.contracts import Assessment, DatasetSettings
-from service.datasets.registry import Datasets
+from service.datasets.registry import DatasetRegistry
 from service.errors import StreamError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
-from service.log.protocol import BATCH_BYTES, CommitRefused, Output, Polled, Record, Work
+from service.log.protocol import MAX_BATCH_BYTES, BatchResult, CommitRefused, Output, Record, RecordBatch
 from service.log.sqlite.log import PARTITION, Retention, SqliteStream
 from service.log.topics import Topics
-from service.scoring.confident import NEVER, flag_words
-from service.stream.state.snapshot import Account
-from service.stream.worker.batch_processor import Assessor
+from service.scoring.confident import UNREACHABLE_THRESHOLD, flag_words
+from service.stream.state.snapshot import StatsKey
+from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.tiny_models import make_model
 
@@ -67,8 +67,8 @@ class Bench:
         stream.close()
 
     def worker(self, stream: SqliteStream) -> Worker:
-        datasets = Datasets(self.classifier.folder, max_datasets=4, min_words=1, prior_words=0)
-        assessor = Assessor(self.classifier, datasets, TOPICS, max_words=50)
+        datasets = DatasetRegistry(self.classifier.folder, max_datasets=4, min_words=1, prior_words=0)
+        assessor = BatchProcessor(self.classifier, datasets, TOPICS, max_words=50)
         return Worker(stream, assessor, datasets, TOPICS, batch_records=16, poll_timeout=0.0)
 
     def run(self) -> Worker:
@@ -114,15 +114,15 @@ def test_what_is_learned_over_many_batches_and_restarts_equals_one_pass(bench: B
     bench.send(values[37:])
     worker = bench.run()
     judge = one_pass(classifier, values)
-    stats = judge.empty()
+    stats = judge.create_empty_stats()
     for value in values:
         sentence = json.loads(value)
         [words] = classifier.infer([sentence["tokens"]])
         assert isinstance(words, WordProbs)
         given = [classifier.folder.labels.index(label) for label in sentence["labels"]]
         stats = stats.update(words.probs, np.array(given))
-    learned = worker.ledger.total(Account("default", judge.stats_key), judge.empty())
-    assert learned.total() == stats.total()
+    learned = worker.snapshot.get_total(StatsKey("default", judge.stats_key), judge.create_empty_stats())
+    assert learned.get_total() == stats.get_total()
     assert learned.histogram.total == 100
 
 
@@ -137,7 +137,9 @@ def test_flagged_sentences_come_out_once_and_can_be_judged_again(bench: Bench, c
     for said in found:
         [words] = classifier.infer([said.tokens])
         assert isinstance(words, WordProbs)
-        carried = np.array([NEVER if said.thresholds[c] is None else said.thresholds[c] for c in classes], float)
+        carried = np.array(
+            [UNREACHABLE_THRESHOLD if said.thresholds[c] is None else said.thresholds[c] for c in classes], float
+        )
         flags = flag_words(words.probs, np.array([classes.index(label) for label in said.labels]), carried)
         assert [flag.index for flag in said.flags] == np.flatnonzero(flags).tolist()
         assert said.position is not None
@@ -173,7 +175,10 @@ def test_bad_messages_are_kept_byte_for_byte_with_the_reason(bench: Bench, class
         assert headers["__connect.errors.topic"] == TOPICS.sentences.encode()
         assert headers["__connect.errors.exception.message"]
     judge = one_pass(classifier, good)
-    assert worker.ledger.total(Account("default", judge.stats_key), judge.empty()).histogram.total == 10
+    assert (
+        worker.snapshot.get_total(StatsKey("default", judge.stats_key), judge.create_empty_stats()).histogram.total
+        == 10
+    )
 
 
 def test_updates_deletions_and_control_samples_reach_the_review_topic(bench: Bench, classifier: Classifier) -> None:
@@ -229,14 +234,14 @@ def test_datasets_have_thresholds_of_their_own_and_a_limit(bench: Bench, classif
     ]
     bench.send(values)
     worker = bench.run()
-    assert {account.dataset for account in worker.ledger.totals} == {"one", "two", "three", "four"}
+    assert {account.dataset for account in worker.snapshot.totals} == {"one", "two", "three", "four"}
     letters = bench.records(TOPICS.dead_letters)
     assert len(letters) == 3
     assert b"max_datasets" in dict(letters[0].headers)["__connect.errors.exception.message"]
     # After a restart the ones that were let in still are, and no other takes their place.
     bench.send(messages(classifier.folder.labels, 1, dataset="six") + values[:12])
     worker = bench.run()
-    assert {account.dataset for account in worker.ledger.totals} == {"one", "two", "three", "four"}
+    assert {account.dataset for account in worker.snapshot.totals} == {"one", "two", "three", "four"}
     assert len(bench.records(TOPICS.dead_letters)) == 4
 
 
@@ -245,18 +250,18 @@ class Refusing(SqliteStream):
 
     attempts = 0
 
-    def commit(self, work: Work) -> None:
+    def commit(self, result: BatchResult) -> None:
         self.attempts += 1
         if self.attempts % 2:
             self._next = None
             raise CommitRefused("for the test")
-        super().commit(work)
+        super().commit(result)
 
 
 def test_a_refused_batch_leaves_no_trace_and_comes_again(
     bench: Bench, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.stream.worker.loop.RETRY_PAUSE", 0.0)
+    monkeypatch.setattr("service.stream.worker.loop.RETRY_INTERVAL_S", 0.0)
     values = messages(classifier.folder.labels, 40)
     bench.send(values)
     stream = Refusing(bench.path, TOPICS)
@@ -274,7 +279,10 @@ def test_a_refused_batch_leaves_no_trace_and_comes_again(
     judge = one_pass(classifier, values)
     assert worker.counts.refused_batches > 0
     assert worker.counts.records == 40
-    assert worker.ledger.total(Account("default", judge.stats_key), judge.empty()).histogram.total == 40
+    assert (
+        worker.snapshot.get_total(StatsKey("default", judge.stats_key), judge.create_empty_stats()).histogram.total
+        == 40
+    )
     assert len({said.id for said in bench.review()}) == len(bench.review())
 
 
@@ -324,8 +332,8 @@ class Troubled(SqliteStream):
 
     said: Iterator[tuple[str, ...]]
 
-    def poll(self, *, max_records: int, timeout: float, max_bytes: int = BATCH_BYTES) -> Polled:
-        self.troubles = next(self.said, ())
+    def poll(self, *, max_records: int, timeout: float, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
+        self.warnings = next(self.said, ())
         return super().poll(max_records=max_records, timeout=timeout, max_bytes=max_bytes)
 
 
@@ -338,7 +346,7 @@ def test_troubles_of_the_log_are_told_beside_readiness_not_instead_of_it(
     stream.said = iter([(), ("no broker answers", "partition 1 waits"), ("no broker answers",)])
     worker, stop = bench.worker(stream), threading.Event()
     seen: list[tuple[str, bool]] = []
-    real = worker.take_changes
+    real = worker.apply_rebalance
 
     def take_changes() -> None:
         real()
@@ -346,7 +354,7 @@ def test_troubles_of_the_log_are_told_beside_readiness_not_instead_of_it(
         if len(seen) == 6:
             stop.set()
 
-    worker.take_changes = take_changes  # type: ignore[method-assign]
+    worker.apply_rebalance = take_changes  # type: ignore[method-assign]
     worker.run(stop)
     assert seen == [
         ("", True),
@@ -369,7 +377,7 @@ def test_forgetting_that_is_switched_on_later_holds_for_what_was_learned_before(
     bench.send(messages(classifier.folder.labels, 4, seed=1))
     worker = bench.run()
     judge = one_pass(classifier, [])
-    learned = worker.ledger.total(Account("default", judge.stats_key), judge.empty())
+    learned = worker.snapshot.get_total(StatsKey("default", judge.stats_key), judge.create_empty_stats())
     assert learned.keep_days == 3
     assert len(learned.buckets) == 1
     assert "" not in learned.buckets

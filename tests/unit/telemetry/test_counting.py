@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.contracts import Assessment, Flag, ModelName, SuspectSpan
-from service.telemetry import BatchReport, Judged, Standard, Telemetry
-from service.telemetry.bounded_labels import MOST_ANNOTATORS, Annotators, Bounded
-from service.telemetry.dataset_labels import MOST_CONFUSIONS
-from service.telemetry.recorder import MOST_ROUTES
+from service.telemetry import BatchReport, SentenceReport, Telemetry, ThresholdReport
+from service.telemetry.bounded_labels import MAX_ANNOTATOR_LABELS, AnnotatorLabels, LabelLimit
+from service.telemetry.dataset_labels import MAX_CONFUSION_LABELS
+from service.telemetry.recorder import MAX_ROUTE_LABELS
 
 if TYPE_CHECKING:
     import pytest
@@ -22,7 +22,7 @@ CLASSES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 
 def read(telemetry: Telemetry) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """Sample name → sorted labels → value, as a scraper sees them."""
-    body, kind = telemetry.exposition()
+    body, kind = telemetry.render_exposition()
     assert kind.startswith("text/plain; version=0.0.4")
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     for family in text_string_to_metric_families(body.decode()):
@@ -32,17 +32,17 @@ def read(telemetry: Telemetry) -> dict[str, dict[tuple[tuple[str, str], ...], fl
 
 
 def value(telemetry: Telemetry, name: str, **labels: str) -> float:
-    telemetry.exposition()  # some are read only then
+    telemetry.render_exposition()  # some are read only then
     found = telemetry.registry.get_sample_value(f"labelwatch_{name}", labels)
     assert found is not None, (name, labels)
     return found
 
 
-def judged(dataset: str = "news", **fields: object) -> Judged:
+def judged(dataset: str = "news", **fields: object) -> SentenceReport:
     known: dict[str, object] = {
         "annotator": None, "words": 3, "score": 0.5, "priority": 0.5, "reason": "scored", **fields
     }  # fmt: skip
-    return Judged(dataset, **known)  # type: ignore[arg-type]  # fields by name, for brevity
+    return SentenceReport(dataset, **known)  # type: ignore[arg-type]  # fields by name, for brevity
 
 
 def doubted(dataset: str = "news", *pairs: tuple[str, str]) -> Assessment:
@@ -62,8 +62,8 @@ def doubted(dataset: str = "news", *pairs: tuple[str, str]) -> Assessment:
 
 def test_everything_that_can_be_foreseen_is_there_at_0() -> None:
     telemetry = Telemetry()
-    telemetry.know_dataset("default", CLASSES, given_types=["PERSON"])
-    telemetry.know_routes([("/v1/score", "POST")])
+    telemetry.register_dataset("default", CLASSES, given_types=["PERSON"])
+    telemetry.register_routes([("/v1/score", "POST")])
     found = read(telemetry)
     for name, labels in {
         "records_total": {},
@@ -89,7 +89,7 @@ def test_everything_that_can_be_foreseen_is_there_at_0() -> None:
 
 def test_each_has_a_registry_of_its_own_and_importing_has_no_side_effects() -> None:
     first, second = Telemetry(), Telemetry()
-    first.lost(3)
+    first.count_lost_records(3)
     assert value(first, "records_lost_total") == 3
     assert value(second, "records_lost_total") == 0
     code = (
@@ -106,19 +106,19 @@ def test_each_has_a_registry_of_its_own_and_importing_has_no_side_effects() -> N
 
 def test_a_committed_batch() -> None:
     telemetry = Telemetry(annotators="ann, ben")
-    report = BatchReport(records=5, waited=[0.01, 0.2, 3.0])
-    report.judged = [
+    report = BatchReport(records=5, latencies=[0.01, 0.2, 3.0])
+    report.sentences = [
         judged(score=0.9, priority=0.95, annotator="ann"),
         judged(score=0.0002, priority=0.001, annotator="ann", reason="flagged"),
         judged(score=None, priority=None, annotator="eve", reason="update"),
         judged("other-set", score=-3.0, words=7),
     ]
-    report.doubted = [doubted("news", ("B-PER", "I-LOC"), ("O", "B-PER"), ("I-PER", "B-LOC"))]
-    report.dead("labels")
-    report.dead("labels")
-    report.lap("decode")
-    report.standards = {"news": Standard({"O": 0.98, "B-PER": None}, {"O": 400, "B-PER": 3})}
-    telemetry.committed(report)
+    report.flagged = [doubted("news", ("B-PER", "I-LOC"), ("O", "B-PER"), ("I-PER", "B-LOC"))]
+    report.count_dead_letter("labels")
+    report.count_dead_letter("labels")
+    report.end_stage("decode")
+    report.threshold_reports = {"news": ThresholdReport({"O": 0.98, "B-PER": None}, {"O": 400, "B-PER": 3})}
+    telemetry.observe_batch(report)
 
     assert value(telemetry, "records_total") == 5
     assert value(telemetry, "committed_batches_total") == 1
@@ -137,7 +137,7 @@ def test_a_committed_batch() -> None:
     assert value(telemetry, "class_threshold", dataset="news", **{"class": "O"}) == 0.98
     assert (("class", "B-PER"), ("dataset", "news")) not in read(telemetry)["labelwatch_class_threshold"]
     assert value(telemetry, "class_words", dataset="news", **{"class": "B-PER"}) == 3
-    telemetry.standard("news", Standard({"O": None}, {"O": 0}))
+    telemetry.set_thresholds("news", ThresholdReport({"O": None}, {"O": 0}))
     assert "labelwatch_class_threshold" not in read(telemetry)
     assert value(telemetry, "annotator_sentences_total", dataset="news", annotator="ann") == 2
     assert value(telemetry, "annotator_flagged_total", dataset="news", annotator="ann") == 1
@@ -146,15 +146,15 @@ def test_a_committed_batch() -> None:
 
 def test_lag_tells_of_the_partitions_we_have_now() -> None:
     telemetry = Telemetry()
-    telemetry.lag({0: 5, 3: 7})
-    telemetry.lag({3: 2})
+    telemetry.set_lag({0: 5, 3: 7})
+    telemetry.set_lag({3: 2})
     assert read(telemetry)["labelwatch_lag_records"] == {(("partition", "3"),): 2.0}
 
 
 def test_runs_of_the_model_tell_what_padding_costs() -> None:
     telemetry = Telemetry()
-    telemetry.model_run(sequences=2, tokens=30, padded=40)
-    telemetry.model_run(sequences=1, tokens=10, padded=10)
+    telemetry.observe_model_run(sequences=2, tokens=30, padded=40)
+    telemetry.observe_model_run(sequences=1, tokens=10, padded=10)
     assert value(telemetry, "model_tokens_total") / value(telemetry, "model_padded_tokens_total") == 0.8
     assert value(telemetry, "batch_sequences_bucket", le="1.0") == 1
 
@@ -163,24 +163,24 @@ def test_runs_of_the_model_tell_what_padding_costs() -> None:
 
 
 def test_a_dataset_named_other_is_one_like_any() -> None:
-    telemetry = Telemetry(most_datasets=2)
-    telemetry.know_dataset("other", CLASSES)
-    telemetry.standard("other", Standard({"O": 0.5}, {"O": 1}))
-    telemetry.review("other", states={"open": 1}, verdicts={})
-    telemetry.recall("other", estimate=0.5, low=0.4, high=0.6)
+    telemetry = Telemetry(max_datasets=2)
+    telemetry.register_dataset("other", CLASSES)
+    telemetry.set_thresholds("other", ThresholdReport({"O": 0.5}, {"O": 1}))
+    telemetry.set_review_counts("other", states={"open": 1}, verdicts={})
+    telemetry.set_recall("other", estimate=0.5, low=0.4, high=0.6)
     found = read(telemetry)
     for name in ("confusions_total", "class_threshold", "review_items", "recall_estimate"):
         assert {dict(labels)["dataset"] for labels in found[f"labelwatch_{name}"]} == {"other"}
 
 
 def test_more_datasets_than_there_is_room_for_are_others() -> None:
-    telemetry = Telemetry(most_datasets=2)
-    report = BatchReport(judged=[judged(f"d{n}") for n in range(10)], doubted=[doubted(f"d{n}") for n in range(10)])
-    report.standards = {f"d{n}": Standard({"O": 0.5}, {"O": 1}) for n in range(10)}
-    telemetry.committed(report)
+    telemetry = Telemetry(max_datasets=2)
+    report = BatchReport(sentences=[judged(f"d{n}") for n in range(10)], flagged=[doubted(f"d{n}") for n in range(10)])
+    report.threshold_reports = {f"d{n}": ThresholdReport({"O": 0.5}, {"O": 1}) for n in range(10)}
+    telemetry.observe_batch(report)
     for n in range(10):
-        telemetry.know_dataset(f"d{n}", CLASSES)
-        telemetry.review(f"d{n}", states={"open": 1}, verdicts={})
+        telemetry.register_dataset(f"d{n}", CLASSES)
+        telemetry.set_review_counts(f"d{n}", states={"open": 1}, verdicts={})
     found = read(telemetry)
     assert found["labelwatch_assessed_sentences_total"] == {
         (("dataset", "d0"),): 1.0,
@@ -196,46 +196,46 @@ def test_more_datasets_than_there_is_room_for_are_others() -> None:
 
 def test_labels_that_somebody_makes_up_are_bounded() -> None:
     telemetry = Telemetry()
-    pairs = [(f"B-T{n}", "O") for n in range(MOST_CONFUSIONS + 50)]
-    telemetry.committed(BatchReport(doubted=[doubted("news", *pairs)]))
+    pairs = [(f"B-T{n}", "O") for n in range(MAX_CONFUSION_LABELS + 50)]
+    telemetry.observe_batch(BatchReport(flagged=[doubted("news", *pairs)]))
     series = read(telemetry)["labelwatch_confusions_total"]
-    assert len(series) == MOST_CONFUSIONS + 1
+    assert len(series) == MAX_CONFUSION_LABELS + 1
     assert value(telemetry, "confusions_total", dataset="news", given="other", suggested="other") == 50
 
 
 def test_a_model_of_very_many_types_is_not_made_at_0() -> None:
     telemetry = Telemetry()
-    telemetry.know_dataset("news", ["O", *(f"B-T{n}" for n in range(200))])
+    telemetry.register_dataset("news", ["O", *(f"B-T{n}" for n in range(200))])
     assert "labelwatch_confusions_total" not in read(telemetry)
 
 
 def test_paths_and_methods_that_somebody_makes_up_are_bounded() -> None:
     telemetry = Telemetry()
-    for n in range(MOST_ROUTES + 10):
-        telemetry.http_request(route=f"/{n}", method=f"M{n}", status=404, seconds=0.01)
-    telemetry.http_request(route="/0", method="GET", status=200, seconds=0.01)
-    telemetry.http_request(route="", method="GET", status=404, seconds=0.01)
+    for n in range(MAX_ROUTE_LABELS + 10):
+        telemetry.observe_http_request(route=f"/{n}", method=f"M{n}", status=404, seconds=0.01)
+    telemetry.observe_http_request(route="/0", method="GET", status=200, seconds=0.01)
+    telemetry.observe_http_request(route="", method="GET", status=404, seconds=0.01)
     series = read(telemetry)["labelwatch_http_requests_total"]
-    assert len(series) == MOST_ROUTES + 3
+    assert len(series) == MAX_ROUTE_LABELS + 3
     assert value(telemetry, "http_requests_total", route="other", method="other", status="4xx") == 10
     assert value(telemetry, "http_requests_total", route="/0", method="GET", status="2xx") == 1
 
 
 def test_names_of_people_stand_behind_a_list() -> None:
-    assert [Annotators().label(name) for name in ("ann", None, "")] == ["other", "unknown", "unknown"]
-    some = Annotators(" ann , ben,,")
-    assert [some.label(name) for name in ("ann", "ben", "eve")] == ["ann", "ben", "other"]
-    first = Annotators("zoe, *")
-    labels = {first.label(f"n{n}") for n in range(100)}
-    assert len(labels) == MOST_ANNOTATORS + 1
-    assert first.label("zoe") == "zoe"
-    assert first.label("n0") == "n0"
+    assert [AnnotatorLabels().to_label(name) for name in ("ann", None, "")] == ["other", "unknown", "unknown"]
+    some = AnnotatorLabels(" ann , ben,,")
+    assert [some.to_label(name) for name in ("ann", "ben", "eve")] == ["ann", "ben", "other"]
+    first = AnnotatorLabels("zoe, *")
+    labels = {first.to_label(f"n{n}") for n in range(100)}
+    assert len(labels) == MAX_ANNOTATOR_LABELS + 1
+    assert first.to_label("zoe") == "zoe"
+    assert first.to_label("n0") == "n0"
 
 
 def test_bounded_keeps_the_first() -> None:
-    known: Bounded[str] = Bounded(2)
+    known: LabelLimit[str] = LabelLimit(2)
     assert ["a" in known, "b" in known, "c" in known, "a" in known] == [True, True, False, True]
-    assert known.room == 0
+    assert known.remaining == 0
 
 
 # -- what is read at each scrape ---------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_readiness_by_condition() -> None:
     telemetry = Telemetry()
     conditions = {"state": "not read yet", "worker": ""}
     degraded = {"broker": "gone"}
-    telemetry.watch(lambda: conditions, lambda: degraded)
+    telemetry.watch_readiness(lambda: conditions, lambda: degraded)
     assert value(telemetry, "ready", condition="state") == 0
     assert value(telemetry, "ready", condition="worker") == 1
     assert value(telemetry, "degraded", condition="broker") == 1
@@ -267,36 +267,36 @@ def test_a_part_that_fails_does_not_take_the_others_along(caplog: pytest.LogCapt
         raise RuntimeError("the queue's file is gone")
 
     telemetry.on_scrape(broken)
-    telemetry.on_scrape(lambda: telemetry.lag({0: 4}))
+    telemetry.on_scrape(lambda: telemetry.set_lag({0: 4}))
     assert value(telemetry, "lag_records", partition="0") == 4
     assert "the queue's file is gone" in caplog.text
 
 
 def test_the_queue_and_its_reviewers() -> None:
     telemetry = Telemetry()
-    telemetry.review("news", states={"open": 4, "decided": 2}, verdicts={"error": 2})
-    telemetry.precision(
+    telemetry.set_review_counts("news", states={"open": 4, "decided": 2}, verdicts={"error": 2})
+    telemetry.set_precision(
         {("news", "B-PER", "B-LOC", "worst-token"): (3, 4), ("news", "I-PER", "I-LOC", "worst-token"): (0, 2)}
     )
-    telemetry.recall("news", estimate=0.8, low=0.6, high=0.9)
+    telemetry.set_recall("news", estimate=0.8, low=0.6, high=0.9)
     assert value(telemetry, "review_items", dataset="news", state="closed") == 0
     assert value(telemetry, "decisions", dataset="news", verdict="error") == 2
     pair = {"dataset": "news", "given": "PER", "suggested": "LOC", "method": "worst-token"}
     assert value(telemetry, "reviewer_precision", **pair) == 0.5
     assert value(telemetry, "reviewer_precision_items", **pair) == 6
     assert value(telemetry, "recall_estimate", dataset="news", bound="low") == 0.6
-    telemetry.precision({})
+    telemetry.set_precision({})
     assert "labelwatch_reviewer_precision" not in read(telemetry)
-    telemetry.recall("news", estimate=None, low=None, high=None)
+    telemetry.set_recall("news", estimate=None, low=None, high=None)
     assert "labelwatch_recall_estimate" not in read(telemetry)
 
 
 def test_classes_that_a_dataset_no_longer_has_are_not_told() -> None:
     """As after a change of its label map: an old threshold would stand still for ever beside the new ones."""
     telemetry = Telemetry()
-    telemetry.standard("news", Standard({"B-PER": 0.8, "I-PER": 0.7}, {"B-PER": 30, "I-PER": 40}))
-    telemetry.standard("other", Standard({"B-PER": 0.6}, {"B-PER": 20}))
-    telemetry.standard("news", Standard({"PER": 0.9}, {"PER": 70}))
+    telemetry.set_thresholds("news", ThresholdReport({"B-PER": 0.8, "I-PER": 0.7}, {"B-PER": 30, "I-PER": 40}))
+    telemetry.set_thresholds("other", ThresholdReport({"B-PER": 0.6}, {"B-PER": 20}))
+    telemetry.set_thresholds("news", ThresholdReport({"PER": 0.9}, {"PER": 70}))
     news, other = ("dataset", "news"), ("dataset", "other")
     told = read(telemetry)
     assert told["labelwatch_class_threshold"] == {(("class", "PER"), news): 0.9, (("class", "B-PER"), other): 0.6}
@@ -305,8 +305,8 @@ def test_classes_that_a_dataset_no_longer_has_are_not_told() -> None:
 
 def test_the_model_in_use_is_the_only_one() -> None:
     telemetry = Telemetry()
-    telemetry.know_model("old", "0" * 64)
-    telemetry.know_model("new", "ab" * 32)
+    telemetry.set_model("old", "0" * 64)
+    telemetry.set_model("new", "ab" * 32)
     assert read(telemetry)["labelwatch_model_info"] == {(("fingerprint", "ab" * 6), ("name", "new")): 1.0}
 
 
@@ -315,6 +315,6 @@ def test_waiting_sentences_are_asked_for() -> None:
     waiting = [3]
     telemetry.watch_queue(lambda: waiting[0])
     assert value(telemetry, "http_queue_sentences") == 3
-    telemetry.overloaded()
-    telemetry.overloaded("draining")
+    telemetry.count_overload()
+    telemetry.count_overload("draining")
     assert value(telemetry, "overload_total", reason="draining") == 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.telemetry.logs import MASK, mask, request_id, set_up_logs
+from service.telemetry.logs import MASK, configure_logging, current_request_id, mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,8 @@ def _left_as_it_was() -> Iterator[None]:
 
 def test_json_lines_hold_message_extras_request_and_trace() -> None:
     out = io.StringIO()
-    set_up_logs("json", stream=out)
-    token = request_id.set("r-1")
+    configure_logging("json", stream=out)
+    token = current_request_id.set("r-1")
     try:
         log.info("read %d\nrecords", 3, extra={"partition": 2, "dataset": "news"})
         try:
@@ -38,7 +38,7 @@ def test_json_lines_hold_message_extras_request_and_trace() -> None:
         except ValueError:
             log.exception("it failed")
     finally:
-        request_id.reset(token)
+        current_request_id.reset(token)
     log.warning("half a pair: \ud800")
     first, second, third = (json.loads(line) for line in out.getvalue().splitlines())
     assert first.pop("time").endswith("+00:00")
@@ -54,7 +54,7 @@ def test_json_lines_hold_message_extras_request_and_trace() -> None:
 
 def test_console_lines_stay_lines() -> None:
     out = io.StringIO()
-    set_up_logs("console", stream=out)
+    configure_logging("console", stream=out)
     log.info("a name\nwith a break", extra={"dataset": "news"})
     assert out.getvalue().endswith("INFO service.somewhere: a name\\nwith a break dataset=news\n")
 
@@ -62,8 +62,8 @@ def test_console_lines_stay_lines() -> None:
 def test_setting_up_again_replaces_only_its_own() -> None:
     first, second, foreign = io.StringIO(), io.StringIO(), logging.StreamHandler(io.StringIO())
     logging.getLogger().addHandler(foreign)
-    set_up_logs("json", stream=first)
-    set_up_logs("console", "warning", stream=second)
+    configure_logging("json", stream=first)
+    configure_logging("console", "warning", stream=second)
     log.info("not said")
     log.warning("said")
     assert first.getvalue() == ""
@@ -73,7 +73,7 @@ def test_setting_up_again_replaces_only_its_own() -> None:
 
 def test_known_secrets_are_masked_wherever_they_stand() -> None:
     out = io.StringIO()
-    set_up_logs("json", secrets=["s3cr3t-part", "s3cr3t-part-longer", "abc", ""], stream=out)
+    configure_logging("json", secrets=["s3cr3t-part", "s3cr3t-part-longer", "abc", ""], stream=out)
     log.info("url of %s", {"x": "s3cr3t-part-longer"}, extra={"sent": "to s3cr3t-part, abc"})
     event = json.loads(out.getvalue())
     assert event["message"] == f"url of {{'x': '{MASK}'}}"

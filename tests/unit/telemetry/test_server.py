@@ -12,7 +12,7 @@ import pytest
 
 from service.errors import SettingsError
 from service.telemetry import Telemetry
-from service.telemetry.probe_server import Probes
+from service.telemetry.probe_server import ProbeServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ HOST = "127.0.0.1"
 
 
 @contextmanager
-def serving(probes: Probes) -> Iterator[httpx.Client]:
+def serving(probes: ProbeServer) -> Iterator[httpx.Client]:
     stop = threading.Event()
     thread = threading.Thread(target=probes.run, args=(stop,))
     thread.start()
@@ -36,7 +36,7 @@ def serving(probes: Probes) -> Iterator[httpx.Client]:
 
 def test_metrics_health_and_readiness() -> None:
     conditions, degraded, alive = {"state": "not read yet", "worker": ""}, {"stream": ""}, [True]
-    probes = Probes(
+    probes = ProbeServer(
         Telemetry(),
         host=HOST,
         port=0,
@@ -71,7 +71,7 @@ def test_metrics_health_and_readiness() -> None:
 
 
 def test_a_client_that_says_nothing_holds_up_nobody() -> None:
-    probes = Probes(Telemetry(), host=HOST, port=0, conditions=dict)
+    probes = ProbeServer(Telemetry(), host=HOST, port=0, conditions=dict)
     with serving(probes) as client, socket.create_connection((HOST, probes.port)):
         assert client.get("/readyz").status_code == 200
 
@@ -84,7 +84,7 @@ def test_an_answer_that_fails_is_logged_and_the_next_one_comes(caplog: pytest.Lo
             raise RuntimeError("unexpected")
         return {}
 
-    with serving(Probes(Telemetry(), host=HOST, port=0, conditions=conditions)) as client:
+    with serving(ProbeServer(Telemetry(), host=HOST, port=0, conditions=conditions)) as client:
         with pytest.raises(httpx.RemoteProtocolError):
             client.get("/readyz")
         failing[0] = False
@@ -96,4 +96,4 @@ def test_a_port_in_use_is_told_by_the_setting() -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SettingsError, match=f"LABELWATCH_WORKER_METRICS_PORT: can't listen on {HOST}:{port}"):
-            Probes(Telemetry(), host=HOST, port=port, conditions=dict)
+            ProbeServer(Telemetry(), host=HOST, port=port, conditions=dict)

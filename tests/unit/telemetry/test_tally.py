@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from service.telemetry.bulk_histogram import Tally
+from service.telemetry.bulk_histogram import BulkHistogram
 
 BUCKETS = (0.001, 0.01, 0.5, 1, 30)
 numbers = st.one_of(st.sampled_from(BUCKETS), st.floats(0, 100))
@@ -15,7 +15,7 @@ numbers = st.one_of(st.sampled_from(BUCKETS), st.floats(0, 100))
 @given(st.lists(st.tuples(st.sampled_from(["a", 'b"\n']), st.lists(numbers, max_size=8)), max_size=6))
 def test_it_tells_what_the_clients_own_histogram_tells(batches: list[tuple[str, list[float]]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    tally = Tally("seconds", "Some time", BUCKETS, ["stage"], registry=ours)
+    tally = BulkHistogram("seconds", "Some time", BUCKETS, ["stage"], registry=ours)
     histogram = Histogram("seconds", "Some time", ["stage"], buckets=BUCKETS, registry=theirs)
     for label, values in batches:
         tally.observe_all(values, label)
@@ -36,11 +36,11 @@ def test_it_tells_what_the_clients_own_histogram_tells(batches: list[tuple[str, 
 
 def test_what_is_below_0_does_not_make_the_sum_fall() -> None:
     registry = CollectorRegistry()
-    Tally("scores", "Some scores", BUCKETS, registry=registry).observe_all([-3.0, 0.25])
+    BulkHistogram("scores", "Some scores", BUCKETS, registry=registry).observe_all([-3.0, 0.25])
     assert registry.get_sample_value("scores_sum") == 0.25
     assert registry.get_sample_value("scores_bucket", {"le": "0.001"}) == 1
 
 
 def test_a_label_too_many_is_told() -> None:
     with pytest.raises(ValueError, match="has the labels"):
-        Tally("scores", "Some scores", BUCKETS, registry=CollectorRegistry()).prepare("a")
+        BulkHistogram("scores", "Some scores", BUCKETS, registry=CollectorRegistry()).init_labels("a")

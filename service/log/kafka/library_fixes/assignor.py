@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafka.protocol.consumer import ConsumerProtocolAssignment, JoinGroupResponse
 
 
-class EvenRanges(RangePartitionAssignor):  # type: ignore[misc]  # the library tells no types
+class SortedRangeAssignor(RangePartitionAssignor):  # type: ignore[misc]  # the library tells no types
     """The library's ranges, told of the members in the order it takes for granted.
 
     It groups them by whether their identity is fixed, and forgets those of a group that is interrupted by one of the

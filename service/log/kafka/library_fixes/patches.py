@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafka.net.selector import NetworkSelector
 
-NOISY = (
+NOISY_LOGGERS = (
     "kafka.cluster",
     "kafka.consumer.fetcher",
     "kafka.coordinator",
@@ -37,24 +37,24 @@ NOISY = (
     "kafka.producer.transaction_manager",
 )
 
-MOST_KINDS = 1_000  # of messages that are remembered; the library writes anything into some of them
+MAX_MESSAGE_KINDS = 1_000  # of messages that are remembered; the library writes anything into some of them
 _NUMBER = re.compile(r"\d+")
 
-_preparing = threading.Lock()
-_prepared = threading.Event()
+_patch_lock = threading.Lock()
+_patched = threading.Event()
 
 
-def prepare() -> None:
+def patch_library() -> None:
     """Once a process: the library's own classes and loggers are what has to be changed."""
-    with _preparing:
-        if not _prepared.is_set():
-            _thin_out_logs()
-            _read_odd_header_keys()
+    with _patch_lock:
+        if not _patched.is_set():
+            _rate_limit_logs()
+            _patch_header_decoding()
             _close_failed_sockets()
-            _prepared.set()
+            _patched.set()
 
 
-class RateLimit(logging.Filter):
+class RateLimitFilter(logging.Filter):
     """Lets one message of a kind through per interval, without a traceback, and has it say how many were left out.
 
     What differs only in numbers is of one kind.
@@ -71,27 +71,27 @@ class RateLimit(logging.Filter):
         if now - told < self._interval:
             self._seen[kind] = (told, left_out + 1)
             return False
-        if len(self._seen) >= MOST_KINDS:
+        if len(self._seen) >= MAX_MESSAGE_KINDS:
             self._seen.clear()
         self._seen[kind] = (now, 0)
         said = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             # Where in the library a connection broke helps nobody; what it broke of does.
-            said, record.exc_info = f"{said} ({named(record.exc_info[1])})", None
+            said, record.exc_info = f"{said} ({describe_error(record.exc_info[1])})", None
         if left_out:
             said = f"{said} ({left_out} more like this were left out)"
         record.msg, record.args = said, ()
         return True
 
 
-class OddKey(str):
+class NonUtf8HeaderKey(str):
     """A header key that is not UTF-8: shown with the odd bytes replaced, written as the bytes it came with."""
 
     __slots__ = ("raw",)
     raw: bytes
 
     @classmethod
-    def of(cls, raw: bytes) -> OddKey:
+    def from_bytes(cls, raw: bytes) -> NonUtf8HeaderKey:
         made = cls(raw.decode(errors="replace"))
         made.raw = raw
         return made
@@ -111,16 +111,16 @@ class _LenientBuffer(bytearray):
         try:
             return super().decode(encoding, errors)
         except UnicodeDecodeError:
-            return OddKey.of(bytes(self))
+            return NonUtf8HeaderKey.from_bytes(bytes(self))
 
 
-def _thin_out_logs() -> None:
-    limit = RateLimit()
-    for name in NOISY:
+def _rate_limit_logs() -> None:
+    limit = RateLimitFilter()
+    for name in NOISY_LOGGERS:
         logging.getLogger(name).addFilter(limit)
 
 
-def _read_odd_header_keys() -> None:
+def _patch_header_decoding() -> None:
     strict = DefaultRecordBatch._read_msg  # noqa: SLF001 - it has no other place where a header key is decoded
 
     def read_msg(batch: DefaultRecordBatch) -> object:
@@ -155,7 +155,7 @@ def _close_failed_sockets() -> None:
     KafkaNetSocket.sock_connect = sock_connect
 
 
-def named(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What went wrong, with its kind; the client's own errors tell their kind themselves."""
     kind, told = type(error).__name__, str(error)
     return told if told.startswith(kind) else f"{kind}: {told}"
