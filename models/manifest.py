@@ -30,7 +30,7 @@ def write_manifest(
     held_out_types: Mapping[str, Any] | None = None,
     name: str = NAME,
 ) -> None:
-    """`use_held_out` are sums and counts per class over held-out words, `held_out_types` the same of merged classes."""
+    """`held_out` are sums and counts per class over held-out words, `held_out_types` the same of merged classes."""
     content: dict[str, Any] = {
         "name": name,
         "format": 1,

@@ -110,7 +110,9 @@ class Ranker:
         logits = np.array([x for one in found for x in one.logits], np.float64)
         wrong = np.array([y for one in found for y in one.wrong], np.float64)
         offsets, bias = fit_offsets(types, logits, wrong, len(names))
-        return cls(enabled=True, offsets=dict(zip(names, offsets.tolist(), strict=True)), bias=bias, decisions=len(found))
+        return cls(
+            enabled=True, offsets=dict(zip(names, offsets.tolist(), strict=True)), bias=bias, decisions=len(found)
+        )
 
     def rank(self, priority: float | None, lowest_scores: Sequence[tuple[str, float]]) -> float:
         """Of a sentence with this priority, whose lowest weighted score is given for each type it holds."""

@@ -20,7 +20,14 @@ from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
 from service.labels import UNSCORED
 from service.review.queue.queue import QueueFilter, ReviewQueue
-from tests.review_desk import NOW, MemoryLog, QueueHarness, decide_item, make_review_output, make_settings_output
+from tests.support.review_queue import (
+    NOW,
+    MemoryLog,
+    QueueHarness,
+    decide_item,
+    make_review_output,
+    make_settings_output,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

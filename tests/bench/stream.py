@@ -26,7 +26,7 @@ from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
 from tests.bench.pipeline import read_sample
 from tests.kafka.broker import Cluster
-from tests.tiny_models import LABELS, make_model
+from tests.support.tiny_models import LABELS, make_model
 
 ROUNDS = 3
 BROKER_CORE, WORKER_CORE = {0}, {1}

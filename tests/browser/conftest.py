@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from tests.browser.desk import WAIT_TIMEOUT_S, BrowserHarness, ServiceProcess, find_chromium, run_service
-from tests.folder_scope import FolderScope
+from tests.browser.harness import WAIT_TIMEOUT_S, BrowserHarness, ServiceProcess, find_chromium, run_service
+from tests.support.folder_scope import FolderScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import expect
 
-from tests.browser.desk import take_screenshot, wait_for
+from tests.browser.harness import take_screenshot, wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Request
 
-    from tests.browser.desk import BrowserHarness
+    from tests.browser.harness import BrowserHarness
 
 TITLE = ".item-title"
 ENTRY = ".entry"

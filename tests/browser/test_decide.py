@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from playwright.sync_api import expect
 
 from service.labels import Scheme, Span, is_valid_sequence, labels_from_spans, parse_spans
-from tests.browser.desk import wait_for
+from tests.browser.harness import wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from tests.browser.desk import BrowserHarness
+    from tests.browser.harness import BrowserHarness
 
 TITLE = ".item-title"
 ENTRY = ".entry"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.desk import take_screenshot
+from tests.browser.harness import take_screenshot
 
 if TYPE_CHECKING:
-    from tests.browser.desk import BrowserHarness
+    from tests.browser.harness import BrowserHarness
 
 WIDE: dict[str, int] = {"width": 1280, "height": 860}
 NARROW: dict[str, int] = {"width": 360, "height": 740}

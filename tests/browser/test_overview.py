@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from tests.browser.desk import read_sample, take_screenshot, wait_for
+from tests.browser.harness import read_sample, take_screenshot, wait_for
 
 if TYPE_CHECKING:
-    from tests.browser.desk import BrowserHarness
+    from tests.browser.harness import BrowserHarness
 
 
 def test_charts_have_the_numbers(desk: BrowserHarness) -> None:

@@ -8,10 +8,10 @@ import httpx
 from playwright.sync_api import expect
 
 from service.api.routes.console import CONTENT_SECURITY_POLICY
-from tests.browser.desk import take_screenshot, wait_for
+from tests.browser.harness import take_screenshot, wait_for
 
 if TYPE_CHECKING:
-    from tests.browser.desk import BrowserHarness
+    from tests.browser.harness import BrowserHarness
 
 HOSTILE = [
     "<img src=x onerror=\"document.title='hacked'\">",

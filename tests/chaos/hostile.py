@@ -33,7 +33,7 @@ from tests.chaos.processes import WorkerProcesses
 from tests.chaos.reading import open_consumer
 from tests.chaos.traffic import ProgressMonitor
 from tests.kafka.broker import Cluster
-from tests.tiny_models import make_model
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

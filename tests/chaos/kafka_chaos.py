@@ -28,7 +28,7 @@ from tests.chaos.processes import WorkerProcesses
 from tests.chaos.reading import read_topic
 from tests.chaos.traffic import LoadGenerator, ProgressMonitor, send_settings
 from tests.kafka.broker import Cluster
-from tests.tiny_models import make_model
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from service.contracts import DatasetSettings
 from service.inference.classifier import WordProbs
-from tests.tiny_models import POISON_WORD
+from tests.support.tiny_models import POISON_WORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,7 +21,7 @@ from tests.chaos.checks import TopicChecker, TopicDumps, find_longest_stall
 from tests.chaos.messages import DATASETS, MAX_WORDS, GeneratedMessage, generate_messages
 from tests.chaos.plan import BROKER_FAULTS, LONG_PROFILES, N_WORKERS, SHORT_PROFILES, FaultKind, plan_faults
 from tests.chaos.reading import ConsumedMessage, TopicDump
-from tests.tiny_models import make_model
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,8 +27,8 @@ from service.log.sqlite.log import PARTITION, SqliteStream
 from service.log.topics import Topics
 from service.runtime.open_log import read_state
 from service.stream.state.snapshot import StatsKey
-from tests.stream_desk import CommandHarness, make_sentences
-from tests.tiny_models import make_model
+from tests.support.command_harness import CommandHarness, make_sentences
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     import subprocess

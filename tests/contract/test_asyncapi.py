@@ -16,7 +16,7 @@ from service.contracts import Claim, Decision
 from service.log import codec
 from service.log.topics import Topics
 from service.review.decisions import build_claim_output, build_decision_output
-from tests.node_packages import install_packages
+from tests.support.node_packages import install_packages
 
 TOOL = Path(__file__).with_name("asyncapi")
 FILE = generate.HERE / "asyncapi.yaml"

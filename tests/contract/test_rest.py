@@ -25,10 +25,10 @@ from service.api.ingest.query import EXAMPLE, FORMAT_NAMES
 from service.contracts import BelowPolicy, DatasetSettings
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from tests.api_desk import ApiHarness, api_harness, wait_for
-from tests.live_server import STOP_TIMEOUT_S, serve_app
-from tests.stream_desk import make_sentences
-from tests.tiny_models import make_model
+from tests.support.api_harness import ApiHarness, api_harness, wait_for
+from tests.support.command_harness import make_sentences
+from tests.support.live_server import STOP_TIMEOUT_S, serve_app
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.deploy import monitored as setup
-from tests.folder_scope import FolderScope
+from tests.deploy import monitored_service as setup
+from tests.support.folder_scope import FolderScope
 
 scope = FolderScope(__file__)
 

@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 from deploy.grafana.build import render_files
-from tests.deploy.monitored import PROMETHEUS, ROOT
-from tests.node_packages import install_packages
+from tests.deploy.monitored_service import PROMETHEUS, ROOT
+from tests.support.node_packages import install_packages
 
 if TYPE_CHECKING:
-    from tests.deploy.monitored import MonitoredService
+    from tests.deploy.monitored_service import MonitoredService
 
 GRAFANA = ROOT / "deploy" / "grafana"
 SCHEMA = Path(__file__).parent / "grafana-schema"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.deploy.monitored import PROMETHEUS, ROOT
+from tests.deploy.monitored_service import PROMETHEUS, ROOT
 
 if TYPE_CHECKING:
-    from tests.deploy.monitored import MonitoredService
+    from tests.deploy.monitored_service import MonitoredService
 
 RULES: dict[str, Any] = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())
 ALERTS: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in RULES["groups"] for rule in group["rules"]}

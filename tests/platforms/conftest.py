@@ -13,7 +13,7 @@ import pytest
 from service.api.http.auth import generate_key, hash_key
 from service.inference.model.default import find_default_model
 from tests.platforms import studio as label_studio
-from tests.stream_desk import CommandHarness, CommandResult
+from tests.support.command_harness import CommandHarness, CommandResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

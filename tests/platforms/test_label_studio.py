@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.contracts import Assessment
-from tests.docs_blocks import read_code_blocks
 from tests.platforms.studio import TOKEN, USER
+from tests.support.docs_pages import read_code_blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.platforms.conftest import LabelwatchInstance
     from tests.platforms.studio import LabelStudioServer
-    from tests.stream_desk import CommandResult
+    from tests.support.command_harness import CommandResult
 
 # The ship is one character, and two UTF-16 units.
 TEXT = "🚢 Mara Quill sailed from Tallinn to Riga on Monday."

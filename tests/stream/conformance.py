@@ -246,7 +246,7 @@ class Conformance:
         log.open_producer().append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
         # It commits one record with an output and state, reads the next, and is gone.
         ran = subprocess.run(
-            [sys.executable, "-m", "tests.stream.abrupt", *log.crash_arguments()], check=False, timeout=600
+            [sys.executable, "-m", "tests.stream.crashing_worker", *log.crash_arguments()], check=False, timeout=600
         )
         assert ran.returncode == 9
         stream = log.open()

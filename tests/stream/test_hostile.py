@@ -16,7 +16,7 @@ from service.stream.worker.loop import Worker
 from tests.chaos.hostile_messages import ASSESSED, KINDS, make_one_of_each
 from tests.stream.conftest import PARTITIONS
 from tests.stream.steps import read_topic, wait_until
-from tests.tiny_models import make_model
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from kafka.errors import KafkaTimeoutError
 
 from service.errors import StreamError
 from service.log.protocol import PingableFollower
-from tests.stream_desk import CommandHarness, make_sentences
-from tests.tiny_models import make_model
+from tests.support.command_harness import CommandHarness, make_sentences
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ from service.log.protocol import Output
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.stream.steps import iter_records, make_batch_result, poll_batch, read_topic, wait_for_assignment, wait_until
-from tests.tiny_models import make_model
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import pytest
 from kafka import KafkaAdminClient
 
 from service.log.topics import Topics
-from tests.stream_desk import CommandHarness, make_sentences
-from tests.tiny_models import make_model
+from tests.support.command_harness import CommandHarness, make_sentences
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,10 +21,10 @@ from service.log.kafka.admin import create_topics
 from service.log.kafka.follower import KafkaFollower
 from service.log.kafka.settings import KafkaSettings
 from service.log.topics import Topics
-from tests.kafka.guarded import SecuredCluster, secured_cluster
-from tests.stream_desk import CommandHarness, CommandResult, make_sentences
-from tests.tiny_models import make_model
-from tests.unit.formats import platform_bodies as bodies
+from tests.kafka.secured_cluster import SecuredCluster, secured_cluster
+from tests.support import platform_bodies as bodies
+from tests.support.command_harness import CommandHarness, CommandResult, make_sentences
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,9 +17,9 @@ from service.log.protocol import Output, Record
 from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
 from service.review.decisions import build_claim_output, build_decision_output
-from tests.docs_blocks import DOCS, read_code_blocks
-from tests.stream_desk import CommandHarness
-from tests.tiny_models import make_model
+from tests.support.command_harness import CommandHarness
+from tests.support.docs_pages import DOCS, read_code_blocks
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from service.inference.model.default import find_default_model
-from tests.docs_blocks import read_code_blocks
-from tests.stream_desk import CommandHarness
+from tests.support.command_harness import CommandHarness
+from tests.support.docs_pages import read_code_blocks
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,8 @@ from service.contracts import Claim
 from service.log.sqlite.log import SqliteStream
 from service.review.decisions import build_claim_output
 from service.review.queue.queue import ReviewQueue
-from tests.review_desk import (
+from tests.stream.steps import wait_until
+from tests.support.review_queue import (
     QueueHarness,
     dump_queue,
     dump_rebuilt_queue,
@@ -19,7 +20,6 @@ from tests.review_desk import (
     make_review_output,
     minutes_after_now,
 )
-from tests.stream.steps import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -105,7 +105,7 @@ def get_stream_limiter(connection: HTTPConnection) -> StreamLimiter:
     found: StreamLimiter | None = getattr(state, "streams", None)
     if found is None:
         backend = state.backend
-        turned_away = partial(backend.telemetry.overloaded, "streams_full")
+        turned_away = partial(backend.telemetry.count_overload, "streams_full")
         found = state.streams = StreamLimiter(backend.settings, on_reject=turned_away)
     return found
 

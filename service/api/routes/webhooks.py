@@ -129,7 +129,7 @@ async def argilla_event(
 ) -> Response:
     """Responses that are created, updated or deleted, also with their record; other events and drafts are ignored.
 
-    A webhook of Argilla is told of all its datasets: `make_argilla_dataset` picks one.
+    A webhook of Argilla is told of all its datasets: `argilla_dataset` picks one.
 
     Where `LABELWATCH_API_ARGILLA_SECRETS` is set the signature is checked and no key is needed.
     """

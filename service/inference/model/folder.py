@@ -87,7 +87,9 @@ class ModelFolder:
             held_out=manifest.held_out,
             held_out_types=manifest.held_out_types,
             fingerprint=hash_json(list(sums.values())),
-            _manifest_digest=hash_json({key: value for key, value in content.items() if key not in _INFORMATIONAL_KEYS}),
+            _manifest_digest=hash_json(
+                {key: value for key, value in content.items() if key not in _INFORMATIONAL_KEYS}
+            ),
         )
 
     def compute_stats_key(self, pooling: Pooling, classes: Sequence[str]) -> str:

@@ -61,7 +61,7 @@ class Lease:
 
 
 class KafkaStream:
-    """A `StreamOption` over Kafka. Without a worker id it makes one up, and leaves its group when it is closed."""
+    """A `Stream` over Kafka. Without a worker id it makes one up, and leaves its group when it is closed."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class Retention:
 
 
 class SqliteStream:
-    """A `StreamOption` over one file."""
+    """A `Stream` over one file."""
 
     warnings: tuple[str, ...] = ()  # a file is there or it is not
     assignment_complete: bool = True

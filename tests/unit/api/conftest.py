@@ -6,8 +6,8 @@ import pytest
 
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from tests.api_desk import ApiHarness, api_harness
-from tests.tiny_models import make_model
+from tests.support.api_harness import ApiHarness, api_harness
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

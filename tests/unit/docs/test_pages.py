@@ -12,7 +12,7 @@ import yaml
 from service.cli.main import app
 from service.log.topics import Topics
 from service.settings import Settings
-from tests.docs_blocks import DOCS, ROOT, find_anchors, find_links, strip_code_blocks
+from tests.support.docs_pages import DOCS, ROOT, find_anchors, find_links, strip_code_blocks
 
 PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
 ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())

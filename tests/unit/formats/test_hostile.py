@@ -18,7 +18,7 @@ from service.formats.plain.writers import SENTENCE_FORMATS, SentenceFormat, choo
 from service.formats.platforms.argilla import read as argilla
 from service.formats.platforms.label_studio import read as label_studio
 from service.formats.text.word_splitter import SPLITTER
-from tests.unit.formats import platform_bodies as bodies
+from tests.support import platform_bodies as bodies
 
 if TYPE_CHECKING:
     from collections.abc import Callable

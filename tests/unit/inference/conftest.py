@@ -6,7 +6,7 @@ import pytest
 
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from tests.tiny_models import TokenizerKind, make_model
+from tests.support.tiny_models import TokenizerKind, make_model
 
 if TYPE_CHECKING:
     from pathlib import Path

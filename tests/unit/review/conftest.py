@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.review.queue.queue import ReviewQueue
-from tests.review_desk import MemoryLog, QueueHarness
+from tests.support.review_queue import MemoryLog, QueueHarness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,14 @@ from service.review.decisions import (
     encode_decision_key,
     parse_decision_key,
 )
-from tests.review_desk import NOW, TOPICS, QueueHarness, make_assessment, make_decision_output, make_review_output
+from tests.support.review_queue import (
+    NOW,
+    TOPICS,
+    QueueHarness,
+    make_assessment,
+    make_decision_output,
+    make_review_output,
+)
 
 
 def say(**fields: Any) -> Decision:

@@ -8,7 +8,7 @@ import pytest
 from service.contracts import Assessment, LabelledSentence
 from service.review.ranker import MIN_DECISIONS
 from tests.bench.reviewers import average_precision, simulate_review
-from tests.review_desk import TYPES, make_assessment
+from tests.support.review_queue import TYPES, make_assessment
 
 
 def sentences(seed: int, *, bad: float, else_bad: float) -> tuple[list[Assessment], list[LabelledSentence]]:

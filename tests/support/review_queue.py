@@ -1,0 +1,284 @@
+"""Assessments and decisions to fill a review queue with, a log in memory that is read in any order, and what it shows."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from service.contracts import Assessment, DatasetSettings, Decision, Flag, ModelName, WordScore
+from service.log.protocol import Output, Record
+from service.log.topics import Topics
+from service.review.decisions import build_decision_output, check_decision
+from service.review.items import build_shown
+from service.review.projection.projector import ReviewProjector
+from service.review.queue.queue import QueueFilter, ReviewQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from service.log.protocol import Stream
+    from service.review.items import ReviewItem
+
+TOPICS = Topics()
+NOW = datetime(2024, 5, 31, 12, tzinfo=UTC)
+MODEL = ModelName(name="tiny", fingerprint="f00d")
+TYPES = ("PER", "ORG", "LOC")
+WEIGHTS = {"O": 0.999, **{f"{prefix}-{kind}": 0.99 for prefix in "BI" for kind in TYPES}}
+
+
+def make_assessment(
+    identity: str,
+    *,
+    p: Sequence[float | None] = (0.9, 0.1, 0.8),
+    labels: Sequence[str] = ("O", "B-PER", "O"),
+    reason: str = "flagged",
+    suggested: str = "B-ORG",
+    **fields: Any,
+) -> Assessment:
+    """A sentence whose words have these probabilities; the one with the lowest weighted score is the doubtful one."""
+    scores = [None if x is None else x + (1 - x) * (1 - WEIGHTS[label]) for x, label in zip(p, labels, strict=True)]
+    scored = [(score, place) for place, score in enumerate(scores) if score is not None]
+    priority, worst = min(scored, default=(None, 0))
+    doubt = Flag(
+        index=worst,
+        token=f"word{worst}",
+        given=labels[worst],
+        suggested=suggested,
+        p_given=p[worst] or 0.0,
+        p_suggested=1 - (p[worst] or 0.0),
+        threshold=0.5,
+    )
+    gone = reason == "deleted"
+    return Assessment.model_validate(
+        {
+            "tokens": () if gone else tuple(f"word{place}" for place in range(len(labels))),
+            "labels": () if gone else tuple(labels),
+            "dataset": "default",
+            "id": identity,
+            "deleted": gone,
+            "reason": reason,
+            "score": None if priority is None else min(x for x in p if x is not None),
+            "method": "worst-token",
+            "token_score": "self-confidence",
+            "priority": None if gone else priority,
+            "weights": WEIGHTS,
+            "words": () if gone else tuple(WordScore(p_given=x, score=x) for x in p),
+            "flags": (doubt,) if reason == "flagged" else (),
+            "worst": None if gone or priority is None else doubt,
+            "thresholds": {"O": 0.9, "B-PER": 0.8},
+            "model": MODEL,
+            "scored_at": NOW,
+            **fields,
+        }
+    )
+
+
+def make_review_output(said: Assessment, topics: Topics = TOPICS) -> Output:
+    key = f"{said.dataset}/{said.id}".encode()
+    return Output(topics.review, key, said.model_dump_json(exclude_none=True).encode())
+
+
+def make_settings_output(topics: Topics = TOPICS, **fields: Any) -> Output:
+    made = DatasetSettings.model_validate(fields)
+    return Output(topics.datasets, made.name.encode(), made.model_dump_json().encode())
+
+
+def make_decision_output(identity: str, verdict: str = "error", *, topics: Topics = TOPICS, **fields: Any) -> Output:
+    """As another program would write it: without what was shown."""
+    made = {"dataset": "default", "id": identity, "reviewer": "ann", "decided_at": NOW, **fields, "verdict": verdict}
+    return build_decision_output(topics, Decision.model_validate(made))
+
+
+def decide_item(item: ReviewItem, verdict: str, *, topics: Topics = TOPICS, **fields: Any) -> Output:
+    """As the API writes it."""
+    made = {
+        "dataset": item.dataset,
+        "id": item.id,
+        "revision": item.revision,
+        "reviewer": "ann",
+        "decided_at": NOW,
+        **fields,
+        "verdict": verdict,
+    }
+    return build_decision_output(topics, check_decision(item, Decision.model_validate(made)))
+
+
+# -- a log in memory ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class MemoryLog:
+    """Enough of a `Stream` for a projector: partitions by key, read in any interleaving and in batches of any size."""
+
+    partitions: int = 3
+    seed: int = 0
+    most: int = 1_000
+    compacted: bool = False
+    records: list[Record] = field(default_factory=list)
+
+    def append(self, outputs: Iterable[Output], *, timeout: float = 30.0) -> None:
+        for output in outputs:
+            partition = sum(output.key or b"") % self.partitions if output.partition is None else output.partition
+            offset = len(self.records)
+            self.records.append(Record(output.topic, partition, offset, output.key, output.value, output.headers))
+
+    def reader(self, **how: Any) -> MemoryLog:
+        """The same log as another replica reads it."""
+        return MemoryLog(self.partitions, records=self.records, **how)
+
+    def follow(self, topic: str) -> MemoryFollower:
+        return MemoryFollower(self, topic)
+
+
+class MemoryFollower:
+    def __init__(self, log: MemoryLog, topic: str) -> None:
+        self._log, self._topic = log, topic
+        self._random = np.random.default_rng(log.seed)
+        self._waiting: dict[int, deque[Record]] = {}
+        self._read = 0
+        self._fetch_appended()
+        self._remaining = sum(map(len, self._waiting.values()))
+
+    def _fetch_appended(self) -> None:
+        """What was appended since, by partition; of a compacted log the newest of each key."""
+        new = [record for record in self._log.records[self._read :] if record.topic == self._topic]
+        self._read = len(self._log.records)
+        newest = {record.key: record.offset for record in new}
+        for record in new:
+            if not self._log.compacted or newest[record.key] == record.offset:
+                self._waiting.setdefault(record.partition, deque()).append(record)
+
+    def poll(self) -> Sequence[Record]:
+        self._fetch_appended()
+        found: list[Record] = []
+        while len(found) < self._log.most and (ready := sorted(n for n, queue in self._waiting.items() if queue)):
+            found.append(self._waiting[int(self._random.choice(ready))].popleft())
+        self._remaining -= len(found)
+        return found
+
+    @property
+    def caught_up(self) -> bool:
+        return self._remaining <= 0
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class QueueHarness:
+    """A queue that is kept up with a log."""
+
+    stream: Any
+    queue: ReviewQueue
+    topics: Topics = TOPICS
+
+    def __post_init__(self) -> None:
+        self.projector = ReviewProjector(self.stream, self.topics, self.queue)
+
+    def write(self, *outputs: Output) -> None:
+        self.stream.append(outputs)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        while self.projector.step() or not self.projector.caught_up:
+            pass
+
+    def get_item(self, identity: str, dataset: str = "default") -> ReviewItem:
+        found = self.queue.get_item(dataset, identity, now=NOW)
+        assert found is not None
+        return found
+
+    def list_ids(self, *, limit: int = 100, now: datetime = NOW, **wanted: Any) -> list[str]:
+        """The whole queue, page by page."""
+        found: list[str] = []
+        after = None
+        while True:
+            page = self.queue.get_page(QueueFilter(**wanted), limit=limit, after=after, now=now)
+            found += [item.id for item in page.items]
+            if page.next is None:
+                return found
+            after = page.next
+
+    def close(self) -> None:
+        self.projector.close()
+        self.queue.close()
+
+
+def dump_queue(queue: ReviewQueue, now: datetime = NOW) -> dict[str, object]:
+    """Everything a queue says, to the bit."""
+    items: list[str] = []
+    after = None
+    while True:
+        page = queue.get_page(QueueFilter(state="all"), limit=50, after=after, now=now)
+        items += [f"{item.rank.hex()} {item.model_dump_json()} {item.shown.model_dump_json()}" for item in page.items]
+        if page.next is None:
+            break
+        after = page.next
+    datasets = sorted(queue.count_items_by_dataset())
+    return {
+        "items": items,
+        "open": [item.id for item in queue.get_page(QueueFilter(), limit=200, now=now).items],
+        "overview": [queue.build_overview(name).model_dump_json() for name in (None, *datasets)],
+        "precision": [pair.model_dump_json() for pair in queue.compute_pair_precision()],
+    }
+
+
+def dump_rebuilt_queue(stream: Stream | MemoryLog, topics: Topics, path: Path | str = ":memory:") -> dict[str, object]:
+    """What a replica that begins now comes to show."""
+    desk = QueueHarness(stream, ReviewQueue(path), topics)
+    try:
+        desk.catch_up()
+        return dump_queue(desk.queue)
+    finally:
+        desk.close()
+
+
+# -- a story with everything in it -------------------------------------------------------------------------------------
+
+
+def make_history(topics: Topics = TOPICS, *, seed: int = 0, sentences: int = 60) -> list[Output]:
+    """Assessments, revisions, decisions by two reviewers, claims and settings; enough for the ranker to be on."""
+    random = np.random.default_rng(seed)
+    outputs = [make_settings_output(topics, name="default", control_share=0.25, version=1)]
+    latest: dict[str, Assessment] = {}
+    for number in range(sentences):
+        labels = ["O", *(f"B-{TYPES[k]}" for k in random.integers(0, 3, int(random.integers(1, 4))))]
+        p = random.uniform(0.001, 0.999, len(labels)).tolist()
+        reason = "control" if number % 6 == 5 else "flagged"
+        fields: dict[str, Any] = {"dataset": "other" if number % 10 == 9 else "default", "annotator": f"a{number % 3}"}
+        if reason == "control":
+            fields["inclusion_probability"] = 0.25
+        said = make_assessment(f"s{number}", p=p, labels=labels, reason=reason, **fields)
+        latest[f"s{number}"] = said
+        outputs.append(make_review_output(said, topics))
+    for number in range(0, sentences, 2):
+        said = latest[f"s{number}"]
+        for reviewer in ("ann", "bob") if number % 3 == 0 else ("ann",):
+            verdict = ("error", "ok", "unsure")[int(random.choice(3, p=[0.5, 0.4, 0.1]))]
+            fields = {"dataset": said.dataset, "reviewer": reviewer}
+            if verdict == "error" and random.random() < 0.5:
+                fields["words"] = (int(random.integers(0, len(said.tokens))),)
+            if random.random() < 0.5:
+                fields["shown"] = _make_shown(said)
+            outputs.append(make_decision_output(said.id or "", verdict, topics=topics, **fields))
+    for number in range(0, sentences, 7):
+        said = latest[f"s{number}"]
+        reason = ("update", "deleted", "flagged")[number % 3]
+        again = make_assessment(
+            f"s{number}", reason=reason, dataset=said.dataset, revision=1, update=reason == "update"
+        )
+        outputs.append(make_review_output(again, topics))
+    outputs.append(make_decision_output("s4", "ok", topics=topics, withdrawn=True))
+    return outputs
+
+
+def _make_shown(said: Assessment) -> object:
+    return build_shown(said, ranker_epoch=0).model_dump()
+
+
+def minutes_after_now(minutes: float) -> datetime:
+    return NOW + timedelta(minutes=minutes)

@@ -1,0 +1,528 @@
+"""The micro-batcher: who shares a run, who is turned away, and what becomes of those that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.api.batching.batcher import MicroBatcher
+from service.api.batching.jobs import MAX_RETRY_AFTER_S, ThroughputEstimate
+from service.api.http.problems import DrainingError, OverloadedError
+from service.errors import InferenceError, ModelError
+from service.inference.classifier import Classifier, WordProbs
+from service.inference.model.folder import ModelFolder
+from tests.support.tiny_models import make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Sequence
+
+    from service.inference.classifier import InferenceResult
+    from service.inference.pooling import Pooling
+    from service.inference.tokenization.encoder import EncodedSentence
+
+WAIT = 30.0
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
+    return Classifier(ModelFolder.load(make_model(tmp_path_factory.mktemp("tiny") / "model", "wordpiece")))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _through_the_queue() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "service.api.batching.batcher.MAX_INLINE_WORDS", 0
+        )  # a model that waits at a gate would stop the loop
+        yield
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.batching.batcher.MAX_INLINE_WORDS", 3)
+
+
+class Gated:
+    """The classifier, which runs a batch only when it is let, and remembers what it ran."""
+
+    def __init__(self, classifier: Classifier, *, opened: bool = False, broken: Exception | None = None) -> None:
+        self._classifier = classifier
+        self.batching = classifier.batching
+        self.gate = threading.Semaphore(0)
+        self.opened = opened
+        self.broken = broken
+        self.started = threading.Event()
+        self.runs: list[tuple[list[int], Pooling | None]] = []
+        self.encoded: list[int] = []
+        self.threads: list[threading.Thread] = []
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> list[EncodedSentence]:
+        self.encoded.append(len(sentences))
+        if any("untokenisable" in words for words in sentences):
+            raise TypeError("no subwords for this")
+        return self._classifier.encode(sentences)
+
+    def run(self, encoded: Sequence[EncodedSentence], *, pooling: Pooling | None = None) -> list[InferenceResult]:
+        self.threads.append(threading.current_thread())
+        if encoded:
+            self.runs.append(([each.n_words for each in encoded], pooling))
+        self.started.set()
+        if not self.opened:
+            assert self.gate.acquire(timeout=WAIT)
+        if self.broken is not None:
+            raise self.broken
+        return self._classifier.run(encoded, pooling=pooling)
+
+    def open(self) -> None:
+        self.opened = True
+        self.gate.release()
+
+
+@contextmanager
+def running(model: Gated | Classifier, **options: Any) -> Iterator[MicroBatcher]:
+    batcher = MicroBatcher(cast("Classifier", model), **options)
+    stop = threading.Event()
+    thread = threading.Thread(target=batcher.run, args=(stop,), daemon=True)
+    thread.start()
+    while batcher.unavailable_reason:
+        time.sleep(0)
+    try:
+        yield batcher
+    finally:
+        stop.set()
+        if isinstance(model, Gated):
+            model.open()
+        thread.join(WAIT)
+        assert not thread.is_alive()
+
+
+def answered(work: Coroutine[Any, Any, Any]) -> Any:
+    async def within() -> Any:
+        return await asyncio.wait_for(work, WAIT)
+
+    return asyncio.run(within())
+
+
+async def until(event: threading.Event) -> None:
+    assert await asyncio.to_thread(event.wait, WAIT)
+
+
+async def queued(batcher: MicroBatcher, sentences: int) -> None:
+    while batcher.waiting != sentences:
+        await asyncio.sleep(0)
+
+
+def probs(answer: InferenceResult) -> Any:
+    assert isinstance(answer, WordProbs)
+    return answer.probs
+
+
+WORDS = ("the", "of", "Paris", "timber", "(min)", "x", "wolves.", "\u200b")
+lists = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=30), min_size=1, max_size=8)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(lists, min_size=1, max_size=8), st.sampled_from([1, 3, 16]), st.sampled_from([16, 64, 512]))
+def test_answers_do_not_depend_on_who_shared_the_batch(
+    classifier: Classifier, requests: list[list[list[str]]], max_batch: int, tokens: int
+) -> None:
+    async def ask(batcher: MicroBatcher) -> list[Any]:
+        return await asyncio.gather(*(batcher.infer(sentences) for sentences in requests))
+
+    with running(classifier, max_batch=max_batch, batch_tokens=tokens) as batcher:
+        found = answered(ask(batcher))
+        assert batcher.waiting == 0
+    for sentences, inferred in zip(requests, found, strict=True):
+        for words, answer in zip(sentences, inferred.answers, strict=True):
+            alone = classifier.infer([words])[0]
+            assert np.allclose(probs(answer), probs(alone), atol=1e-6)
+            assert isinstance(alone, WordProbs)
+            assert answer.unscored == alone.unscored
+
+
+def test_an_idle_model_takes_what_is_there_and_a_busy_one_what_came_meanwhile(classifier: Classifier) -> None:
+    model = Gated(classifier)
+
+    async def ask(batcher: MicroBatcher) -> None:
+        first = asyncio.create_task(batcher.infer([["the"]]))
+        await until(model.started)  # it is at work with one sentence, though others may come
+        others = [asyncio.create_task(batcher.infer([["of", "Paris"]])) for _ in range(5)]
+        await queued(batcher, 6)
+        model.open()
+        for inferred in await asyncio.gather(first, *others):
+            assert inferred.timing.queue >= 0
+            assert inferred.timing.inference > 0
+            assert inferred.timing.tokenize > 0
+
+    with running(model) as batcher:
+        answered(ask(batcher))
+    assert [sizes for sizes, _ in model.runs] == [[1], [2] * 5]
+
+
+def test_a_model_told_to_waits_for_company(classifier: Classifier) -> None:
+    model = Gated(classifier, opened=True)
+
+    async def ask(batcher: MicroBatcher) -> None:
+        first = asyncio.create_task(batcher.infer([["the"]]))
+        await queued(batcher, 1)
+        await asyncio.gather(first, batcher.infer([["the"]] * 3))
+
+    with running(model, max_delay=WAIT, max_batch=4) as batcher:
+        answered(ask(batcher))
+    assert [sizes for sizes, _ in model.runs] == [[1] * 4]
+
+
+def test_batches_hold_sentences_of_like_length_within_the_budget(classifier: Classifier) -> None:
+    model = Gated(classifier)
+
+    async def ask(batcher: MicroBatcher) -> None:
+        first = asyncio.create_task(batcher.infer([["the"]]))
+        await until(model.started)
+        mixed = [["of"] * size for size in (20, 2, 20, 2, 20, 2, 20, 2)]
+        waiting = asyncio.create_task(batcher.infer(mixed))
+        await queued(batcher, 9)
+        model.open()
+        await asyncio.gather(first, waiting)
+
+    with running(model, batch_tokens=50) as batcher:
+        answered(ask(batcher))
+    assert [sizes for sizes, _ in model.runs[1:]] == [[20, 20], [2] * 4, [20, 20]]
+
+
+def test_a_long_list_does_not_hold_up_a_single_sentence(classifier: Classifier) -> None:
+    model = Gated(classifier)
+
+    async def ask(batcher: MicroBatcher) -> None:
+        many = asyncio.create_task(batcher.infer([["of"] * 3] * 1_000))
+        await until(model.started)
+        one = asyncio.create_task(batcher.infer([["the"] * 3]))
+        await queued(batcher, 1_001)
+        model.open()
+        await one
+        assert not many.done()
+        await many
+
+    with running(model) as batcher:
+        answered(ask(batcher))
+
+
+def test_sentences_of_another_pooling_do_not_share_a_run(classifier: Classifier) -> None:
+    model = Gated(classifier)
+
+    async def ask(batcher: MicroBatcher) -> None:
+        begin = asyncio.create_task(batcher.infer([["the"]]))
+        await until(model.started)
+        jobs = [asyncio.create_task(batcher.infer([["timberwolves"]], pooling=how)) for how in ("mean", "first", "mean")]  # fmt: skip
+        await queued(batcher, 4)
+        model.open()
+        mean, first, again = [(await job).answers[0] for job in jobs]
+        assert np.array_equal(probs(mean), probs(again))
+        assert not np.allclose(probs(mean), probs(first))
+        await begin
+
+    with running(model) as batcher:
+        answered(ask(batcher))
+    assert [how for _, how in model.runs] == [None, "mean", "first"]
+
+
+def test_a_full_queue_turns_requests_away_and_recovers(classifier: Classifier) -> None:
+    model = Gated(classifier)
+
+    async def ask(batcher: MicroBatcher) -> None:
+        first = asyncio.create_task(batcher.infer([["the"]]))
+        await until(model.started)
+        waiting = asyncio.create_task(batcher.infer([["of"]] * 3))
+        await queued(batcher, 4)
+        with pytest.raises(OverloadedError) as refused:
+            await batcher.infer([["of"]])
+        assert refused.value.retry_after is not None
+        assert refused.value.retry_after >= 1
+        model.open()
+        await asyncio.gather(first, waiting)
+        assert len((await batcher.infer([["of"]])).answers) == 1
+
+    with running(model, queue_sentences=4) as batcher:
+        answered(ask(batcher))
+
+
+def test_long_sentences_fill_the_queue_by_their_words(classifier: Classifier) -> None:
+    model = Gated(classifier)
+
+    async def ask(batcher: MicroBatcher) -> None:
+        first = asyncio.create_task(batcher.infer([["the"] * 10]))
+        await until(model.started)
+        with pytest.raises(OverloadedError):
+            await batcher.infer([["of"] * 11])
+        fits = asyncio.create_task(batcher.infer([["of"] * 10]))
+        await queued(batcher, 2)
+        model.open()
+        await asyncio.gather(first, fits)
+
+    with running(model, queue_words=20) as batcher:
+        answered(ask(batcher))
+
+
+def test_a_list_longer_than_the_queue_gets_in_when_nothing_waits(classifier: Classifier) -> None:
+    with running(classifier, queue_sentences=2) as batcher:
+        assert len(answered(batcher.infer([["of"]] * 10)).answers) == 10
+
+
+def test_who_may_wait_gets_in_when_there_is_room(classifier: Classifier) -> None:
+    model = Gated(classifier)
+
+    async def ask(batcher: MicroBatcher) -> None:
+        first = asyncio.create_task(batcher.infer([["the"]] * 2))
+        await until(model.started)
+        patient = [asyncio.create_task(batcher.infer([["of"]], wait=True)) for _ in range(5)]
+        await asyncio.sleep(0)
+        assert batcher.waiting == 2
+        model.open()
+        assert [len(each.answers) for each in await asyncio.gather(first, *patient)] == [2, 1, 1, 1, 1, 1]
+
+    with running(model, queue_sentences=2) as batcher:
+        answered(ask(batcher))
+
+
+def test_sentences_of_a_client_that_has_gone_are_not_run(classifier: Classifier) -> None:
+    model = Gated(classifier)
+
+    async def ask(batcher: MicroBatcher) -> None:
+        first = asyncio.create_task(batcher.infer([["the"]]))
+        await until(model.started)
+        gone = asyncio.create_task(batcher.infer([["of"] * 7] * 200))
+        stays = asyncio.create_task(batcher.infer([["of"] * 2]))
+        await queued(batcher, 202)
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        assert batcher.waiting == 2  # its room is free at once
+        model.open()
+        await asyncio.gather(first, stays)
+
+    with running(model) as batcher:
+        answered(ask(batcher))
+        assert batcher.waiting == 0
+    assert [sizes for sizes, _ in model.runs] == [[1], [2]]
+
+
+def test_a_client_that_goes_while_its_sentences_are_in_the_window(classifier: Classifier) -> None:
+    model = Gated(classifier)
+
+    async def ask(batcher: MicroBatcher) -> None:
+        gone = asyncio.create_task(batcher.infer([["of"] * 7] * 200))
+        await until(model.started)
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        assert batcher.waiting == 64
+        model.open()
+        await batcher.infer([["the"]])
+
+    with running(model) as batcher:
+        answered(ask(batcher))
+        assert batcher.waiting == 0
+    assert [sizes for sizes, _ in model.runs] == [[7] * 16, [1]]
+
+
+def test_stopping_answers_what_waits_and_refuses_what_comes(classifier: Classifier) -> None:
+    model = Gated(classifier)
+    batcher = MicroBatcher(cast("Classifier", model))
+    stop = threading.Event()
+    thread = threading.Thread(target=batcher.run, args=(stop,), daemon=True)
+
+    async def ask() -> None:
+        with pytest.raises(DrainingError):
+            await batcher.infer([["early"]])
+        thread.start()
+        while batcher.unavailable_reason:
+            await asyncio.sleep(0)
+        first = asyncio.create_task(batcher.infer([["the"]]))
+        await until(model.started)
+        second = asyncio.create_task(batcher.infer([["of"] * 2]))
+        await queued(batcher, 2)
+        stop.set()
+        model.open()
+        assert [len((await job).answers) for job in (first, second)] == [1, 1]
+        await asyncio.to_thread(thread.join, WAIT)
+        assert "stopping" in batcher.unavailable_reason
+        with pytest.raises(DrainingError):
+            await batcher.infer([["late"]])
+
+    answered(ask())
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_dead_thread_is_noticed_and_leaves_nobody_waiting(classifier: Classifier) -> None:
+    model = Gated(classifier, broken=ModelError("the session answers no more"))
+
+    async def ask(batcher: MicroBatcher) -> None:
+        jobs = [asyncio.create_task(batcher.infer([["of"]] * size, wait=size < 100)) for size in (300, 2, 2)]
+        await until(model.started)
+        model.open()
+        for job in jobs:
+            with pytest.raises(DrainingError, match="does not answer"):
+                await job
+        assert "does not answer" in batcher.unavailable_reason
+        assert batcher.waiting == 0
+
+    with running(model, queue_sentences=301) as batcher:
+        answered(ask(batcher))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_sentence_in_the_graph_when_it_breaks_is_answered(classifier: Classifier) -> None:
+    model = Gated(classifier, opened=True, broken=ModelError("the session is gone"))
+
+    async def work(batcher: MicroBatcher) -> None:
+        with pytest.raises(DrainingError, match="does not answer"):
+            await batcher.infer([["alone"]])
+        assert batcher.waiting == 0
+
+    with running(model) as batcher:
+        answered(work(batcher))
+
+
+def test_words_that_the_tokenizer_fails_on_cost_their_own_sentence(classifier: Classifier) -> None:
+    model = Gated(classifier, opened=True)
+    sentences = [["the"], ["of", "untokenisable"], ["Paris"], ["untokenisable"]]
+    with running(model) as batcher:
+        found = answered(batcher.infer(sentences)).answers
+        assert [isinstance(answer, InferenceError) for answer in found] == [False, True, False, True]
+        alone = answered(batcher.infer([["untokenisable"]])).answers
+        assert "no subwords for this" in str(alone[0])
+        assert batcher.waiting == 0
+
+
+def test_nothing_to_infer(classifier: Classifier) -> None:
+    assert answered(MicroBatcher(classifier).infer([])).answers == ()
+
+
+def test_a_batch_that_never_ends_is_told(classifier: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Gated(classifier)
+
+    async def ask(batcher: MicroBatcher) -> None:
+        job = asyncio.create_task(batcher.infer([["the"]]))
+        await until(model.started)
+        assert "at one batch for" in batcher.unavailable_reason
+        model.open()
+        await job
+
+    monkeypatch.setattr("service.api.batching.batcher.STUCK_TIMEOUT_S", 0.0)
+    with running(model) as batcher:
+        answered(ask(batcher))
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [(0, 1), (50, 1), (150, 2), (10**9, MAX_RETRY_AFTER_S)],
+    ids=["none", "few", "some", "endless"],
+)
+def test_when_to_try_again_follows_the_throughput(words: int, seconds: int) -> None:
+    rate = ThroughputEstimate()
+    assert rate.estimate_retry_after(words) == 1  # nothing is known yet
+    for _ in range(20):
+        rate.add(100, 1.0)
+    assert rate.estimate_retry_after(words) == seconds
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_short_sentence_alone_is_run_where_it_is(classifier: Classifier) -> None:
+    model = Gated(classifier, opened=True)
+    with running(model) as batcher:
+        inferred = answered(batcher.infer([["Paris", "of"]]))
+    assert model.threads == [threading.current_thread()]
+    assert np.array_equal(probs(inferred.answers[0]), probs(classifier.infer([["Paris", "of"]])[0]))
+    assert inferred.timing.queue == 0
+    assert inferred.timing.inference > 0
+    assert batcher.waiting == 0
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(
+    ("sentences", "options"),
+    [([["the", "of", "Paris", "x"]], {}), ([["the"], ["of"]], {}), ([["the"]], {"max_delay": 1e-6})],
+    ids=["long", "list", "delay"],
+)
+def test_what_is_not_short_or_may_wait_for_company_goes_to_the_thread(
+    classifier: Classifier, sentences: list[list[str]], options: dict[str, Any]
+) -> None:
+    model = Gated(classifier, opened=True)
+    with running(model, **options) as batcher:
+        answered(batcher.infer(sentences))
+    assert threading.current_thread() not in model.threads
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("word", ["x" * 900, "-" * 90], ids=["characters", "subwords"])
+def test_few_words_that_are_much_to_run_do_not_stop_the_loop(classifier: Classifier, word: str) -> None:
+    model = Gated(classifier, opened=True)
+    with running(model) as batcher:
+        inferred = answered(batcher.infer([[word]]))
+    assert threading.current_thread() not in model.threads
+    assert np.array_equal(probs(inferred.answers[0]), probs(classifier.infer([[word]])[0]))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_slow_model_does_not_stop_the_loop(classifier: Classifier) -> None:
+    model = Gated(classifier, opened=True)
+    with running(model) as batcher:
+        batcher._throughput.add(1, 1.0)  # a second a word
+        answered(batcher.infer([["the"]]))
+    assert threading.current_thread() not in model.threads
+
+
+@pytest.mark.usefixtures("at_once")
+def test_sentences_that_come_together_share_a_run(classifier: Classifier) -> None:
+    model = Gated(classifier)
+
+    async def ask() -> Any:
+        first = [asyncio.create_task(batcher.infer([["the"]])) for _ in range(5)]
+        await queued(batcher, 5)
+        later = asyncio.create_task(batcher.infer([["of"]]))  # alone, but the model is not idle
+        await queued(batcher, 6)
+        model.open()
+        return await asyncio.gather(*first, later)
+
+    with running(model) as batcher:
+        answered(ask())
+    assert threading.current_thread() not in model.threads
+    assert sum(len(sizes) for sizes, _ in model.runs) == 6
+    assert len(model.runs) < 6
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_fails_where_it_is_fails_as_it_does_in_the_thread(classifier: Classifier) -> None:
+    with running(Gated(classifier, opened=True)) as batcher:
+        inferred = answered(batcher.infer([["untokenisable"]]))
+    assert "can't be cut into subwords" in str(inferred.answers[0])
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_model_that_breaks_where_it_is_ends_its_thread_too(classifier: Classifier) -> None:
+    model = Gated(classifier, opened=True, broken=ModelError("the session answers no more"))
+    batcher = MicroBatcher(cast("Classifier", model))
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            batcher.run(threading.Event())
+        except ModelError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while batcher.unavailable_reason:
+        time.sleep(0)
+    with pytest.raises(DrainingError, match="does not answer any more"):
+        answered(batcher.infer([["the"]]))
+    thread.join(WAIT)
+    assert raised
+    assert "does not answer any more" in batcher.unavailable_reason

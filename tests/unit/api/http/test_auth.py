@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import ValidationError
+from starlette.datastructures import Headers
+
+from service.api.http.auth import Authenticator, generate_key, get_required_scope, hash_key
+from service.api.http.problems import ForbiddenError, UnauthorizedError
+from service.settings import ApiSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.testclient import TestClient
+
+    from tests.support.api_harness import ApiHarness
+
+READER, WRITER = generate_key(), generate_key()
+KEYS = f"anna:read:{hash_key(READER)}, ben:write:{hash_key(WRITER)}"
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+@pytest.fixture
+def client(desk: ApiHarness) -> TestClient:
+    return desk.serve_with_limits(keys=KEYS)
+
+
+def test_keys_are_long_and_never_the_same() -> None:
+    keys = {generate_key() for _ in range(100)}
+    assert len(keys) == 100
+    assert all(key.startswith("lw_") and len(key) > 40 for key in keys)
+
+
+def test_settings_hold_hashes_only_and_tell_none() -> None:
+    settings = ApiSettings.model_validate({"keys": KEYS})
+    assert [(key.name, key.scope) for key in settings.known_keys] == [("anna", "read"), ("ben", "write")]
+    assert hash_key(READER) not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    ["anna", "anna:read", "anna:all:" + "0" * 64, "anna:read:abc", f"a b:read:{'0' * 64}", f"{KEYS},{KEYS}"],
+)
+def test_keys_that_cannot_be_read_are_refused(keys: str) -> None:
+    with pytest.raises(ValidationError):
+        ApiSettings.model_validate({"keys": keys})
+
+
+def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    real = Authenticator.__module__
+
+    def compare(known: str, given: str) -> bool:
+        compared.append(known)
+        return known == given
+
+    monkeypatch.setattr(f"{real}.hmac.compare_digest", compare)
+    keys = Authenticator(ApiSettings.model_validate({"keys": KEYS}).known_keys)
+    assert keys.authorize(Headers(bearer(READER)), "read") == "anna"
+    assert compared == [hash_key(READER), hash_key(WRITER)]
+    assert keys.authorize(Headers({"X-API-Key": WRITER}), "write") == "ben"
+    for headers in ({}, bearer("wrong"), bearer(hash_key(READER)), {"Authorization": READER}, bearer("")):
+        with pytest.raises(UnauthorizedError):
+            keys.authorize(Headers(headers), "read")
+    with pytest.raises(ForbiddenError, match="may only read"):
+        keys.authorize(Headers(bearer(READER)), "write")
+
+
+def test_what_nobody_has_thought_of_needs_a_key() -> None:
+    assert get_required_scope("GET", "/v1/anything") == "read"
+    assert get_required_scope("GET", "/metrics") == "read"
+    assert get_required_scope("GET", "/metrics", open_metrics=True) is None
+    assert get_required_scope("PATCH", "/v1/anything") == "write"
+    assert get_required_scope("POST", "/healthz") == "write"
+    assert get_required_scope("GET", "/healthz/../v1/review") == "read"
+    assert get_required_scope("POST", "/v1/score") == "read"
+    assert get_required_scope("POST", "/v1/score/") == "write"
+
+
+def operations(desk: ApiHarness) -> Iterator[tuple[str, str]]:
+    for path, methods in desk.app.openapi()["paths"].items():
+        for method in methods:
+            yield method.upper(), path.format(name="default", dataset="default", id="x")
+
+
+def test_every_operation_is_closed_without_a_key(desk: ApiHarness, client: TestClient) -> None:
+    open_ones = set()
+    for method, path in operations(desk):
+        answer = client.request(method, path)
+        if answer.status_code == 401:
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
+            assert answer.json()["type"] == "urn:labelwatch:problem:unauthorized"
+        else:
+            open_ones.add(path)
+    assert open_ones == {"/healthz", "/readyz"}
+
+
+def test_scopes(client: TestClient) -> None:
+    assert client.get("/v1/datasets", headers=bearer(READER)).status_code == 200
+    assert client.get("/v1/datasets", headers=bearer(WRITER)).status_code == 200
+    refused = client.put("/v1/datasets/x", headers=bearer(READER), json={})
+    assert (refused.status_code, refused.json()["title"]) == (403, "The key does not allow this")
+    assert client.put("/v1/datasets/x", headers=bearer(WRITER), json={}).status_code == 200
+    assert client.get("/metrics").status_code == 401
+    assert client.get("/metrics", headers=bearer(READER)).status_code == 200
+    told = [client.get("/v1/model", headers=bearer(key)).json()["may_write"] for key in (READER, WRITER)]
+    assert told == [False, True]
+    assert client.get("/docs").status_code == 200
+
+
+def test_metrics_may_be_opened(desk: ApiHarness) -> None:
+    client = desk.serve_with(settings=ApiSettings.model_validate({"keys": KEYS}), open_metrics=True)
+    assert client.get("/metrics").status_code == 200
+    assert client.get("/v1/datasets").status_code == 401
+
+
+def test_no_byte_of_a_body_is_read_before_the_key_is_known(client: TestClient) -> None:
+    read = 0
+
+    def body() -> Iterator[bytes]:
+        nonlocal read
+        for _ in range(100):
+            read += 1
+            yield b" " * 1000
+
+    headers = {"Content-Type": "application/json"}
+    assert client.post("/v1/decisions", content=body(), headers=headers).status_code == 401
+    # The client of the tests hands the first parts over whether anybody wants them or not.
+    assert read <= 2

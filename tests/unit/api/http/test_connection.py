@@ -1,0 +1,104 @@
+"""What a connection may bring before a body: bounded in size and time, whoever opens it."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.api.http.connection import MAX_HEAD_BYTES
+from tests.support import live_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.api_harness import ApiHarness
+
+PATIENCE = 30.0
+ASK = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+BODY = b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@contextmanager
+def connected(desk: ApiHarness, **options: float) -> Iterator[socket.socket]:
+    with (
+        live_server.serve_app(desk.app, **options) as port,
+        closing(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)) as made,
+    ):
+        yield made
+
+
+def until_closed(client: socket.socket) -> bytes:
+    heard = b""
+    try:
+        while data := client.recv(65536):
+            heard += data
+    except ConnectionResetError:  # with bytes of ours that it has not read
+        pass
+    return heard
+
+
+def answer(client: socket.socket) -> bytes:
+    heard = b""
+    while b'{"status":"ok"}' not in heard:
+        data = client.recv(65536)
+        assert data, heard
+        heard += data
+    return heard
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (ASK, b"X-Many: x\r\n"),
+        (ASK + b"X-Long: ", b"x" * 10),
+        (b"GET /", b"x" * 10),
+        (BODY + b"0\r\n", b"X-Many: x\r\n"),
+    ],
+    ids=["headers", "header", "address", "trailers"],
+)
+def test_a_head_without_end_is_refused(desk: ApiHarness, begin: bytes, more: bytes) -> None:
+    with connected(desk) as client:
+        client.sendall(begin)
+        sent, closed = 0, False
+        while sent < 100 * MAX_HEAD_BYTES and not closed:
+            try:
+                client.sendall(more * 1_000)
+            except (BrokenPipeError, ConnectionResetError):
+                closed = True
+            sent += 1_000 * len(more)
+        until_closed(client)
+    assert closed
+
+
+def test_who_sends_too_many_headers_is_told(desk: ApiHarness) -> None:
+    with connected(desk) as client:
+        client.sendall((ASK + b"X-Long: ").ljust(MAX_HEAD_BYTES + 1, b"x"))  # all of it is read: nothing resets
+        heard = until_closed(client)
+    assert heard.startswith(b"HTTP/1.1 431 ")
+    assert b"send what is long in the body" in heard
+
+
+def test_large_heads_below_the_limit_and_bodies_go_through(desk: ApiHarness) -> None:
+    body = b"x" * (10 * MAX_HEAD_BYTES)
+    with connected(desk) as client:
+        for _ in range(5):
+            client.sendall(ASK + b"X-Long: " + b"x" * (MAX_HEAD_BYTES // 2) + b"\r\n\r\n")
+            assert answer(client).startswith(b"HTTP/1.1 200 ")
+        client.sendall(ASK + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert answer(client).startswith(b"HTTP/1.1 200 ")
+        client.sendall(ASK + b"\r\n")
+        assert answer(client).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /heal", ASK], ids=["nothing", "address", "headers"])
+@pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
+def test_who_does_not_say_what_it_wants_is_not_waited_for(desk: ApiHarness, said: bytes, before: int) -> None:
+    with connected(desk, timeout_keep_alive=0.3) as client:
+        for _ in range(before):
+            client.sendall(ASK + b"\r\n")
+            answer(client)
+        client.sendall(said)
+        assert until_closed(client) == b""

@@ -1,0 +1,329 @@
+"""Records of platforms in REST bodies: converted as files are, told record by record, refused with number and field."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service.api.ingest.query import FORMAT_NAMES
+from service.api.scoring.responses import MAX_DATASETS_PER_REQUEST
+from service.contracts import DatasetSettings
+from service.datasets.registry import build_settings_message
+from service.formats import FORMATS, ReadOptions, read_records
+from service.inference.classifier import Classifier
+from service.inference.model.folder import ModelFolder
+from tests.support.platform_bodies import (
+    TEXT,
+    make_annotation,
+    make_argilla_event,
+    make_event,
+    make_region,
+    make_task,
+)
+from tests.support.scoring_harness import ScoringHarness, scoring_harness
+from tests.support.tiny_models import POISON_WORD, make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+NAMES = "O,B-PER,I-PER,B-LOC"
+PER, LOC = make_region("Mara Quill", "PER"), make_region("Riga", "LOC")
+TASK = make_task(annotations=[make_annotation(PER, LOC)])
+SPANS = [{"start": 0, "end": 10, "label": "PER"}, {"start": 32, "end": 36, "label": "LOC"}]
+WORDS = {"tokens": ["Mara", "flew"], "labels": ["B-PER", "O"]}
+RECORDS: dict[str, dict[str, Any]] = {
+    "label-studio": TASK,
+    "argilla": {
+        "id": "r-1",
+        "fields": {"text": TEXT},
+        "responses": {"entities": [{"value": SPANS, "user_id": "u-1", "status": "submitted"}]},
+    },
+    "doccano": {"id": 1, "text": TEXT, "label": [[0, 10, "PER"], [32, 36, "LOC"]]},
+    "prodigy": {"text": TEXT, "spans": SPANS, "answer": "accept", "_task_hash": 4711},
+    "huggingface": {"id": "h-1", "tokens": ["Mara", "Quill", "flew"], "ner_tags": [1, 2, 0]},
+    "spans": {"id": "s-1", "text": TEXT, "spans": SPANS, "annotator": "kim"},
+}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScoringHarness]:
+    folder = make_model(tmp_path_factory.mktemp("tiny") / "model", "wordpiece", poison="fails")
+    classifier = Classifier(ModelFolder.load(folder))
+    settings: dict[str, Any] = {"max_sentences": 20, "label_studio_url": "http://studio.example"}
+    with scoring_harness(tmp_path_factory.mktemp("log"), classifier, **settings) as found:
+        settings_of_io = DatasetSettings(name="plain", version=1, scheme="io")
+        found.append(build_settings_message(found.topics.datasets, settings_of_io.model_dump(), at=datetime.now(UTC)))
+        yield found
+
+
+@dataclass
+class Desk:
+    api: ScoringHarness
+    start: int
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        records = self.api.stream.read(self.api.topics.sentences, self.start, 10_000)
+        return [json.loads(record.value or b"null") for record in records]
+
+    def send(self, body: Any, query: str) -> dict[str, Any]:
+        answer = self.api.post(f"/v1/sentences?{query}", body)
+        assert answer.status_code == 202, answer.text
+        return dict(answer.json())
+
+
+@pytest.fixture
+def desk(shared: ScoringHarness) -> Desk:
+    return Desk(shared, len(shared.stream.read(shared.topics.sentences, 0, 10_000)))
+
+
+def problem(answer: httpx.Response, status: int, field: str | None) -> str:
+    assert answer.status_code == status, answer.text
+    assert answer.json().get("field") == field
+    return str(answer.json()["detail"])
+
+
+def query_of(form: str) -> str:
+    return f"format={form}" + (f"&label_names={NAMES}" if form == "huggingface" else "")
+
+
+def test_every_format_with_records_has_one_here() -> None:
+    assert {"words", "auto", *RECORDS} == set(FORMAT_NAMES)
+    assert {name for name, form in FORMATS.items() if form.convert is not None} == set(RECORDS)
+
+
+@pytest.mark.parametrize("form", RECORDS)
+@pytest.mark.parametrize("asked", ["by its name", "auto"])
+def test_a_record_is_converted_as_in_a_file(desk: Desk, form: str, asked: str) -> None:
+    record = RECORDS[form]
+    options = ReadOptions(label_names=tuple(NAMES.split(",")), base_url="http://studio.example")
+    (expected,) = read_records(io.BytesIO(json.dumps(record).encode()), format=form, options=options)
+    assert expected.sentence is not None
+    query = query_of(form) if asked != "auto" else query_of(form).replace(f"={form}", "=auto")
+    answer = desk.send(record, query)
+    (message,) = desk.sent
+    wanted = expected.sentence.model_dump(mode="json", exclude_defaults=True)
+    if wanted["source"].startswith("<stream>"):  # a place in a file
+        del wanted["source"]
+    assert message == wanted
+    (told,) = answer["records"]
+    alignment = {} if form == "huggingface" else {"alignment": "exact"}
+    assert told == {
+        "record": 1,
+        "format": form,
+        "sentences": [{"id": expected.sentence.id, "deleted": False, **alignment}],
+    }
+    assert answer["ids"] == [expected.sentence.id]
+
+
+@pytest.mark.parametrize("wrap", [lambda many: many, lambda many: {"sentences": many}], ids=["array", "sentences"])
+def test_lists_of_records(desk: Desk, wrap: Any) -> None:
+    several = make_task(
+        annotations=[make_annotation(PER), make_annotation(LOC, id=42), make_annotation(id=43, was_cancelled=True)]
+    )
+    answer = desk.send(wrap([several, make_task(annotations=[]), TASK]), "format=label-studio&dataset=trips")
+    assert answer["ids"] == [f"label-studio:{number}" for number in (41, 42, 43, 41)]
+    first, none, last = answer["records"]
+    assert [one["deleted"] for one in first["sentences"]] == [False, False, True]
+    assert (none["sentences"], "no annotation" in none["ignored"], last["record"]) == ([], True, 3)
+    assert "ignored" not in first
+    assert [one["dataset"] for one in desk.sent] == ["trips"] * 4
+
+
+def test_what_gives_no_sentence_is_no_error(desk: Desk, shared: ScoringHarness) -> None:
+    answer = desk.send(make_event("PROJECT_UPDATED"), "format=auto")
+    assert (answer["ids"], desk.sent) == ([], [])
+    scored = shared.post("/v1/score?format=label-studio", make_task(annotations=[make_annotation(was_cancelled=True)]))
+    assert scored.json()["assessments"] == []
+    (told,) = scored.json()["records"]
+    assert told["sentences"] == [{"id": "label-studio:41", "deleted": True}]
+
+
+def test_spans_that_end_inside_words_are_told(desk: Desk) -> None:
+    record = {"text": "Riga's port", "spans": [[0, 3, "LOC"]]}
+    emoji = {"text": "😀 Riga", "spans": [{"start": 3, "end": 7, "label": "LOC", "text": "Riga"}]}
+    answer = desk.send([record, emoji], "format=spans")
+    expanded, utf16 = (one["sentences"][0] for one in answer["records"])
+    assert expanded["alignment"] == "expanded"
+    assert utf16["given_offsets"] == "utf-16"
+    assert uuid.UUID(expanded["id"]) != uuid.UUID(utf16["id"])  # they had none
+
+
+def test_spans_become_labels_in_the_datasets_own_scheme(desk: Desk) -> None:
+    desk.send(RECORDS["spans"], "format=spans&dataset=plain")
+    desk.send({**RECORDS["spans"], "dataset": "plain"}, "format=spans")
+    desk.send(RECORDS["spans"], "format=spans")
+    assert [(one.get("dataset"), one["labels"][0]) for one in desk.sent] == [
+        ("plain", "PER"),
+        ("plain", "PER"),
+        (None, "B-PER"),
+    ]
+
+
+@pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
+def test_the_query_names_the_dataset_of_words_too(shared: ScoringHarness, desk: Desk, path: str) -> None:
+    answers = [
+        shared.post(f"{path}?dataset=trips", WORDS),
+        shared.post(f"{path}?dataset=trips", {"sentences": [{**WORDS, "dataset": "other"}]}),
+        shared.post(f"{path}?dataset=trips", json.dumps(WORDS).encode(), content_type="application/x-ndjson"),
+        shared.post(f"{path}?format=auto&dataset=trips", [WORDS]),
+    ]
+    assert all(answer.is_success for answer in answers)
+    if path == "/v1/sentences":
+        assert [one["dataset"] for one in desk.sent] == ["trips"] * 4
+    else:
+        assert [list(one.json()["settings"]) for one in (*answers[:2], answers[3])] == [["trips"]] * 3
+        assert answers[2].json()["dataset"] == "trips"
+
+
+def test_records_are_scored_as_the_words_they_become(shared: ScoringHarness) -> None:
+    record = make_task(
+        annotations=[make_annotation(PER), make_annotation(LOC, id=42, was_cancelled=True), make_annotation(LOC, id=43)]
+    )
+    answer = shared.post("/v1/score?format=label-studio&method=product&dataset=trips", [record]).json()
+    assert [one["id"] for one in answer["assessments"]] == ["label-studio:41", "label-studio:43"]
+    assert [one["id"] for one in answer["records"][0]["sentences"]] == [f"label-studio:{n}" for n in (41, 42, 43)]
+    assert list(answer["thresholds"]) == ["trips"]
+    for one in answer["assessments"]:
+        assert one["meta"]["alignment"] == "exact"
+        plain = {name: one[name] for name in ("tokens", "labels", "dataset")}
+        (again,) = shared.post("/v1/score?method=product", plain).json()["assessments"]
+        assert (again["score"], again["words"]) == (one["score"], one["words"])
+    beside = shared.post("/v1/score?format=label-studio", {"sentences": [record], "method": "product"}).json()
+    assert {one["method"] for one in beside["assessments"]} == {"product"}
+    assert "records" not in shared.post("/v1/score", WORDS).json()
+
+
+@pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
+def test_lines_of_records(shared: ScoringHarness, desk: Desk, path: str) -> None:
+    several = make_task(annotations=[make_annotation(PER), make_annotation(LOC, id=42)])
+    half = make_task(annotations=[make_annotation(PER), make_annotation(make_region("Riga", "LOC", "ORG"), id=42)])
+    lines = shared.post_lines(f"{path}?format=label-studio", several, half, make_task(annotations=[]), b"{", [1])
+    found = [json.loads(line) for line in lines.text.splitlines()]
+    good, bad, none, broken, no_object = found
+    assert [one["line"] for one in found] == [1, 2, 3, 4, 5]
+    assert [one["id"] for one in good["sentences"]] == ["label-studio:41", "label-studio:42"]
+    assert (bad["status"], bad["field"]) == (422, "annotations.1.result.0.value.labels")
+    assert bad["detail"].startswith("record 2, `annotations.1.result.0.value.labels`: 2 labels")
+    assert (none["sentences"], "no annotation" in none["ignored"]) == ([], True)
+    assert (broken["status"], no_object["status"]) == (400, 422)
+    if path == "/v1/score":
+        assert [one["id"] for one in good["assessments"]] == ["label-studio:41", "label-studio:42"]
+        assert none["assessments"] == []
+    else:
+        assert [one["id"] for one in desk.sent] == ["label-studio:41", "label-studio:42"]
+
+
+def test_a_line_with_a_label_of_no_class_is_its_problem(shared: ScoringHarness) -> None:
+    record = make_task(annotations=[make_annotation(PER), make_annotation(make_region("Riga", "PLACE"), id=42)])
+    bad, good = map(json.loads, shared.post_lines("/v1/score?format=auto", record, TASK).text.splitlines())
+    assert bad["detail"].startswith("record 1 (label-studio:42), word 6 ('Riga'), `labels`: ")
+    assert [one["id"] for one in good["assessments"]] == ["label-studio:41"]
+    assert "record 2 (label-studio:42), word 6 ('Riga'), `1.labels`: " in problem(
+        shared.post("/v1/score?format=auto", [TASK, record]), 422, "1.labels"
+    )
+
+
+def test_a_sentence_that_the_model_fails_on_is_named(shared: ScoringHarness) -> None:
+    record = {"text": f"{POISON_WORD} won", "spans": []}
+    assert problem(shared.post("/v1/score?format=spans", [record]), 422, None).startswith("record 1: ")
+
+
+TOO_MANY = {"tokens": [["a"]] * 21, "ner_tags": [["O"]] * 21}
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "status", "field", "told"),
+    [
+        (
+            "format=label-studio",
+            {"sentences": [TASK, {"id": 7}]},
+            422,
+            "sentences.1.annotations",
+            "record 2, `sentences.1.annotations`: ",
+        ),
+        ("format=label-studio", [TASK, TASK, {"id": 7}], 422, "2.annotations", "record 3, `2.annotations`: "),
+        ("format=doccano", {"text": "Riga"}, 422, "label", "record 1, `label`: none of label"),
+        ("format=doccano", [5], 422, "0", "no object"),
+        ("format=spans", {"text": "a", "spans": [], "dataset": "No!"}, 422, "dataset", "lower-case letters"),
+        ("format=huggingface", RECORDS["huggingface"], 422, "labels", "with label_names=O,B-PER"),
+        ("format=huggingface", {"words": ["a"]}, 422, "labels", "with control="),
+        ("format=huggingface", TOO_MANY, 413, None, "more than 20 sentences"),
+        ("format=huggingface", [TOO_MANY], 413, "0", "record 1: "),
+        ("format=auto", {"tokens": ["a"], "label": ["O"]}, 422, "label", "no such field"),
+        (
+            "format=auto",
+            {"foo": 1},
+            422,
+            None,
+            "record 1: its fields don't tell the format: name it with `format`, one of words",
+        ),
+        ("format=auto", [WORDS, {"foo": 1}], 422, "1", "record 2, `1`: its fields don't tell"),
+        ("format=auto", 5, 400, None, "neither an object nor a list"),
+        ("format=auto", b"{", 400, None, "not JSON"),
+        ("format=auto", [], 422, None, "at least one"),
+        ("format=auto", {"sentences": []}, 422, "sentences", "at least one"),
+        ("format=auto", [WORDS] * 21, 413, None, "21 records, at most 20"),
+        ("format=auto", {"sentences": [WORDS], "dataset": "x"}, 422, "dataset", "beside"),
+        ("format=conll", TASK, 422, "format", "choose one of words, label-studio, argilla"),
+        ("format=", TASK, 422, "format", "choose one of"),
+        ("fromat=spans", WORDS, 422, "fromat", "no such parameter: there are format, dataset, field"),
+        ("dataset=No!", WORDS, 422, "dataset", "1 to 64 lower-case letters"),
+        ("dataset=", WORDS, 422, "dataset", "1 to 64 lower-case letters"),
+        ("field=text", WORDS, 422, "field", "name their `format`"),
+        ("format=spans&field=", WORDS, 422, "field", "1 to 256"),
+        ("format=spans&control=" + "x" * 257, WORDS, 422, "control", "257 characters"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
+def test_what_is_wrong_is_told(
+    desk: Desk, *, path: str, query: str, body: Any, status: int, field: str | None, told: str
+) -> None:
+    detail = problem(desk.api.post(f"{path}?{query}", body), status, field)
+    assert told in detail
+    assert "--" not in detail  # options of a command
+    assert not desk.sent
+
+
+def test_fields_and_controls_can_be_named(desk: Desk) -> None:
+    other = make_annotation(PER, make_region("Riga", "LOC", from_name="other"))
+    record = {"id": 7, "data": {"body": TEXT}, "annotations": [other]}
+    desk.send(record, "format=label-studio&field=body&control=other")
+    (sent,) = desk.sent
+    assert [label for label in sent["labels"] if label != "O"] == ["B-LOC"]
+
+
+def test_kept_webhooks_are_records_too(desk: Desk) -> None:
+    answer = desk.send([make_event(), make_event("ANNOTATIONS_DELETED"), make_argilla_event()], "format=auto")
+    assert [one["format"] for one in answer["records"]] == ["label-studio", "label-studio", "argilla"]
+    assert [[each["deleted"] for each in one["sentences"]] for one in answer["records"]] == [
+        [False],
+        [True, True],
+        [False],
+    ]
+
+
+@pytest.mark.parametrize(("path", "status"), [("/v1/sentences", 202), ("/v1/score", 200)])
+def test_the_documents_examples_run(shared: ScoringHarness, path: str, status: int) -> None:
+    operation = shared.app.openapi()["paths"][path]["post"]
+    examples = operation["requestBody"]["content"]["application/json"]["examples"]
+    for name, example in examples.items():
+        query = "?format=label-studio" if name == "records" else ""
+        answer = shared.post(path + query, example["value"])
+        assert answer.status_code == status, answer.text
+        if query:
+            assert query.removeprefix("?") in example["summary"]
+            assert [len(one["sentences"]) for one in answer.json()["records"]] == [1]
+
+
+def test_the_document_tells_how_many_datasets_a_list_may_have(shared: ScoringHarness) -> None:
+    told = shared.app.openapi()["paths"]["/v1/score"]["post"]["description"]
+    assert f"at most {MAX_DATASETS_PER_REQUEST} datasets" in told

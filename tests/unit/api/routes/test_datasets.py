@@ -1,0 +1,291 @@
+"""Settings over REST: checked against the model, versioned, and in force for everybody."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from service.api.app import create_app
+from service.api.ingest.append_pool import AppendPool
+from service.contracts import DatasetSettings
+from service.datasets.registry import DatasetRegistry
+from service.errors import StreamError
+from service.log.codec import get_header
+from service.log.protocol import Output
+from service.log.sqlite.log import SqliteStream
+from service.stream.state.view import StateView
+from tests.support.api_harness import TOPICS, wait_for
+from tests.support.command_harness import make_sentences
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.api_harness import ApiHarness
+
+
+def test_nothing_is_known_at_first(quiet: ApiHarness) -> None:
+    assert quiet.client.get("/v1/datasets").json() == {"datasets": []}
+    for path in ("/v1/datasets/default", "/v1/datasets/default/thresholds"):
+        answer = quiet.client.get(path)
+        assert answer.status_code == 404
+        assert "none yet" in answer.json()["detail"]
+
+
+def test_settings_are_written_and_in_force(desk: ApiHarness) -> None:
+    asked = {"method": "product", "label_map": {"PERSON": "PER"}, "control_share": 0.1}
+    answer = desk.client.put("/v1/datasets/news", json=asked, headers={"X-Request-ID": "r-1"})
+    assert answer.status_code == 200
+    assert answer.headers["ETag"] == '"1"'
+    stored = answer.json()
+    assert stored | asked == stored
+    assert (stored["name"], stored["version"]) == ("news", 1)
+    assert desk.client.get("/v1/datasets/news").json() == stored
+    assert desk.client.get("/v1/datasets").json()["datasets"][0]["name"] == "news"
+    (record,) = desk.log.read(TOPICS.datasets, 0, 10)
+    assert record.key == b"news"
+    assert DatasetSettings.model_validate_json(record.value or b"").method == "product"
+    assert get_header(record.headers, "x-request-id") == "r-1"
+    assert get_header(record.headers, "ce_type") == "labelwatch.dataset.v1"
+    desk.client.put("/v1/datasets/news", json={})
+    (newer,) = desk.log.read(TOPICS.datasets, 0, 10)
+    assert get_header(newer.headers, "ce_id") != get_header(record.headers, "ce_id")
+
+
+def test_what_is_read_can_be_sent_back_and_left_out_means_default(desk: ApiHarness) -> None:
+    first = desk.client.put("/v1/datasets/news", json={"method": "product", "epoch": 3}).json()
+    again = desk.client.put("/v1/datasets/news", json=first).json()
+    assert again == {**first, "version": 2}
+    bare = desk.client.put("/v1/datasets/news", json={}).json()
+    assert (bare["method"], bare["version"]) == ("worst-token", 3)
+    assert bare["epoch"] == 3  # or what was learned before the reset would come back
+
+
+def test_a_change_on_an_old_version_is_refused(desk: ApiHarness) -> None:
+    desk.client.put("/v1/datasets/news", json={})
+    for body, headers in (
+        ({"version": 0}, {}),
+        ({}, {"If-Match": '"0"'}),
+        ({"version": 1}, {"If-Match": '"7"'}),
+    ):
+        answer = desk.client.put("/v1/datasets/news", json=body, headers=headers)
+        assert (answer.status_code, answer.json()["type"]) == (412, "urn:labelwatch:problem:changed")
+    for version, tag in ((1, '"1"'), (2, 'W/"2"'), (3, "*"), (4, '"1", "4"')):
+        answer = desk.client.put("/v1/datasets/news", json={"version": version}, headers={"If-Match": tag})
+        assert answer.json()["version"] == version + 1
+
+
+def test_some_settings_are_changed_and_the_others_stay(desk: ApiHarness) -> None:
+    asked = {"label_map": {"PERSON": "PER", "PLACE": "LOC"}, "method": "product", "epoch": 3, "forget_after_days": 7}
+    desk.client.put("/v1/datasets/news", json=asked)
+    changed = desk.client.patch("/v1/datasets/news", json={"control_share": 0.05}, headers={"If-Match": '"1"'})
+    assert (changed.status_code, changed.headers["ETag"]) == (200, '"2"')
+    assert changed.json() | asked | {"control_share": 0.05} == changed.json()
+
+    def after(**changes: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = desk.client.patch("/v1/datasets/news", json=changes).json()
+        return answer
+
+    assert after(label_map={"FIRM": "ORG", "PLACE": None})["label_map"] == {"PERSON": "PER", "FIRM": "ORG"}
+    bare = after(method=None, forget_after_days=None, label_map=None, epoch=None)
+    found = [bare[name] for name in ("method", "forget_after_days", "label_map", "epoch", "control_share")]
+    assert found == ["worst-token", None, {}, 3, 0.05]
+    after(flag_policy={"kind": "budget", "share": 0.5})
+    assert after(flag_policy={"share": 0.1})["flag_policy"] == {"kind": "budget", "share": 0.1}
+    assert after(flag_policy={"kind": "below", "cut": 0.2})["flag_policy"] == {"kind": "below", "cut": 0.2}
+    assert after()["version"] == 8
+    assert desk.client.get("/v1/datasets/news").json() == {
+        **bare,
+        "flag_policy": {"kind": "below", "cut": 0.2},
+        "version": 8,
+    }
+
+
+def test_a_change_of_some_settings_is_guarded_and_checked(desk: ApiHarness) -> None:
+    assert desk.client.patch("/v1/datasets/new", json={"method": "product"}).json()["version"] == 1
+    for body, headers, status, field in (
+        ({}, {"If-Match": '"0"'}, 412, None),
+        ({"version": 0}, {}, 412, None),
+        ({"colour": None}, {}, 422, "colour"),
+        ({"control_share": 2}, {}, 422, "control_share"),
+        ({"label_map": {"PERSON": "NOBODY"}}, {}, 422, "label_map"),
+        ({"name": "other"}, {}, 422, "name"),
+        ({"epoch": -1}, {}, 422, "epoch"),
+    ):
+        answer = desk.client.patch("/v1/datasets/new", json=body, headers=headers)
+        assert (answer.status_code, answer.json().get("field")) == (status, field)
+    assert len(desk.log.read(TOPICS.datasets, 0, 10)) == 1
+
+
+def test_fields_of_a_newer_version_stay_and_settings_not_in_force_are_not_mixed_up(desk: ApiHarness) -> None:
+    desk.log.append([Output(TOPICS.datasets, b"x", b'{"name": "x", "version": 4, "from_tomorrow": [1]}')])
+    wait_for(lambda: desk.backend.state_view.get_settings("x").version == 4)
+    assert desk.client.patch("/v1/datasets/x", json={"method": "product"}).json()["version"] == 5
+    value = desk.log.read(TOPICS.datasets, 0, 10)[-1].value
+    assert json.loads(value or b"")["from_tomorrow"] == [1]
+    desk.log.append([Output(TOPICS.datasets, b"x", b'{"name": "x", "version": 6, "method": "no-such"}')])
+    wait_for(lambda: bool(desk.backend.state_view.refused_settings))
+    answer = desk.client.patch("/v1/datasets/x", json={"control_share": 0.1})
+    assert (answer.status_code, "version 6 is newer" in answer.json()["detail"]) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"colour": "red"}, "colour"),
+        ({"method": "no-such"}, "method"),
+        ({"token_score": "no-such"}, "token_score"),
+        ({"label_map": {"PERSON": "NOBODY"}}, "label_map"),
+        ({"scheme": "bio"}, "scheme"),
+        ({"control_share": 2}, "control_share"),
+        ({"flag_policy": {"kind": "budget", "share": 0}}, "flag_policy.share"),
+        ({"flag_policy": {"kind": "odd"}}, "flag_policy"),
+        ({"name": "other"}, "name"),
+        ({"epoch": 0}, "epoch"),
+        ({"epoch": -1}, "epoch"),
+        ({"ranker_epoch": "x"}, "ranker_epoch"),
+        ({"version": "1"}, "version"),
+        ({"epoch": "2"}, "epoch"),
+        ({"control_share": True}, "control_share"),
+    ],
+)
+def test_settings_that_do_not_fit_name_the_field(desk: ApiHarness, body: dict[str, Any], field: str) -> None:
+    desk.client.put("/v1/datasets/x", json={"epoch": 1})
+    answer = desk.client.put("/v1/datasets/x", json=body)
+    assert (answer.status_code, answer.json().get("field")) == (422, field)
+    assert len(desk.log.read(TOPICS.datasets, 0, 10)) == 1
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+@pytest.mark.parametrize(
+    ("more", "headers", "status"),
+    [({}, {}, 409), ({"version": 0}, {}, 412), ({}, {"If-Match": '"0"'}, 412), ({}, {"If-Match": "*"}, 412)],
+)
+def test_who_was_slower_hears_of_it_and_changes_nothing(
+    desk: ApiHarness,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    method: str,
+    more: dict[str, Any],
+    headers: dict[str, str],
+    status: int,
+) -> None:
+    """Another instance writes at the same moment: its record stands in the log when ours is to be written."""
+    real = desk.log.append_if_unchanged
+    theirs = DatasetSettings(name="x", version=1, method="good-fraction").model_dump_json().encode()
+
+    def append_if_unchanged(output: Any, seen: Any, **more: Any) -> None:
+        desk.log.append([Output(TOPICS.datasets, b"x", theirs)])
+        real(output, seen, **more)
+
+    monkeypatch.setattr(desk.log, "append_if_unchanged", append_if_unchanged)
+    answer = desk.client.request(method, "/v1/datasets/x", json={"method": "product", **more}, headers=headers)
+    assert answer.status_code == status
+    assert "somebody else" in answer.json()["detail"]
+    assert [record.value for record in desk.log.read(TOPICS.datasets, 0, 10)] == [theirs]
+    wait_for(lambda: desk.backend.state_view.get_settings("x").method == "good-fraction")
+
+
+def test_of_many_changes_at_once_none_is_lost_without_a_word(desk: ApiHarness, tmp_path: Path) -> None:
+    """Two instances on one log: the versions that were answered 200 are all there are, one after the other."""
+    with closing(SqliteStream(tmp_path / "log.sqlite", TOPICS, worker=False)) as log:
+        mirror = StateView(log, TOPICS, new_datasets(desk))
+        stop = threading.Event()
+        following = threading.Thread(target=mirror.run, args=(stop,))
+        following.start()
+        try:
+            other = TestClient(
+                create_app(replace(desk.backend, state_view=mirror, stream=log, append_pool=AppendPool()))
+            )
+
+            def change(client: TestClient) -> list[tuple[int, Any]]:
+                answers = [client.put("/v1/datasets/x", json={"control_share": n / 10}) for n in range(6)]
+                return [(answer.status_code, answer.json()) for answer in answers]
+
+            with ThreadPoolExecutor(2) as pool:
+                answers = [one for found in pool.map(change, (desk.client, other)) for one in found]
+        finally:
+            stop.set()
+            following.join()
+    assert {status for status, _ in answers} <= {200, 409}
+    made = sorted((body["version"], body["control_share"]) for status, body in answers if status == 200)
+    assert [version for version, _ in made] == list(range(1, len(made) + 1))
+    (record,) = desk.log.read(TOPICS.datasets, 0, 10)
+    now = DatasetSettings.model_validate_json(record.value or b"")
+    assert (now.version, now.control_share) == made[-1]
+
+
+def new_datasets(desk: ApiHarness) -> DatasetRegistry:
+    return DatasetRegistry(desk.backend.classifier.folder, min_words=20, prior_words=200)
+
+
+def test_settings_that_are_not_in_force_here_are_followed_by_newer_ones(desk: ApiHarness) -> None:
+    """A process with another model may use them: a lower version would leave it with them for ever."""
+    odd = DatasetSettings(name="x", version=7, method="no-such").model_dump_json().encode()
+    desk.log.append([Output(TOPICS.datasets, b"x", odd)])
+    wait_for(lambda: bool(desk.backend.state_view.refused_settings))
+    answer = desk.client.put("/v1/datasets/x", json={"version": 0})
+    assert (answer.status_code, answer.json()["version"]) == (200, 8)
+    assert desk.backend.state_view.refused_settings == {}
+
+
+def test_a_log_that_does_not_answer_is_told(desk: ApiHarness) -> None:
+    class Gone:
+        def append(self, outputs: object, *, timeout: float = 30.0) -> None:
+            raise StreamError("nobody there")
+
+        def append_if_unchanged(self, output: object, expected: object, *, timeout: float = 30.0) -> None:
+            raise StreamError("nobody there")
+
+    answer = desk.serve_with(stream=Gone()).put("/v1/datasets/x", json={})
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:log-unavailable")
+    assert answer.headers["Retry-After"] == "5"
+
+
+def test_thresholds_are_the_workers(desk: ApiHarness) -> None:
+    desk.client.put("/v1/datasets/news", json={"flag_policy": {"kind": "budget", "share": 0.2}})
+    for seed in range(2):
+        desk.send(*make_sentences(30, seed=seed, dataset="news"))
+        learned(desk, "news", 30 * (seed + 1))
+    found = desk.client.get("/v1/datasets/news/thresholds").json()
+    judge = desk.backend.state_view.get_judge("news")
+    assert [one["name"] for one in found["classes"]] == list(judge.classes)
+    now = desk.backend.state_view.get_threshold_set("news")
+    assert {one["name"]: one["threshold"] for one in found["classes"]} == now.by_class
+    assert found["cut"] == now.flag_cutoff is not None
+    assert found["sentences"] == 60
+    assert sum(one["own_words"] for one in found["classes"]) > 60
+    assert found["model"]["fingerprint"] == desk.backend.classifier.folder.fingerprint
+    assert len(found["history"]) >= 2
+    assert [sum(one[name] for one in found["days"]) for name in ("sentences", "by_then")] == [60, 0]
+    assert found["history"][-1]["thresholds"] == now.by_class
+    assert desk.client.get("/v1/datasets").json()["datasets"][0]["sentences"] == 60
+
+
+def learned(desk: ApiHarness, dataset: str, sentences: int) -> None:
+    wait_for(lambda: desk.backend.state_view.get_stats(dataset).histogram.total == sentences)
+
+
+def test_settings_that_came_another_way_and_do_not_fit_are_told(desk: ApiHarness) -> None:
+    desk.client.put("/v1/datasets/x", json={})
+    odd = DatasetSettings(name="x", version=7, method="no-such").model_dump_json().encode()
+    desk.log.append([Output(TOPICS.datasets, b"x", odd)])
+    wait_for(lambda: bool(desk.backend.state_view.refused_settings))
+    (summary,) = desk.client.get("/v1/datasets").json()["datasets"]
+    assert summary["version"] == 1
+    assert "no-such" in summary["problem"]
+    assert "no-such" in desk.client.get("/v1/datasets/x/thresholds").json()["problem"]
+
+
+def test_the_model_is_told(quiet: ApiHarness) -> None:
+    found = quiet.client.get("/v1/model").json()
+    folder = quiet.backend.classifier.folder
+    assert (found["name"], found["fingerprint"]) == (folder.name, folder.fingerprint)
+    assert found["labels"] == list(folder.labels)
+    assert found["batching"] == quiet.backend.classifier.batching

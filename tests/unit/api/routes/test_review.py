@@ -1,0 +1,374 @@
+"""The queue over REST: items worst first, claims, decisions, numbers, live updates."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from starlette.testclient import TestClient
+
+from service.api.routes.events import QueueWatcher, queue_events
+from service.contracts import BelowPolicy, Claim, DatasetSettings
+from service.errors import StreamError
+from service.log.codec import get_header
+from service.review.decisions import build_claim_output
+from tests.support import live_server
+from tests.support.api_harness import TOPICS, wait_for
+from tests.support.command_harness import make_sentences
+
+if TYPE_CHECKING:
+    from tests.support.api_harness import ApiHarness
+
+BELOW = BelowPolicy(kind="below", cut=2.0)  # so that each sentence comes to review
+
+
+@pytest.fixture
+def full(desk: ApiHarness) -> ApiHarness:
+    """A queue with 12 items of one dataset and 3 of another; the worker follows no settings, so they are put."""
+    for name in ("news", "blogs"):
+        desk.worker._datasets.put(DatasetSettings(name=name, flag_policy=BELOW))
+    desk.send(*make_sentences(12, dataset="news", annotator="anna"))
+    desk.send(*make_sentences(3, seed=1, dataset="blogs", annotator="ben"))
+    return desk
+
+
+def first(desk: ApiHarness, **query: str) -> dict[str, Any]:
+    found = desk.client.get("/v1/review", params=query).json()["items"][0]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_an_empty_queue(quiet: ApiHarness) -> None:
+    assert quiet.client.get("/v1/review").json() == {"items": [], "next": None}
+    assert quiet.client.get("/v1/overview").json()["counts"] == {"open": 0, "decided": 0, "closed": 0}
+
+
+def test_worst_first_page_by_page(full: ApiHarness) -> None:
+    whole = full.client.get("/v1/review", params={"dataset": "news"}).json()
+    assert whole["next"] is None
+    ranks = [item["rank"] for item in whole["items"]]
+    assert len(ranks) == 12
+    assert ranks == sorted(ranks)
+    pages, after = [], None
+    while True:
+        query = {"dataset": "news", "limit": "5"} | ({"after": after} if after else {})
+        page = full.client.get("/v1/review", params=query).json()
+        pages.append([item["id"] for item in page["items"]])
+        after = page["next"]
+        if after is None:
+            break
+    assert [len(page) for page in pages] == [5, 5, 2]
+    assert [name for page in pages for name in page] == [item["id"] for item in whole["items"]]
+
+
+def test_filters(full: ApiHarness) -> None:
+    def ids(**query: str) -> set[str]:
+        return {item["dataset"] for item in full.client.get("/v1/review", params=query).json()["items"]}
+
+    assert ids() == {"news", "blogs"}
+    assert ids(annotator="ben") == {"blogs"}
+    assert ids(state="decided") == set()
+    item = first(full)
+    doubt = item["doubtful"][0]
+    found = full.client.get("/v1/review", params={"given": doubt["given"], "suggested": doubt["suggested"]}).json()
+    assert item["id"] in {one["id"] for one in found["items"]}
+    assert ids(given="no-such-label") == set()
+
+
+def test_a_misspelt_parameter_is_named_with_those_there_are(quiet: ApiHarness) -> None:
+    for path, known in (("/v1/review", "dataset, given, suggested"), ("/v1/overview", "dataset")):
+        answer = quiet.client.get(path, params={"datset": "news"})
+        assert answer.status_code == 422
+        assert answer.json()["field"] == "datset"
+        assert f"there are {known}" in answer.json()["detail"]
+        assert quiet.client.get(path, params={"dataset": "nobodys"}).status_code == 200
+
+
+def test_one_item_whatever_its_name(desk: ApiHarness) -> None:
+    desk.worker._datasets.put(DatasetSettings(flag_policy=BELOW))
+    names = ["a/b", "ü % ?", "x/claim", "..."]
+    desk.send(*({"id": name, "tokens": ["the"], "labels": ["O"]} for name in names))
+    for name in names:
+        for path in (quote(name, safe=""), quote(name)):
+            answer = desk.client.get(f"/v1/review/default/{path}")
+            assert (answer.status_code, answer.json().get("id")) == (200, name)
+    with desk.run_projector():
+        claimed = desk.client.post("/v1/review/default/a%2Fb/claim", json={"reviewer": "anna"})
+    assert (claimed.status_code, claimed.json()["id"]) == (202, "a/b")
+    assert desk.client.get("/v1/review/default/none").status_code == 404
+
+
+def test_a_claim_keeps_others_away(full: ApiHarness) -> None:
+    item = first(full, dataset="blogs")
+    path = f"/v1/review/blogs/{item['id']}/claim"
+    with full.run_projector():
+        made = full.client.post(path, json={"reviewer": "anna", "minutes": 5}, headers={"X-Request-ID": "r-7"})
+    assert made.status_code == 202
+    until = datetime.fromisoformat(made.json()["until"])
+    assert timedelta(minutes=4) < until - datetime.now(UTC) <= timedelta(minutes=5)
+    (record,) = full.log.read(TOPICS.decisions, 0, 10)
+    assert get_header(record.headers, "x-request-id") == "r-7"
+    assert first(full, dataset="blogs")["claimed_by"] == "anna"
+    for_ben = full.client.get("/v1/review", params={"dataset": "blogs", "reviewer": "ben"}).json()["items"]
+    assert item["id"] not in {one["id"] for one in for_ben}
+    refused = full.client.post(path, json={"reviewer": "ben"})
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:labelwatch:problem:conflict")
+    assert "anna" in refused.json()["detail"]
+    with full.run_projector():
+        assert full.client.post(path, json={"reviewer": "anna"}).status_code == 202
+    assert full.client.delete(path, params={"reviewer": "anna"}).json()["until"] is None
+    full.project()
+    with full.run_projector():
+        assert full.client.post(path, json={"reviewer": "ben"}).status_code == 202
+
+
+def test_who_claims_first_has_it_however_short(full: ApiHarness) -> None:
+    """The second does not know of the first when it asks: its replica has not read that far."""
+    item = first(full, dataset="blogs")
+    path = f"/v1/review/blogs/{item['id']}/claim"
+    until = datetime.now(UTC) + timedelta(minutes=30)
+    theirs = Claim(dataset="blogs", id=item["id"], reviewer="anna", until=until)
+    full.log.append([build_claim_output(TOPICS, theirs)])  # by another replica
+    assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] is None
+    step = full.projector.step
+    answers: list[int] = []
+
+    class Late:
+        """Reads on only when the claim has been written."""
+
+        def append(self, outputs: Any, *, timeout: float = 30.0) -> None:
+            full.log.append(outputs, timeout=timeout)
+            answers.append(step())
+
+    refused = full.serve_with(stream=Late()).post(path, json={"reviewer": "ben", "minutes": 1})
+    assert (refused.status_code, refused.json()["field"]) == (409, "reviewer")
+    assert "'anna' has it open until" in refused.json()["detail"]
+    assert answers == [2, 1]  # the one that lost was taken back
+    claims = {record.key: json.loads(record.value or b"") for record in full.log.read(TOPICS.decisions, 0, 10)}
+    assert [one["reviewer"] for one in claims.values() if one.get("until")] == ["anna"]
+    found = full.client.get(f"/v1/review/blogs/{item['id']}").json()
+    assert (found["claimed_by"], datetime.fromisoformat(found["claimed_until"])) == ("anna", until)
+
+
+def test_of_many_who_claim_at_once_one_has_it(full: ApiHarness) -> None:
+    item = first(full, dataset="blogs")
+    path = f"/v1/review/blogs/{item['id']}/claim"
+    names = [f"r{n}" for n in range(6)]
+    together = threading.Barrier(len(names))
+
+    def ask(name: str) -> tuple[int, str]:
+        client = TestClient(full.app)
+        together.wait()
+        answer = client.post(path, json={"reviewer": name, "minutes": 60 - int(name[1])})
+        return answer.status_code, answer.json().get("detail", "")
+
+    with full.run_projector(), ThreadPoolExecutor(len(names)) as threads:
+        answers = dict(zip(names, threads.map(ask, names), strict=True))
+    (winner,) = [name for name, (status, _) in answers.items() if status == 202]
+    assert all(
+        (status, repr(winner) in text) == (409, True) for name, (status, text) in answers.items() if name != winner
+    )
+    full.project()
+    assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] == winner
+
+
+def test_a_claim_that_nobody_can_see_yet_is_not_promised(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.routes.review.CLAIM_TIMEOUT_S", 0.05)
+    item = first(full, dataset="blogs")
+    answer = full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna"})
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
+    full.project()
+    assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] is None
+    assert json.loads(full.log.read(TOPICS.decisions, 0, 10)[-1].value or b"").get("until") is None  # taken back
+    with full.run_projector():
+        monkeypatch.setattr("service.api.routes.review.CLAIM_TIMEOUT_S", 60.0)
+        assert full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna"}).status_code == 202
+    monkeypatch.setattr("service.api.routes.review.CLAIM_TIMEOUT_S", 0.05)
+    longer = full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna", "minutes": 60})
+    assert longer.status_code == 202  # who has it is not sent away because the queue is slow
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "reviewer"),
+        ({"reviewer": ""}, "reviewer"),
+        ({"reviewer": 7}, "reviewer"),
+        ({"reviewer": "anna", "minutes": 0}, "minutes"),
+        ({"reviewer": "anna", "minutes": 1e9}, "minutes"),
+        ({"reviewer": "anna", "minutes": "5"}, "minutes"),
+        ({"reviewer": "anna", "hours": 1}, "hours"),
+    ],
+)
+def test_claims_that_break_a_rule(full: ApiHarness, body: dict[str, Any], field: str) -> None:
+    item = first(full)
+    answer = full.client.post(f"/v1/review/{item['dataset']}/{item['id']}/claim", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+
+
+def test_a_decision_closes_the_question(full: ApiHarness) -> None:
+    item = first(full, dataset="news")
+    assert item["reason"] is None  # or a control sentence could be told apart
+    decision = {"dataset": "news", "id": item["id"], "reviewer": "anna", "verdict": "error", "words": [0]}
+    answer = full.client.post("/v1/decisions", json=decision, headers={"X-Request-ID": "r-9"})
+    assert (answer.status_code, answer.json()) == (202, {"accepted": 1, "request_id": "r-9"})
+    (record,) = full.log.read(TOPICS.decisions, 0, 10)
+    written = json.loads(record.value or b"")
+    assert (written["verdict"], written["revision"]) == ("error", item["revision"])
+    assert written["decided_at"]
+    assert get_header(record.headers, "x-request-id") == "r-9"
+    full.project()
+    path = f"/v1/review/news/{item['id']}"
+    found = full.client.get(path).json()
+    assert (found["state"], found["reason"]) == ("decided", "flagged")
+    assert found["decisions"][0]["reviewer"] == "anna"
+    assert item["id"] not in {one["id"] for one in full.client.get("/v1/review").json()["items"]}
+    counts = full.client.get("/v1/overview", params={"dataset": "news"}).json()
+    assert counts["counts"] == {"open": 11, "decided": 1, "closed": 0}
+    assert counts["verdicts"]["error"] == 1
+    full.client.post("/v1/decisions", json={**decision, "withdrawn": True})
+    full.project()
+    assert full.client.get(path).json()["state"] == "open"
+
+
+def test_many_decisions_are_written_or_none(full: ApiHarness) -> None:
+    items = full.client.get("/v1/review", params={"dataset": "news"}).json()["items"]
+    good = [{"dataset": "news", "id": item["id"], "reviewer": "anna", "verdict": "ok"} for item in items[:3]]
+    for bad, status, field in (
+        ({"dataset": "news", "id": "none", "reviewer": "anna", "verdict": "ok"}, 404, "decisions.3.id"),
+        ({**good[0], "verdict": "maybe"}, 422, "decisions.3.verdict"),
+        ({**good[0], "revision": 99}, 422, "decisions.3.revision"),
+        ({**good[0], "labels": ["O"] * 99}, 422, "decisions.3.labels"),
+        ({**good[0], "verdict": "error", "words": [99]}, 422, "decisions.3.words"),
+        (
+            {**good[0], "verdict": "error", "labels": ["B-GHOST", *items[0]["labels"][1:]]},
+            422,
+            "decisions.3.labels",
+        ),
+        ({**good[0], "colour": "red"}, 422, "decisions.3.colour"),
+        ("text", 422, "decisions.3"),
+    ):
+        answer = full.client.post("/v1/decisions", json={"decisions": [*good, bad]})
+        assert (answer.status_code, answer.json()["field"]) == (status, field)
+    assert full.log.read(TOPICS.decisions, 0, 10) == []
+    assert full.client.post("/v1/decisions", json={"decisions": good}).json()["accepted"] == 3
+    assert len(full.log.read(TOPICS.decisions, 0, 10)) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"decisions": []}, "decisions"),
+        ({"decisions": {}}, "decisions"),
+        ({"decisions": [], "extra": 1}, "extra"),
+        ({}, "id"),
+        ({"id": "a", "reviewer": "anna", "verdict": "ok", "decided_at": 7}, "decided_at"),
+    ],
+)
+def test_decisions_that_break_a_rule(quiet: ApiHarness, body: dict[str, Any], field: str) -> None:
+    answer = quiet.client.post("/v1/decisions", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (422, field)
+
+
+def test_a_queue_in_the_making_says_so(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk.projector, "_caught_up", False)
+    answer = desk.client.post("/v1/decisions", json={"id": "a", "reviewer": "anna", "verdict": "ok"})
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
+    assert answer.headers["Retry-After"]
+
+
+def test_decisions_wait_for_no_log_that_is_gone(full: ApiHarness) -> None:
+    class Gone:
+        def append(self, outputs: object, *, timeout: float = 30.0) -> None:
+            raise StreamError("nobody there")
+
+    item = first(full)
+    decision = {"dataset": item["dataset"], "id": item["id"], "reviewer": "anna", "verdict": "ok"}
+    answer = full.serve_with(stream=Gone()).post("/v1/decisions", json=decision)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+
+
+# -- live updates ------------------------------------------------------------------------------------------------------
+
+
+def test_who_listens_hears_of_changes(full: ApiHarness) -> None:
+    async def listen() -> list[str]:
+        counters = QueueWatcher(full.backend, poll_interval=0.01)
+        heard = []
+        async for event in queue_events(full.backend, counters, "news"):
+            heard.append(event)
+            if len(heard) == 2:
+                full.send(*make_sentences(1, seed=5, dataset="news"))
+            if len(heard) == 3:
+                full.backend.draining.set()
+        return heard
+
+    retry, before, after = asyncio.run(listen())
+    assert retry.startswith("retry:")
+    kinds = [event.splitlines()[0] for event in (before, after)]
+    assert kinds == ["event: queue"] * 2
+    told = [json.loads(event.splitlines()[1].removeprefix("data: ")) for event in (before, after)]
+    assert [one["counts"]["open"] for one in told] == [12, 13]
+    assert told[0]["version"] < told[1]["version"]
+
+
+def test_silence_is_broken_now_and_then(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.routes.events.HEARTBEAT_INTERVAL_S", 0.0)
+
+    async def listen() -> list[str]:
+        heard = []
+        async for event in queue_events(desk.backend, QueueWatcher(desk.backend, poll_interval=0.01), None):
+            heard.append(event)
+            if len(heard) == 3:
+                desk.backend.draining.set()
+        return heard
+
+    assert asyncio.run(listen())[2].startswith(":")
+
+
+def test_the_stream_ends_when_the_service_does(full: ApiHarness) -> None:
+    class Once:
+        """Drains as soon as the first answer is asked for."""
+
+        version = 1
+
+        def count_items(self, dataset: str | None = None) -> dict[str, int]:
+            full.backend.draining.set()
+            return {"open": 1}
+
+    client = full.serve_with(queue=Once())
+    full.app.state.counters.poll_interval = 0.0
+    answer = client.get("/v1/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert '"counts": {"open": 1}' in answer.text
+
+
+def test_too_many_listeners_are_sent_away(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.routes.events.MAX_LISTENERS", 0)
+    assert desk.client.get("/v1/events").status_code == 429
+
+
+def test_of_many_who_listen_at_once_no_more_get_in_than_there_is_room_for(
+    desk: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.api.routes.events.MAX_LISTENERS", 3)
+    with ExitStack() as leaving:
+        port = leaving.enter_context(live_server.serve_app(desk.app))
+        clients = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(20)]
+        for client in clients:
+            leaving.enter_context(client)
+        for client in clients:
+            client.sendall(b"GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
+        heard = [client.recv(12, socket.MSG_WAITALL) for client in clients]
+        assert sorted(heard) == [b"HTTP/1.1 200"] * 3 + [b"HTTP/1.1 429"] * 17
+        for client in clients:
+            client.close()
+        wait_for(lambda: desk.app.state.counters.listeners == 0)  # who goes makes room

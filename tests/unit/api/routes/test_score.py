@@ -1,0 +1,394 @@
+"""POST /v1/score: judged as the pipeline judges, taught nothing, and clear about what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from service.api.scoring.scorer import ScoreOptions, Scorer, ScoringContext
+from service.contracts import Assessment, DatasetSettings, LabelledSentence
+from service.errors import InferenceError
+from service.inference.classifier import Classifier
+from service.inference.model.folder import ModelFolder
+from service.judging.judge import Judge
+from service.log.codec import to_state_key
+from service.log.protocol import Output
+from service.scoring.sentence import METHODS
+from tests.support.scoring_harness import AsgiExchange, ScoringHarness, scoring_harness
+from tests.support.tiny_models import POISON_WORD, make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from service.inference.classifier import InferenceResult
+    from service.inference.pooling import Pooling
+    from service.inference.tokenization.encoder import EncodedSentence
+
+ONE = {"tokens": ["the", "wolves", "of", "Paris"], "labels": ["O", "O", "O", "B-LOC"]}
+TWO = {"tokens": ["Timber", "said"], "labels": ["B-PER", "O"], "id": "two", "meta": {"a": None}}
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
+    folder = make_model(tmp_path_factory.mktemp("tiny") / "model", "wordpiece", poison="fails")
+    return Classifier(ModelFolder.load(folder))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, classifier: Classifier) -> Iterator[ScoringHarness]:
+    """For tests that change nothing."""
+    with scoring_harness(tmp_path_factory.mktemp("log"), classifier, max_sentences=20, max_line_bytes=2_000) as desk:
+        yield desk
+
+
+def problem(response: httpx.Response, status: int, field: str | None = None) -> str:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    found = response.json()
+    assert found.get("field") == field
+    assert found["request_id"] == response.headers["x-request-id"]
+    return str(found["detail"])
+
+
+def test_one_sentence_is_judged_as_the_pipeline_judges(shared: ScoringHarness, classifier: Classifier) -> None:
+    response = shared.post("/v1/score", ONE, x_request_id="abc")
+    assert response.status_code == 200
+    body = response.json()
+    (found,) = [Assessment.model_validate(each) for each in body["assessments"]]
+    judge = Judge(classifier.folder, DatasetSettings(), min_words=1, prior_words=200)
+    (words,) = classifier.infer([ONE["tokens"]])
+    assert not isinstance(words, InferenceError)
+    expected = judge.assess(judge.observe(LabelledSentence.model_validate(ONE), words), judge.create_empty_stats())
+    assert found.model_copy(update={"scored_at": None, "request_id": None}) == expected
+    assert (found.request_id, found.reason) == ("abc", expected.reason)
+    assert found.scored_at is not None
+    assert body["settings"] == {"default": DatasetSettings().model_dump(mode="json")}
+    assert body["thresholds"] == {"default": expected.thresholds}
+    timing = dict(part.split(";dur=") for part in response.headers["server-timing"].split(", "))
+    assert list(timing) == ["queue", "tokenize", "inference", "judge"]
+    assert all(float(each) >= 0 for each in timing.values())
+
+
+def test_many_sentences_come_back_in_their_order(shared: ScoringHarness) -> None:
+    sentences = [{**TWO, "id": str(number)} for number in range(20)]
+    body = shared.post("/v1/score", {"sentences": sentences}).json()
+    assert [each["id"] for each in body["assessments"]] == [str(number) for number in range(20)]
+    assert body["assessments"][0]["meta"] == {"a": None}
+
+
+def test_the_word_sentences_in_a_sentence_makes_no_list_of_it(shared: ScoringHarness) -> None:
+    body = {"tokens": ["sentences"], "labels": ["O"], "meta": {"sentences": 1}}
+    assert shared.post("/v1/score", body).json()["assessments"][0]["tokens"] == ["sentences"]
+
+
+def test_nobody_is_taught_and_an_update_is_only_scored(shared: ScoringHarness) -> None:
+    before = shared.post("/v1/score", ONE).json()["thresholds"]
+    for _ in range(5):
+        body = shared.post("/v1/score", {**ONE, "update": True, "id": "7"}).json()
+        assert body["assessments"][0]["reason"] in ("scored", "flagged")
+    assert shared.post("/v1/score", ONE).json()["thresholds"] == before
+    for topic in (shared.topics.sentences, shared.topics.state, shared.topics.review):
+        assert shared.stream.read(topic, 0, 10) == []
+
+
+def test_unknown_datasets_have_default_settings_and_are_not_remembered(shared: ScoringHarness) -> None:
+    body = shared.post("/v1/score", {"sentences": [{**ONE, "dataset": "new"}, ONE]}).json()
+    assert set(body["settings"]) == set(body["thresholds"]) == {"new", "default"}
+    assert body["settings"]["new"] == DatasetSettings(name="new").model_dump(mode="json")
+    assert shared.backend.state_view.list_names() == ()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_method_and_token_score_of_the_request(shared: ScoringHarness, method: str) -> None:
+    chosen = {"method": method, "token_score": "normalized-margin"}
+    in_body = shared.post("/v1/score", {"sentences": [ONE], **chosen}).json()
+    in_query = shared.post(f"/v1/score?method={method}&token_score=normalized-margin", ONE).json()
+    for body in (in_body, in_query):
+        (found,) = body["assessments"]
+        assert {name: found[name] for name in chosen} == chosen
+        assert {name: body["settings"]["default"][name] for name in chosen} == chosen
+    assert in_body["assessments"][0]["score"] == in_query["assessments"][0]["score"]
+
+
+def test_settings_and_statistics_of_the_stream_are_used_as_soon_as_they_are_seen(
+    tmp_path: Path, classifier: Classifier
+) -> None:
+    with scoring_harness(tmp_path, classifier) as desk:
+        body = {**ONE, "dataset": "mine", "labels": ["O", "O", "O", "B-PLACE"]}
+        assert "B-PLACE" in problem(desk.post("/v1/score", body), 422, "labels")
+        wanted = DatasetSettings(name="mine", version=3, label_map={"PLACE": "LOC"}, pooling="first", method="product")
+        desk.append(Output(desk.topics.datasets, b"mine", wanted.model_dump_json().encode()))
+        before = desk.post("/v1/score", body).json()
+        assert before["settings"]["mine"] == wanted.model_dump(mode="json")
+        assert before["assessments"][0]["settings_version"] == 3
+        judge = Judge(classifier.folder, wanted, min_words=1, prior_words=200)
+        (words,) = classifier.infer([ONE["tokens"]], pooling="first")
+        assert not isinstance(words, InferenceError)
+        seen = judge.observe(LabelledSentence.model_validate(body), words)
+        assert before["assessments"][0]["score"] == judge.assess(seen, judge.create_empty_stats()).score
+        stats = judge.learn(seen, judge.create_empty_stats(), priority=0.5)
+        key = to_state_key(0, "mine", judge.stats_key)
+        desk.append(Output(desk.topics.state, key, json.dumps(stats.snapshot()).encode()))
+        after = desk.post("/v1/score", {"sentences": [body, ONE]}).json()
+        assert after["thresholds"]["mine"] == judge.build_threshold_set(stats).by_class != before["thresholds"]["mine"]
+        assert after["assessments"][0]["thresholds"] == after["thresholds"]["mine"]
+
+
+BAD: list[tuple[Any, int, str | None, str]] = [
+    (b"{", 400, None, "JSON"),
+    (b'{"sentences": [', 400, None, "JSON"),
+    (b"\xff", 400, None, "it is not UTF-8 (byte 0xff at 0): encode it as UTF-8"),
+    ([], 422, None, "object"),
+    ({}, 422, "tokens", "at least one word"),
+    ({**ONE, "labels": ["O"]}, 422, "labels", "each word one label"),
+    ({**ONE, "labels": ["O", "O", "O", "B-LOK"]}, 422, "labels", "B-LOK"),
+    ({**ONE, "colour": "red"}, 422, "colour", "no such field"),
+    (
+        {"text": "Riga", "spans": []},
+        422,
+        None,
+        "a record of the format spans, and a sentence with `tokens` and `labels`",
+    ),
+    ({"text": "Riga", "spans": []}, 422, None, "send it with ?format=spans, or ?format=auto"),
+    ({"sentences": [ONE, {"words": ["a"], "ner_tags": [0]}]}, 422, "sentences.1", "?format=huggingface"),
+    ({"foo": 1}, 422, "foo", "no such field: the fields are tokens"),
+    ({"id": "1", "deleted": True}, 422, "deleted", "nothing to score"),
+    ({"tokens": ["x"] * 51, "labels": ["O"] * 51}, 422, "tokens", "at most 50"),
+    ({"tokens": [POISON_WORD], "labels": ["O"]}, 422, None, "fails on this sentence"),
+    ({"sentences": []}, 422, "sentences", "at least one"),
+    ({"sentences": "many"}, 422, "sentences", "at least one"),
+    ({"sentences": [ONE, 3]}, 422, "sentences.1", "not an object"),
+    ({"sentences": [ONE, {**ONE, "labels": ["O", 1, "O", "O"]}]}, 422, "sentences.1.labels", "word 1"),
+    (
+        {"sentences": [ONE, {**ONE, "labels": ["X"] * 4}]},
+        422,
+        "sentences.1.labels",
+        f"word 0 ({ONE['tokens'][0]!r}), `sentences.1.labels`: ",
+    ),
+    ({"sentences": [ONE, {"tokens": [POISON_WORD], "labels": ["O"]}]}, 422, None, "sentences.1"),
+    ({"sentences": [ONE], "metod": "product"}, 422, "metod", "beside"),
+    ({"sentences": [ONE], "method": 3}, 422, "method", "text"),
+    ({"sentences": [ONE], "method": "best"}, 422, "method", "worst-token"),
+    ({"sentences": [ONE], "token_score": "best"}, 422, "token_score", "self-confidence"),
+    ({"sentences": [ONE] * 21}, 413, "sentences", "at most 20"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "field", "told"), BAD, ids=[str(case[0])[:40] for case in BAD])
+def test_what_is_wrong_is_told(shared: ScoringHarness, body: Any, status: int, field: str | None, told: str) -> None:
+    assert told in problem(shared.post("/v1/score", body), status, field)
+
+
+def test_a_large_body_is_read_beside_the_event_loop(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.ingest.sentence_bodies.MAX_INLINE_BODY_BYTES", 10)
+    assert shared.post("/v1/score", ONE).status_code == 200
+    assert "JSON" in problem(shared.post("/v1/score", b"{ not json at all }"), 400)
+
+
+def test_lines_are_judged_and_problems_stand_in_their_place(shared: ScoringHarness) -> None:
+    bad = {**ONE, "labels": ["B-LOK"] * 4}
+    poison = {"tokens": [POISON_WORD], "labels": ["O"]}
+    response = shared.post_lines("/v1/score", ONE, b"", b"{", bad, b"x" * 2_001, poison, TWO)
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("application/x-ndjson")
+    found = [json.loads(line) for line in response.text.splitlines()]
+    assert [(each.get("line"), each.get("status")) for each in found] == [
+        (None, None), (3, 400), (4, 422), (5, 422), (6, 422), (None, None),
+    ]  # fmt: skip
+    assert found[2]["field"] == "labels"
+    assert found[0]["tokens"] == ONE["tokens"]
+    assert found[-1]["id"] == "two"
+
+
+def test_a_choice_that_does_not_exist_is_the_requests_mistake(shared: ScoringHarness) -> None:
+    assert "unknown method" in problem(shared.post_lines("/v1/score?method=best", ONE), 422, "method")
+
+
+def test_lines_come_back_while_others_are_sent(shared: ScoringHarness) -> None:
+    async def talk(_: httpx.AsyncClient) -> None:
+        async with AsgiExchange(shared.app, "/v1/score") as talk:
+            talk.send_lines(ONE)
+            assert (await talk.receive())["status"] == 200
+            answers = talk.iter_response_lines()
+            assert (await anext(answers))["tokens"] == ONE["tokens"]
+            talk.send_lines(*[TWO] * 200, last=True)
+            assert len([each async for each in answers]) == 200
+
+    shared.run_with_client(talk)
+
+
+class Held:
+    """A classifier that waits to be let go on."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        self._classifier = classifier
+        self.folder, self.batching = classifier.folder, classifier.batching
+        self.started, self.go_on = threading.Event(), threading.Event()
+        self.ran = 0
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> list[EncodedSentence]:
+        return self._classifier.encode(sentences)
+
+    def run(self, encoded: Sequence[EncodedSentence], *, pooling: Pooling | None = None) -> list[InferenceResult]:
+        self.started.set()
+        assert self.go_on.wait(30)
+        self.ran += len(encoded)
+        return self._classifier.run(encoded, pooling=pooling)
+
+
+@pytest.fixture
+def through_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that waits to be let would stop the event loop, were it run there."""
+    monkeypatch.setattr("service.api.batching.batcher.MAX_INLINE_WORDS", 0)
+
+
+@pytest.mark.usefixtures("through_the_queue")
+@pytest.mark.parametrize("lines", [False, True])
+def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifier, lines: bool) -> None:
+    held: Any = Held(classifier)
+    kind = "application/x-ndjson" if lines else "application/json"
+
+    with scoring_harness(tmp_path, held, queue={"queue_sentences": 4}) as desk:
+
+        async def ask(client: httpx.AsyncClient) -> None:
+            def post() -> asyncio.Task[httpx.Response]:
+                headers = {"content-type": kind}
+                return asyncio.create_task(client.post("/v1/score", content=json.dumps(ONE), headers=headers))
+
+            waiting = [post()]
+            assert await asyncio.to_thread(held.started.wait, 30)
+            waiting += [post() for _ in range(3)]
+            while desk.batcher.waiting < 4:
+                await asyncio.sleep(0)
+            refused = await asyncio.gather(*(post() for _ in range(3)))
+            for response in refused:
+                assert "waiting" in problem(response, 429)
+                assert int(response.headers["retry-after"]) >= 1
+            held.go_on.set()
+            assert [response.status_code for response in await asyncio.gather(*waiting)] == [200] * 4
+            assert (await post()).status_code == 200
+
+        desk.run_with_client(ask)
+        assert desk.read_metric("labelwatch_overload_total", reason="queue_full") == 3
+
+
+@pytest.mark.usefixtures("through_the_queue")
+@pytest.mark.parametrize("lines", [False, True])
+def test_sentences_of_a_client_that_has_gone_are_skipped(
+    tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch, lines: bool
+) -> None:
+    monkeypatch.setattr("service.api.scoring.responses.MIN_WATCHED_SENTENCES", 0)
+    held: Any = Held(classifier)
+    with scoring_harness(tmp_path, held) as desk:
+
+        async def ask(_: httpx.AsyncClient) -> None:
+            kind = "application/x-ndjson" if lines else "application/json"
+            async with (
+                AsgiExchange(desk.app, "/v1/score", content_type="application/json") as stays,
+                AsgiExchange(desk.app, "/v1/score", content_type=kind) as goes,
+            ):
+                stays.send_lines(ONE, last=True)
+                assert await asyncio.to_thread(held.started.wait, 30)
+                goes.send_lines(ONE, last=not lines)
+                while desk.batcher.waiting < 2:
+                    await asyncio.sleep(0)
+                goes.disconnect()
+                await goes.task
+                assert desk.batcher.waiting == 1
+                held.go_on.set()
+                assert (await stays.receive())["status"] == 200
+
+        desk.run_with_client(ask)
+        assert held.ran == 1
+
+
+@pytest.mark.usefixtures("through_the_queue")
+def test_a_timed_out_request_leaves_the_queue(tmp_path: Path, classifier: Classifier) -> None:
+    held: Any = Held(classifier)
+    with scoring_harness(tmp_path, held, timeout_s=0.05) as desk:
+
+        async def ask(client: httpx.AsyncClient) -> None:
+            first = asyncio.create_task(client.post("/v1/score", json=ONE))
+            assert await asyncio.to_thread(held.started.wait, 30)
+            second = asyncio.create_task(client.post("/v1/score", json=ONE))
+            problem(await second, 504)
+            problem(await first, 504)
+            assert desk.batcher.waiting <= 1
+            held.go_on.set()
+            while desk.batcher.waiting:
+                await asyncio.sleep(0)
+
+        desk.run_with_client(ask)
+        assert held.ran == 1
+
+
+def test_where_the_time_went_is_counted(shared: ScoringHarness) -> None:
+    labels = {"role": "api", "stage": "inference"}
+    before = shared.read_metric("labelwatch_stage_seconds_count", **labels)
+    shared.post("/v1/score", ONE)
+    assert shared.read_metric("labelwatch_stage_seconds_count", **labels) == before + 1
+
+
+def test_the_short_way_is_counted_and_told_like_any_other(shared: ScoringHarness) -> None:
+    labels = {"route": "/v1/score", "method": "POST", "status": "2xx"}
+    before = shared.read_metric("labelwatch_http_requests_total", **labels)
+    assert shared.post("/v1/score", ONE).status_code == 200
+    assert shared.read_metric("labelwatch_http_requests_total", **labels) == before + 1
+    assert shared.post("/v1/score/", ONE).status_code == 404
+    assert shared.run_with_client(lambda client: client.put("/v1/score", json=ONE)).status_code == 405
+
+
+def test_the_long_way_gives_the_same_answer(shared: ScoringHarness) -> None:
+    async def long_way(client: httpx.AsyncClient) -> httpx.Response:
+        transport = httpx.ASGITransport(shared.app, root_path="/under", raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://labelwatch") as other:
+            return await other.post("/under/v1/score", json=ONE)
+
+    found, expected = shared.run_with_client(long_way), shared.post("/v1/score", ONE)
+    assert found.status_code == 200, found.text
+    assert found.json()["assessments"][0]["score"] == expected.json()["assessments"][0]["score"]
+
+
+def of_datasets(count: int) -> list[dict[str, Any]]:
+    return [{**ONE, "dataset": f"made-up-{number}"} for number in range(count)]
+
+
+def test_a_list_is_of_so_many_datasets_at_most(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.scoring.responses.MAX_DATASETS_PER_REQUEST", 3)
+    taken = shared.post("/v1/score", {"sentences": [*of_datasets(3), *of_datasets(3)]})
+    assert taken.status_code == 200
+    assert len(taken.json()["settings"]) == 3
+    refused = shared.post("/v1/score", {"sentences": [*of_datasets(3), ONE, ONE]})
+    assert "at most 3" in problem(refused, 422, "sentences.3.dataset")
+    lines = shared.post_lines("/v1/score", *of_datasets(5))  # one at a time, whose answers do not tell settings
+    assert [json.loads(line)["dataset"] for line in lines.text.splitlines()] == [
+        f"made-up-{number}" for number in range(5)
+    ]
+
+
+def test_others_have_their_turn_between_datasets(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[int] = []
+    passed = 0
+    real = Scorer.get_context
+
+    def counted(self: Scorer, dataset: str, choice: ScoreOptions) -> ScoringContext:
+        turns.append(passed)
+        return real(self, dataset, choice)
+
+    async def work(_: httpx.AsyncClient) -> None:
+        nonlocal passed
+        sentences = [LabelledSentence.model_validate(each) for each in of_datasets(10)]
+        scoring = asyncio.create_task(Scorer(shared.backend).score(sentences, ScoreOptions(), request_id="x"))
+        while not scoring.done():
+            passed += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(Scorer, "get_context", counted)
+    shared.run_with_client(work)
+    assert len(set(turns)) == 10

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import TypeAdapter
+from starlette.testclient import TestClient
+
+from service.api.openapi import ASSETS
+
+if TYPE_CHECKING:
+    from tests.support.api_harness import ApiHarness
+
+
+def test_the_page_needs_nothing_from_elsewhere(quiet: ApiHarness) -> None:
+    page = quiet.client.get("/docs")
+    assert page.status_code == 200
+    found = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert found
+    for address in found:
+        assert not address.startswith(("http", "//", "/"))  # relative: it works behind a path too
+        assert quiet.client.get(f"/{address}").status_code == 200
+    # The policy allows no script in the page itself, so there must be none.
+    assert "script-src 'self';" in page.headers["Content-Security-Policy"]
+    assert not re.search(r"<script(?![^>]*\ssrc=)", page.text)
+    assert not re.search(r"\son\w+=", page.text)
+
+
+@pytest.mark.parametrize("name", ASSETS)
+def test_its_parts_are_served_as_what_they_are(quiet: ApiHarness, name: str) -> None:
+    answer = quiet.client.get(f"/docs/assets/{name}")
+    assert answer.headers["content-type"].startswith(ASSETS[name])
+    assert len(answer.content) > 1000
+
+
+@pytest.mark.parametrize("name", ["core.py", "..%2Fcore.py", "redoc.standalone.js", "%2e%2e/core.py"])
+def test_and_nothing_else_is(quiet: ApiHarness, name: str) -> None:
+    assert quiet.client.get(f"/docs/assets/{name}").status_code == 404
+
+
+def test_every_operation_is_described(quiet: ApiHarness) -> None:
+    document = quiet.client.get("/openapi.json").json()
+    names = []
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            names.append(operation["operationId"])
+            assert operation["summary"], path
+            assert operation["description"], path
+            assert operation["tags"], path
+            assert "4XX" in operation["responses"]
+            assert ("security" in operation) == (path not in ("/healthz", "/readyz")), path
+            if method in ("post", "put"):
+                assert operation["requestBody"]["required"], path
+    assert len(set(names)) == len(names)
+    assert "HTTPValidationError" not in str(document)
+    for reference in re.findall(r"#/components/schemas/(\w+)", str(document)):
+        assert reference in document["components"]["schemas"]
+
+
+def test_the_first_request_builds_nothing(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hold up all others."""
+    built = []
+    real = TypeAdapter.__init__
+
+    def init(own: Any, *arguments: Any, **options: Any) -> None:
+        built.append(arguments)
+        real(own, *arguments, **options)
+
+    monkeypatch.setattr(TypeAdapter, "__init__", init)
+    assert TestClient(desk.app).get("/v1/review").status_code == 200
+    assert built == []

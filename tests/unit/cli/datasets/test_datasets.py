@@ -1,0 +1,313 @@
+"""`labelwatch datasets`: settings are checked against the model before they are written, and workers follow them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+
+from service.contracts import DatasetSettings
+from service.log.codec import DATASET_EVENT_TYPE
+from service.log.protocol import Output
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
+from tests.support.command_harness import CommandHarness, make_sentences
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPICS = Topics()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
+    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
+
+
+def put(desk: CommandHarness, *arguments: object) -> str:
+    ran = desk.run("datasets", "set", *arguments)
+    assert ran.code == 0, ran.err
+    return ran.out
+
+
+def shown(desk: CommandHarness, name: str) -> dict[str, Any]:
+    ran = desk.run("datasets", "show", name)
+    assert ran.code == 0, ran.err
+    found: dict[str, Any] = json.loads(ran.out)
+    return found
+
+
+def written(desk: CommandHarness) -> list[tuple[bytes | None, bytes | None]]:
+    return [(record.key, record.value) for record in desk.read_records(TOPICS.datasets)]
+
+
+# -- at the same moment ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("datasets", "set", "news", "control_share=0.5"),
+        ("datasets", "delete", "news", "--yes"),
+        ("thresholds", "reset", "news", "--yes"),
+    ],
+)
+def test_who_was_slower_changes_nothing(
+    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """Somebody else writes between what the command reads and what it writes."""
+    put(desk, "news", "method=product")
+    theirs = DatasetSettings(name="news", version=2, method="good-fraction").model_dump_json().encode()
+    real = SqliteStream.append_if_unchanged
+
+    def append_if_unchanged(stream: SqliteStream, output: Output, seen: Any, **more: Any) -> None:
+        desk.append(Output(TOPICS.datasets, b"news", theirs))
+        real(stream, output, seen, **more)
+
+    monkeypatch.setattr(SqliteStream, "append_if_unchanged", append_if_unchanged)
+    ran = desk.run(*command)
+    assert ran.code != 0
+    assert "somebody else has changed the settings of news" in ran.err
+    assert "datasets show news" in ran.err
+    assert written(desk) == [(b"news", theirs)]
+
+
+# -- set ---------------------------------------------------------------------------------------------------------------
+
+
+def test_settings_are_changed_one_by_one_and_each_change_is_a_version(desk: CommandHarness) -> None:
+    assert "news: settings version 1" in put(desk, "news", "control_share=0.01", "label_map.PERSON=PER")
+    put(desk, "news", "label_map.B-PLACE=B-LOC", "scheme=iob2", "forget_after_days=30")
+    put(desk, "news", "label_map.PERSON=", "forget_after_days=null", "method=product")
+    wanted = DatasetSettings(
+        name="news", version=3, control_share=0.01, label_map={"B-PLACE": "B-LOC"}, scheme="iob2", method="product"
+    )
+    assert DatasetSettings.model_validate(shown(desk, "news")) == wanted
+    [newest] = desk.read_records(TOPICS.datasets)
+    assert newest.key == b"news"
+    assert dict(newest.headers)["ce_type"] == DATASET_EVENT_TYPE.encode()
+    put(desk, "news", "method=product")
+    [again] = desk.read_records(TOPICS.datasets)
+    assert dict(again.headers)["ce_id"] != dict(newest.headers)["ce_id"]
+
+
+@pytest.mark.parametrize(
+    ("before", "assignments", "policy"),
+    [
+        ((), ["flag_policy.kind=budget", "flag_policy.share=0.02"], {"kind": "budget", "share": 0.02}),
+        ((), ["flag_policy.share=0.02", "flag_policy.kind=budget"], {"kind": "budget", "share": 0.02}),
+        ((), ['flag_policy={"kind": "below", "cut": 0.1}'], {"kind": "below", "cut": 0.1}),
+        (["flag_policy.kind=budget", "flag_policy.share=0.5"], ["flag_policy=confident"], {"kind": "confident"}),
+        (
+            ["flag_policy.kind=budget", "flag_policy.share=0.5"],
+            ["flag_policy.kind=below", "flag_policy.cut=0.2"],
+            {"kind": "below", "cut": 0.2},
+        ),
+        (
+            ["flag_policy.kind=budget", "flag_policy.share=0.5"],
+            ["flag_policy.share=0.1", "flag_policy.kind=budget"],
+            {"kind": "budget", "share": 0.1},
+        ),
+    ],
+)
+def test_a_flag_policy_takes_the_fields_of_its_kind(
+    desk: CommandHarness, before: list[str], assignments: list[str], policy: dict[str, object]
+) -> None:
+    if before:
+        put(desk, "news", *before)
+    put(desk, "news", *assignments)
+    assert shown(desk, "news")["flag_policy"] == policy
+    assert json.loads(written(desk)[-1][1] or b"")["flag_policy"] == policy  # nothing of the old kind is left
+
+
+def test_a_file_sets_everything_and_shown_settings_are_one(desk: CommandHarness) -> None:
+    put(desk, "news", "control_share=0.5", "method=product")
+    edited = {**shown(desk, "news"), "token_score": "normalized-margin"}
+    file = desk.folder / "settings.json"
+    file.write_text(json.dumps(edited))
+    put(desk, "news", "--file", file)
+    assert shown(desk, "news") == {**edited, "version": 2}
+    file.write_text('{"unmapped": "unscored"}')
+    put(desk, "news", "--file", file)
+    assert shown(desk, "news") == DatasetSettings(name="news", version=3, unmapped="unscored").model_dump(mode="json")
+
+
+def test_settings_of_a_newer_version_and_the_epoch_survive(desk: CommandHarness) -> None:
+    fields = {"name": "news", "version": 4, "epoch": 2, "of_a_newer_version": [1]}
+    desk.append(Output(TOPICS.datasets, b"news", json.dumps(fields).encode()))
+    put(desk, "news", "control_share=0.1")
+    assert json.loads(written(desk)[-1][1] or b"") == {**fields, "version": 5, "control_share": 0.1}
+    file = desk.folder / "settings.json"
+    file.write_text("{}")
+    put(desk, "news", "--file", file)
+    assert (shown(desk, "news")["epoch"], shown(desk, "news")["version"]) == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "told"),
+    [
+        (["methd=product"], "`methd`: there is no such setting: use one of version, scheme, label_map"),
+        (["method=best"], "`method`: unknown method 'best': use one of predicted-difference"),
+        (["token_score=best"], "`token_score`: unknown token score 'best'"),
+        (["scheme=bio"], "`scheme`: 'bio': choose one of iob1, iob2, biluo, io"),
+        (["control_share=2"], "`control_share`: 2: give at most 1\n"),
+        (["control_share=NaN"], "`control_share`"),
+        (["flag_policy.share=0.1"], "`flag_policy"),
+        (["flag_policy=worst"], '`flag_policy`: give {"kind": "confident"}'),
+        (["flag_policy.kind=budget"], "`flag_policy.share`: it is missing: give it"),
+        (["flag_policy.kind=budget", "flag_policy.share=0"], "`flag_policy.share`: 0: give more than 0\n"),
+        (["flag_policy.kind=below", "flag_policy.cut=1e999"], "`flag_policy`: it can't be written as JSON"),
+        (["flag_policy=confident", "flag_policy.cut=1"], "`flag_policy.cut`: kind confident has no such field"),
+        (["label_map.PERSON=HUMAN"], '`label_map`: "PERSON" is mapped to "HUMAN", but the model has no such type'),
+        (["label_map=PERSON"], "`label_map`: 'PERSON': give an object, as {"),
+        (["method.name=product"], "`method.name`: it has no fields of its own: write method=…"),
+        (["name=other"], "`name`: a dataset can't be renamed"),
+        (["version=7"], "`version`: it grows by itself"),
+        (["epoch=7"], "`epoch`: use `labelwatch thresholds reset`"),
+    ],
+)
+def test_what_can_not_be_set_is_told_by_its_field_and_nothing_is_written(
+    desk: CommandHarness, assignments: list[str], told: str
+) -> None:
+    put(desk, "news", "control_share=0.5")
+    before = written(desk)
+    ran = desk.run("datasets", "set", "news", *assignments)
+    assert (ran.code, ran.out) == (1, "")
+    assert told in ran.err
+    assert written(desk) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "settings.json is not JSON"),
+        ('{"control_share": NaN}', "NaN is no number in JSON"),
+        ("[" * 100_000, "settings.json is not JSON"),
+        ("[]", "holds no JSON object"),
+        ('{"name": "other"}', "`name`: the file is of 'other', not of 'news'"),
+        ('{"version": 1}', "`version`: the file changes version 1, the newest is 2"),
+        ('{"epoch": 1}', "`epoch`: it is 0: use `labelwatch thresholds reset`"),
+        ('{"methd": 1}', "`methd`: there is no such setting"),
+        ('{"label_map": {"\\ud800": "PER"}}', "`label_map`: it can't be written as JSON"),
+    ],
+)
+def test_a_bad_file_is_refused(desk: CommandHarness, content: str, told: str) -> None:
+    put(desk, "news", "control_share=0.5")
+    put(desk, "news", "control_share=0.6")
+    before = written(desk)
+    file = desk.folder / "settings.json"
+    file.write_text(content)
+    ran = desk.run("datasets", "set", "news", "--file", file)
+    assert ran.code == 1
+    assert told in ran.err
+    assert written(desk) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["news"], 2, "give either settings"),
+        (["news", "method=product", "--file", "x.json"], 2, "give either settings"),
+        (["news", "method"], 2, "'method' is not KEY=VALUE"),
+        (["news", "label_map.=PER"], 2, "'label_map.=PER' is not KEY=VALUE"),
+        (
+            ["News", "method=product"],
+            1,
+            "`name`: 'News' can't be the name of a dataset: a name has 1 to 64 lower-case letters",
+        ),
+        (["news", "--file", "nowhere.json"], 1, "--file: can't read nowhere.json"),
+    ],
+)
+def test_wrong_usage_is_told(desk: CommandHarness, arguments: list[str], code: int, told: str) -> None:
+    ran = desk.run("datasets", "set", *arguments)
+    assert ran.code == code
+    assert told in " ".join(ran.err.replace("│", " ").split())
+
+
+# -- a worker follows them ---------------------------------------------------------------------------------------------
+
+
+def test_the_worker_judges_by_what_was_set(desk: CommandHarness) -> None:
+    ghost = {"tokens": ["the", "fox"], "labels": ["O", "B-PERSON"], "id": "1", "dataset": "news"}
+    desk.run("send", desk.write_file([ghost]))
+    desk.run("worker", "--once")
+    [dead] = desk.read_records(TOPICS.dead_letters)
+    advice = dict(dead.headers)["__connect.errors.exception.message"].decode()
+    assert '`labelwatch datasets set news label_map.PERSON=PER`, or {"label_map": {"PERSON": "PER"}} in its' in advice
+    put(desk, "news", "label_map.PERSON=PER", "control_share=1")
+    desk.run("send", desk.write_file([ghost]))
+    desk.run("worker", "--once")
+    assert len(desk.read_records(TOPICS.dead_letters)) == 1
+    [said] = desk.read_assessments()
+    assert (said.id, said.settings_version) == ("1", 1)
+
+
+def test_it_is_told_when_statistics_start_anew(desk: CommandHarness) -> None:
+    desk.run("send", desk.write_file(make_sentences(3, dataset="news")))
+    desk.run("worker", "--once")
+    assert "anew" not in put(desk, "news", "control_share=0.5")
+    assert "the statistics of news start anew" in put(desk, "news", "scheme=io")
+    assert "anew" not in put(desk, "news", "label_map.PERSON=PER")  # nothing is learned by types yet
+
+
+# -- list, show, delete ------------------------------------------------------------------------------------------------
+
+
+def test_datasets_are_listed_whether_set_up_or_only_seen(desk: CommandHarness) -> None:
+    desk.run("send", desk.write_file(make_sentences(3, dataset="seen")))
+    assert "no dataset is set up" in desk.run("datasets", "list").out
+    desk.run("worker", "--once")
+    put(desk, "news", "flag_policy.kind=budget", "flag_policy.share=0.02", "label_map.PERSON=PER")
+    desk.append(Output(TOPICS.datasets, b"odd", b'{"name": "odd", "version": 3, "method": "best"}'))
+    ran = desk.run("datasets", "list")
+    head, *rows = ran.out.splitlines()
+    assert head.split()[:3] == ["dataset", "version", "epoch"]
+    assert [row.split()[:2] for row in rows[:3]] == [["news", "1"], ["odd", "0"], ["seen", "0"]]
+    assert "budget 0.02" in rows[0]
+    assert rows[3].startswith("odd: newer settings are not in force: `method`: unknown method 'best'")
+    found = json.loads(desk.run("datasets", "list", "--json").out)["datasets"]
+    assert [(one["name"], bool(one["problem"])) for one in found] == [("news", False), ("odd", True), ("seen", False)]
+    assert found[0]["label_map"] == {"PERSON": "PER"}
+
+
+def test_deleted_settings_are_the_defaults_again(desk: CommandHarness) -> None:
+    put(desk, "news", "control_share=0.5", "ranker_epoch=2")
+    told = desk.run("datasets", "delete", "news", "--yes").out
+    assert told == "news is judged with the default settings, as version 2\n"
+    assert shown(desk, "news") == DatasetSettings(name="news", version=2, ranker_epoch=2).model_dump(mode="json")
+    ran = desk.run("datasets", "delete", "nobody", "--yes")
+    assert ran.code == 1
+    assert "'nobody' is not known: the datasets are news" in ran.err
+
+
+def test_deleting_brings_no_statistics_of_an_older_epoch_back(desk: CommandHarness) -> None:
+    put(desk, "news", "control_share=0.5")
+    desk.run("thresholds", "reset", "news", "--yes")
+    desk.run("datasets", "delete", "news", "--yes")
+    assert shown(desk, "news")["epoch"] == 1
+    desk.run("thresholds", "reset", "news", "--yes")
+    assert shown(desk, "news")["epoch"] == 2
+
+
+def test_the_rankers_epoch_only_grows(desk: CommandHarness, tmp_path: Path) -> None:
+    put(desk, "news", "ranker_epoch=3")
+    assert "can only grow" in desk.run("datasets", "set", "news", "ranker_epoch=2").err
+    file = tmp_path / "settings.json"
+    file.write_text('{"control_share": 0.1}')
+    desk.run("datasets", "set", "news", "--file", str(file))
+    assert shown(desk, "news")["ranker_epoch"] == 3
+
+
+def test_deleting_asks_first(desk: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(desk, "news", "control_share=0.5")
+    monkeypatch.setattr("typer.confirm", _declined)
+    assert desk.run("datasets", "delete", "news").code == 1
+    assert len(written(desk)) == 1
+
+
+def _declined(question: str, *, abort: bool) -> None:
+    assert "news" in question
+    assert abort
+    raise typer.Abort

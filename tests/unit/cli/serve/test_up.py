@@ -1,0 +1,178 @@
+"""`labelwatch up`, `api` and `key`: how they start, what they serve, how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import signal
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from service.api.http.auth import hash_key
+from service.inference.model.default import find_default_model
+from service.log.protocol import Output
+from service.log.sqlite.log import SqliteStream
+from tests.support.command_harness import CommandHarness
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WAIT = 120.0
+WRONG = {
+    "id": "doc-1",
+    "tokens": ["Angela", "Merkel", "visited", "Paris", "."],
+    "labels": ["B-PER", "I-PER", "O", "B-PER", "O"],
+}
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
+    return CommandHarness(tmp_path, tiny_model, variables={"LABELWATCH_API_PORT": "0"}, capfd=capfd)
+
+
+@contextlib.contextmanager
+def running(
+    desk: CommandHarness, *arguments: str, **variables: str
+) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """A process that has said it is ready, and a client for it. Whatever happens, nothing of it is left."""
+    process = desk.start(*arguments, **variables)
+    try:
+        with httpx.Client(base_url=address(process), timeout=WAIT) as client:
+            yield process, client
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def address(process: subprocess.Popen[str]) -> str:
+    """As the ready line tells it."""
+    assert process.stdout is not None
+    with selectors.DefaultSelector() as ready:
+        ready.register(process.stdout, selectors.EVENT_READ)
+        assert ready.select(WAIT), "it does not say that it is ready"
+    line = process.stdout.readline()
+    found = re.match(r"labelwatch is ready: (http://127\.0\.0\.1:\d+)/", line)
+    assert found, (line, process.stderr.read() if process.stderr and process.poll() is not None else "")
+    assert "/docs" in line
+    assert "/metrics" in line
+    return found[1]
+
+
+def until(client: httpx.Client, path: str, holds: Any) -> Any:
+    last = time.monotonic() + WAIT
+    while True:
+        found = client.get(path).json()
+        if holds(found):
+            return found
+        assert time.monotonic() < last, f"{path} stays {found}"
+        time.sleep(0.02)
+
+
+def end(process: subprocess.Popen[str], number: signal.Signals) -> str:
+    process.send_signal(number)
+    _, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    return err
+
+
+def test_a_wrong_label_comes_to_review_and_nothing_is_left_behind(desk: CommandHarness) -> None:
+    desk.model = find_default_model()  # one that knows what Paris is
+    with running(desk, "up") as (process, client):
+        assert client.get("/readyz").json()["ready"] is True
+        sent = client.post("/v1/sentences", json=WRONG, headers={"X-Request-ID": "r-1"})
+        assert (sent.status_code, sent.json()["ids"]) == (202, ["doc-1"])
+        (item,) = until(client, "/v1/review", lambda found: found["items"])["items"]
+        assert (item["id"], item["doubtful"][0]["token"]) == ("doc-1", "Paris")
+        decision = {"id": "doc-1", "reviewer": "anna", "verdict": "error", "words": [3]}
+        assert client.post("/v1/decisions", json=decision).status_code == 202
+        until(client, "/v1/review/default/doc-1", lambda found: found["state"] == "decided")
+        # What the worker has learned, the API judges with.
+        learned = until(client, "/v1/datasets/default/thresholds", lambda found: found["sentences"] == 1)
+        scored = client.post("/v1/score", json={"tokens": ["Paris"], "labels": ["B-PER"]}).json()
+        thresholds = {one["name"]: one["threshold"] for one in learned["classes"]}
+        assert scored["assessments"][0]["thresholds"] == thresholds
+        metrics = client.get("/metrics").text
+        assert 'labelwatch_assessed_sentences_total{dataset="default"} 1.0' in metrics
+        assert 'labelwatch_review_items{dataset="default",state="decided"} 1.0' in metrics
+        assert re.search(r'labelwatch_ready\{condition="worker"\} 1.0', metrics)
+        again = desk.run("up")
+        assert again.code == 1
+        assert "another worker" in again.err
+        err = end(process, signal.SIGTERM)
+        assert "1 message read, 1 to review" in err
+    (assessment,) = desk.read_assessments()
+    assert assessment.request_id == "r-1"
+    with contextlib.closing(SqliteStream(desk.log_path, desk.topics)):
+        pass  # its place is free again
+
+
+def test_the_api_alone_drains_while_somebody_listens(desk: CommandHarness) -> None:
+    key = desk.run("key", "new", "anna", "--scope", "write").out.splitlines()
+    variables = {"LABELWATCH_API_KEYS": key[1].partition("=")[2], "LABELWATCH_LOGS_FORMAT": "json"}
+    with running(desk, "api", **variables) as (process, client):
+        assert client.get("/v1/datasets").status_code == 401
+        client.headers["Authorization"] = f"Bearer {key[0]}"
+        assert client.post("/v1/sentences", json=WRONG).status_code == 202
+        heard = threading.Event()
+        ended = threading.Event()
+
+        def listen() -> None:
+            with client.stream("GET", "/v1/events") as events:
+                for line in events.iter_lines():
+                    if line.startswith("data:"):
+                        heard.set()
+            ended.set()
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        assert heard.wait(WAIT)
+        err = end(process, signal.SIGINT)
+        assert ended.wait(WAIT)  # to its end, not cut off
+        listener.join()
+        assert key[0] not in err
+        assert all(line.startswith(("{", "labelwatch has stopped")) for line in err.splitlines())
+    assert desk.read_records(desk.topics.sentences)
+    assert desk.read_records(desk.topics.review) == []  # no worker
+
+
+def test_a_thread_that_dies_ends_the_process(desk: CommandHarness) -> None:
+    with running(desk, "up") as (process, _):
+        desk.append(Output(desk.topics.state, b"not a key", b"{}"))
+        out, err = process.communicate(timeout=WAIT)
+        assert process.returncode == 1, out
+        assert "unreadable key" in err.splitlines()[-1]
+        assert "Traceback" not in err
+
+
+def test_a_port_that_is_taken_is_told_at_once(desk: CommandHarness) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ran = desk.run("up", LABELWATCH_API_PORT=port)
+    assert ran.code == 1
+    assert f"LABELWATCH_API_PORT: can't listen on 127.0.0.1:{port}" in ran.err
+    assert "set it to another port, or 0 for any free one" in ran.err
+    assert "LABELWATCH_API_HOST" in desk.run("api", LABELWATCH_API_HOST="no.such.host.invalid").err
+
+
+def test_a_new_key(desk: CommandHarness) -> None:
+    ran = desk.run("key", "new", "anna")
+    key, line = ran.out.splitlines()
+    assert line == f"LABELWATCH_API_KEYS=anna:read:{hash_key(key)}"
+    assert key not in ran.err
+    both = desk.run("key", "new", "ben", "--scope", "write", LABELWATCH_API_KEYS=line.partition("=")[2])
+    assert both.out.splitlines()[1].startswith(f"{line},ben:write:")
+    again = desk.run("key", "new", "anna", LABELWATCH_API_KEYS=line.partition("=")[2])
+    assert again.code == 2
+    assert "anna has a key already" in again.err
+    assert desk.run("key", "new", "a b").code == 2
+    assert os.environ.get("LABELWATCH_API_KEYS") is None

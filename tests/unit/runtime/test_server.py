@@ -1,0 +1,101 @@
+"""What `up` and `api` tell of themselves, put together as they put it together."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from starlette.testclient import TestClient
+
+from service.api.app import create_app
+from service.api.routes.health import get_readiness
+from service.inference.classifier import Classifier
+from service.inference.model.folder import ModelFolder
+from service.runtime.server import _build_backend
+from service.runtime.supervisor import Supervisor
+from service.settings import read_settings
+from service.telemetry import Telemetry
+from tests.support.api_harness import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from service.api.backend import Backend
+
+BUILDING = "the review queue is still being built"
+DEAD = "the thread has died"
+
+
+class FakeWorker:
+    """Tells what the test wants it to."""
+
+    def __init__(self) -> None:
+        self.told = {"worker": "", "log": ""}
+
+    def conditions(self) -> dict[str, str]:
+        return dict(self.told)
+
+    def degraded(self) -> dict[str, str]:
+        return {}
+
+
+class Parts:
+    def __init__(self, backend: Backend, supervisor: Supervisor, worker: FakeWorker) -> None:
+        self.backend, self.supervisor, self.worker = backend, supervisor, worker
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        return get_readiness(self.backend).conditions
+
+    @property
+    def degraded(self) -> dict[str, str]:
+        return get_readiness(self.backend).degraded
+
+
+@pytest.fixture
+def parts(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parts]:
+    monkeypatch.setenv("LABELWATCH_LOG_PATH", str(tmp_path / "log.sqlite"))
+    monkeypatch.setenv("LABELWATCH_MODEL_FOLDER", str(tiny_model))
+    classifier = Classifier(ModelFolder.load(tiny_model))
+    supervisor, worker = Supervisor(), FakeWorker()
+    with ExitStack() as leaving:
+        backend = _build_backend(
+            read_settings(), classifier, Telemetry(), supervisor, exit_stack=leaving, runner=cast("Any", worker)
+        )
+        yield Parts(backend, supervisor, worker)
+        supervisor.stop.set()
+
+
+def test_a_queue_that_is_being_built_is_told(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parts.degraded["review"] == BUILDING
+    monkeypatch.setattr(parts.backend.projector, "error", "nobody there")
+    assert parts.degraded["review"] == f"{BUILDING}; nobody there"
+
+
+def test_a_dead_worker_is_told_whatever_it_said_last(parts: Parts) -> None:
+    die = threading.Event()
+    parts.supervisor.start("worker", lambda _: cast("None", die.wait()))
+    assert parts.conditions["worker"] == ""
+    client = TestClient(create_app(parts.backend))
+    assert 'labelwatch_ready{condition="worker"} 1.0' in client.get("/metrics").text
+    die.set()
+    wait_for(lambda: not parts.supervisor.alive)
+    assert parts.conditions["worker"] == DEAD
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["ready"], answer.json()["conditions"]["worker"]) == (503, False, DEAD)
+    assert 'labelwatch_ready{condition="worker"} 0.0' in client.get("/metrics").text
+    assert client.get("/healthz").status_code == 200
+
+
+def test_a_worker_that_is_not_ready_is_told_though_its_thread_lives(parts: Parts) -> None:
+    parts.worker.told["log"] = "nobody there"
+    parts.supervisor.start("worker", lambda stop: cast("None", stop.wait()))
+    assert parts.conditions["worker_log"] == "nobody there"
+
+
+def test_a_model_that_is_not_asked_is_told_though_its_thread_lives(parts: Parts) -> None:
+    parts.supervisor.start("model", lambda stop: cast("None", stop.wait()))
+    assert parts.conditions["model"] == parts.backend.batcher.unavailable_reason != ""

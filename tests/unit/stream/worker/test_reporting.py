@@ -1,0 +1,197 @@
+"""What a worker tells whoever listens: per committed batch, and nothing of what was not committed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.contracts import DatasetSettings
+from service.datasets.registry import DatasetRegistry
+from service.inference.classifier import Classifier
+from service.inference.model.folder import ModelFolder
+from service.log.protocol import BatchResult, CommitRefused, Output
+from service.log.sqlite.log import SqliteStream
+from service.log.topics import Topics
+from service.stream.worker import loop
+from service.stream.worker.batch_processor import BatchProcessor
+from service.stream.worker.loop import Worker
+from service.stream.worker.reporting import MAX_LOGGED_KINDS, log_dead_letters
+from tests.support.command_harness import make_sentences
+from tests.support.tiny_models import make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from service.telemetry import BatchReport, ThresholdReport
+
+TOPICS = Topics()
+
+
+@dataclass
+class Listener:
+    reports: list[BatchReport] = field(default_factory=list)
+    known: dict[str, tuple[Sequence[str], set[str]]] = field(default_factory=dict)
+    standards: dict[str, ThresholdReport] = field(default_factory=dict)
+    refusals: int = 0
+    lost_records: int = 0
+    bad_settings: int = 0
+
+    def register_dataset(self, dataset: str, classes: Sequence[str], *, given_types: Iterable[str] = ()) -> None:
+        self.known[dataset] = classes, set(given_types)
+
+    def set_thresholds(self, dataset: str, report: ThresholdReport) -> None:
+        self.standards[dataset] = report
+
+    def set_refused_settings(self, datasets: int) -> None:
+        self.bad_settings = datasets
+
+    def observe_batch(self, report: BatchReport) -> None:
+        self.reports.append(report)
+
+    def count_refused_commit(self) -> None:
+        self.refusals += 1
+
+    def count_lost_records(self, records: int) -> None:
+        self.lost_records += records
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
+    return Classifier(ModelFolder.load(make_model(tmp_path_factory.mktemp("tiny"), "wordpiece")))
+
+
+def send(path: Path, values: Iterable[object], topic: str = TOPICS.sentences) -> None:
+    stream = SqliteStream(path, TOPICS, worker=False)
+    stream.append([Output(topic, b"news", json.dumps(value).encode()) for value in values])
+    stream.close()
+
+
+def run(stream: SqliteStream, classifier: Classifier, **limits: int) -> Listener:
+    """A worker that runs until it has read everything."""
+    listener, stop = Listener(), threading.Event()
+    datasets = DatasetRegistry(classifier.folder, min_words=1, prior_words=0, **limits)
+    assessor = BatchProcessor(classifier, datasets, TOPICS)
+    worker = Worker(stream, assessor, datasets, TOPICS, batch_records=16, poll_timeout=0.0, reporter=listener)
+    real = worker.step
+
+    def step() -> int:
+        refused, done = listener.refusals, real()
+        if not done and listener.refusals == refused:
+            stop.set()
+        return done
+
+    worker.step = step  # type: ignore[method-assign]
+    worker.run(stop)
+    return listener
+
+
+def test_each_kind_of_dead_letter_is_told_once_a_batch_with_its_first_reason(
+    tmp_path: Path, classifier: Classifier, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "log.sqlite"
+    ghosts = [{"tokens": ["a"], "labels": [f"B-GHOST{n}\x1b"], "dataset": "news"} for n in range(3)]
+    send(path, [*make_sentences(2), *ghosts, 7, {"tokens": ["a"], "labels": [], "dataset": "\x1b[2J"}])
+    run(SqliteStream(path, TOPICS), classifier)
+    told = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    kinds = sorted(line.removeprefix("dead letters: ").partition(";")[0] for line in told)
+    assert kinds == ["2 of stage validate, dataset (unknown)", "3 of stage labels, dataset news"]
+    (labels,) = [line for line in told if "labels, dataset news" in line]
+    assert "GHOST0" in labels
+    assert labels.isprintable()
+
+
+def test_a_flood_of_kinds_is_told_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    reason = (("__connect.errors.stage", b"labels"), ("__connect.errors.exception.message", b"no class"))
+    log_dead_letters(Output("dead", None, json.dumps({"dataset": f"d{n}"}).encode(), reason) for n in range(40))
+    assert len(caplog.records) == MAX_LOGGED_KINDS + 1
+    assert "35 more kinds" in caplog.text
+
+
+def test_each_committed_batch_is_told_in_numbers(tmp_path: Path, classifier: Classifier) -> None:
+    path = tmp_path / "log.sqlite"
+    runs: list[tuple[int, int, int]] = []
+    classifier.on_run = lambda *numbers: runs.append(numbers)
+    bad: list[object] = [{"tokens": ["a"], "labels": ["B-GHOST"]}, {"tokens": ["a"]}, 7]
+    gone = {"id": "0-1", "deleted": True}
+    send(path, [*make_sentences(20, annotator="ann"), *make_sentences(9, seed=1, dataset="news"), *bad, gone])
+    listener = run(SqliteStream(path, TOPICS), classifier)
+    classifier.on_run = None
+
+    assert [report.records for report in listener.reports] == [16, 16, 1]
+    judged = [one for report in listener.reports for one in report.sentences]
+    assert [one.dataset for one in judged] == ["default"] * 20 + ["news"] * 9, "what is deleted is not judged"
+    assert {one.annotator for one in judged[:20]} == {"ann"}
+    assert {(one.score is None, one.priority is None, one.words > 0) for one in judged} == {(False, False, True)}
+    flagged = [one for one in judged if one.reason == "flagged"]
+    doubted = [one for report in listener.reports for one in report.flagged]
+    assert len(flagged) == len(doubted) > 0
+    dead = [report.dead_letters for report in listener.reports]
+    assert dead == [{}, {"labels": 1, "validate": 2}, {}]
+    for report in listener.reports:
+        assert set(report.stage_seconds) == {"decode", "tokenize", "inference", "judge", "commit"}
+        assert all(seconds >= 0 for seconds in report.stage_seconds.values())
+        assert len(report.latencies) == report.records
+        assert set(report.threshold_reports) == {one.dataset for one in report.sentences}
+    news = listener.reports[1].threshold_reports["news"]
+    assert sum(news.words.values()) == sum(one.words for one in judged if one.dataset == "news")
+    assert set(news.thresholds) == set(news.words) == set(classifier.folder.labels)
+    assert sum(sequences for sequences, _, _ in runs) == len(judged) + 1, "labels are looked at after the words"
+    assert all(0 < tokens <= padded for _, tokens, padded in runs)
+
+
+def test_datasets_are_introduced_before_their_sentences_come(tmp_path: Path, classifier: Classifier) -> None:
+    path = tmp_path / "log.sqlite"
+    send(path, make_sentences(8, dataset="seen"))
+    run(SqliteStream(path, TOPICS), classifier)
+    kind = classifier.folder.labels[-1].partition("-")[2]
+    send(
+        path,
+        [DatasetSettings(name="news", version=1, label_map={"B-PERSON": f"B-{kind}"}).model_dump()],
+        TOPICS.datasets,
+    )
+    listener = run(SqliteStream(path, TOPICS), classifier, max_datasets=1)
+    assert set(listener.known) == {"default", "news", "seen"}
+    assert listener.known["news"][1] == {"PERSON"}
+    assert set(listener.known["news"][0]) == {"O", "B-PERSON", "B-MISC", "B-ORG", "B-PER"}  # what may be suggested
+    assert listener.known["default"][0] == classifier.folder.labels
+    assert sum(listener.standards["seen"].words.values()) > 0
+    assert sum(listener.standards["default"].words.values()) == 0
+    assert listener.bad_settings == 0
+    send(path, [{"name": "news", "version": 2, "method": "guess"}], TOPICS.datasets)
+    assert run(SqliteStream(path, TOPICS), classifier).bad_settings == 1
+
+
+def test_a_refused_batch_is_told_once_and_its_numbers_only_when_it_is_taken(
+    tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing(SqliteStream):
+        refusals = 1
+
+        def commit(self, work: BatchResult) -> None:
+            if self.refusals:
+                self.refusals -= 1
+                self._next = None
+                raise CommitRefused("a moment, please")
+            super().commit(work)
+
+    monkeypatch.setattr(loop, "RETRY_INTERVAL_S", 0.0)
+    path = tmp_path / "log.sqlite"
+    send(path, make_sentences(10))
+    listener = run(Refusing(path, TOPICS), classifier)
+    assert listener.refusals == 1
+    assert sum(report.records for report in listener.reports) == 10
+
+
+def test_records_that_retention_took_are_told(tmp_path: Path, classifier: Classifier) -> None:
+    path = tmp_path / "log.sqlite"
+    send(path, make_sentences(5))
+    run(SqliteStream(path, TOPICS), classifier)
+    send(path, make_sentences(10, seed=1))
+    stream = SqliteStream(path, TOPICS)
+    stream._db.execute("DELETE FROM records WHERE topic = ? AND offset < 9", (TOPICS.sentences,))
+    assert run(stream, classifier).lost_records == 4
