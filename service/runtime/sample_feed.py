@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from service.log.protocol import Stream
     from service.settings import Settings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SAMPLE_DATASET = "sample"
 SAMPLE_ANNOTATORS = ("ada", "ben", "caro")  # so that what is shown by annotator has something to show
@@ -56,13 +56,13 @@ class FileFeed:
                 try:
                     message = build_sentence_message(replace(record, sentence=sentence), change, topics.sentences)
                 except InvalidInput as error:
-                    log.warning("skipped %s", error)
+                    logger.warning("skipped %s", error)
                     continue
                 while not stop.is_set():
                     try:
                         stream.append([message])
                     except StreamError as error:
-                        log.warning("a sentence of %s was not taken, it is sent again: %s", self.file, error)
+                        logger.warning("a sentence of %s was not taken, it is sent again: %s", self.file, error)
                         stop.wait(RETRY_INTERVAL_S)
                     else:
                         break
@@ -70,9 +70,9 @@ class FileFeed:
                     return
                 sent += 1
         if sent or not before:
-            log.info("all %d sentences of %s are sent to %s", sent + before, self.file, topics.sentences)
+            logger.info("all %d sentences of %s are sent to %s", sent + before, self.file, topics.sentences)
         else:
-            log.info("%s was sent before: %s to start over", self.file, self._describe_start_over())
+            logger.info("%s was sent before: %s to start over", self.file, self._describe_start_over())
         stop.wait()
 
     def _read_sent_keys_with_retry(self, stream: Stream, topic: str, stop: threading.Event) -> set[bytes]:
@@ -81,7 +81,7 @@ class FileFeed:
             try:
                 return self._read_sent_keys(stream, topic, stop)
             except StreamError as error:
-                log.warning("what was sent of %s before can't be read yet: %s", self.file, error)
+                logger.warning("what was sent of %s before can't be read yet: %s", self.file, error)
                 stop.wait(RETRY_INTERVAL_S)
         return set()
 

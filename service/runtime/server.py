@@ -53,7 +53,7 @@ from service.telemetry.conditions import merge_conditions
 if TYPE_CHECKING:
     from service.settings import ApiSettings, Settings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 DRAIN_TIMEOUT_S = 20
 KEEP_ALIVE_TIMEOUT_S = 75  # longer than load balancers keep an idle connection, so that they close it and not we
@@ -107,7 +107,7 @@ def serve(*, with_worker: bool, feed: str | None = None, feed_rate: float = 1.0)
         raise InvalidInput(f"--feed: there is no file {feed}")
     set_up_logging(settings)
     for name in find_unknown_variables(os.environ):
-        log.warning("%s is not a setting: correct its name or remove it", name)
+        logger.warning("%s is not a setting: correct its name or remove it", name)
     with ExitStack() as leaving:
         listening = leaving.enter_context(closing(_listen(settings.api)))
         topics = build_topics(settings)
@@ -288,7 +288,7 @@ def _listen(api: ApiSettings) -> socket.socket:
         ) from error
     if not api.known_keys:
         reach = "this machine" if ipaddress.ip_address(place[0]).is_loopback else f"whoever can reach {api.host}"
-        log.warning("no API keys are set: %s may read and write everything (see `labelwatch key new`)", reach)
+        logger.warning("no API keys are set: %s may read and write everything (see `labelwatch key new`)", reach)
     return made
 
 

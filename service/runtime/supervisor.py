@@ -13,7 +13,7 @@ from service.errors import LabelwatchError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 TICK_INTERVAL_S = 0.5
 
@@ -70,7 +70,7 @@ class Supervisor:
         if error is None:
             typer.echo(f"labelwatch: the thread `{name}` ended although nobody asked it to", err=True)
         else:
-            log.error("the thread `%s` died", name, exc_info=error)
+            logger.error("the thread `%s` died", name, exc_info=error)
             told = str(error) or "no reason given"
             typer.echo(f"labelwatch: the thread `{name}` died of {type(error).__name__}: {told}", err=True)
         raise typer.Exit(1)

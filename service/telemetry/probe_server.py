@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Conditions = Callable[[], Mapping[str, str]]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 READ_TIMEOUT_S = 10.0  # a client that says nothing holds a thread no longer than this
 STOP_CHECK_INTERVAL_S = 0.2
@@ -107,7 +107,7 @@ class _ProbeHandler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - as the base class calls it
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as the base class calls it
-        log.debug(format, *args)
+        logger.debug(format, *args)
 
 
 class _ProbeHttpServer(ThreadingHTTPServer):
@@ -118,4 +118,4 @@ class _ProbeHttpServer(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - as it is called
         error = sys.exc_info()[1]
         if not isinstance(error, OSError):  # who asked has gone
-            log.error("a probe could not be answered", exc_info=error)
+            logger.error("a probe could not be answered", exc_info=error)

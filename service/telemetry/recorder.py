@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from service.contracts import Assessment
     from service.telemetry.batch_report import BatchReport, SentenceReport, ThresholdReport
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_DATASET_LABELS = 50
 MAX_ROUTE_LABELS = 100
@@ -103,7 +103,7 @@ class Telemetry:
                 try:
                     hook()
                 except Exception:  # the other metrics are worth more than a stack of empty scrapes
-                    log.exception("a part of the metrics could not be read")
+                    logger.exception("a part of the metrics could not be read")
             return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
 
     # -- what there is ---------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from service.api.backend import Backend
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 REQUEST_ID_HEADER = "X-Request-ID"
 _VALID_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -102,7 +102,7 @@ class RequestContext:
         except ClientDisconnect:
             status = status or 499  # nobody is left to tell
         except Exception as error:
-            log.exception("a request failed")
+            logger.exception("a request failed")
             if status:  # half an answer is out: the connection must break, or it would pass for a whole one
                 raise
             await build_problem_response(error, request_id=name)(scope, receive, sending)
@@ -120,7 +120,7 @@ class RequestContext:
         level = logging.DEBUG if _is_routine(scope, status) else logging.INFO
         # As it came, percent signs and all: a decoded path could write lines of its own. The query may hold names.
         raw = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", errors="replace")
-        log.log(
+        logger.log(
             level,
             "answered",
             extra={"method": method, "path": raw, "status": status, "ms": round(1000 * seconds, 1)},

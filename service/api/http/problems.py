@@ -18,7 +18,7 @@ from service.errors import DecodeError, InferenceError, InvalidInput, Labelwatch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 DEFAULT_RETRY_AFTER_S = 5
@@ -181,7 +181,7 @@ def respond_to_error(error: Exception, *, request_id: str | None = None) -> Resp
 def log_unexplained_error(error: Exception) -> None:
     """Writes to the log what its problem does not tell."""
     if _classify_error(error)[0] == HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, StateError):
-        log.error("a request failed", exc_info=error)
+        logger.error("a request failed", exc_info=error)
 
 
 def encode_problem(problem: Problem) -> bytes:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from service.log.topics import Topics
     from service.telemetry import Reporter
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MIN_RETRY_INTERVAL_S = 0.5
 MAX_RETRY_INTERVAL_S = 30.0
@@ -108,7 +108,7 @@ def start_probes(settings: Settings, supervisor: Supervisor, runner: WorkerRunne
         alive=lambda: supervisor.alive,
     )
     supervisor.start("probes", probes.run)
-    log.info("metrics on http://%s:%d/metrics, also /healthz and /readyz", probes.host, probes.port)
+    logger.info("metrics on http://%s:%d/metrics, also /healthz and /readyz", probes.host, probes.port)
 
 
 def register_model(telemetry: Telemetry, classifier: Classifier) -> None:
@@ -197,7 +197,7 @@ class WorkerRunner:
             if classifier is None:
                 register_model(telemetry, self._classifier)
             telemetry.on_scrape(lambda: telemetry.set_lag(self.lag()))
-        log.info("model %s: %d classes, fingerprint %.12s", folder.name, len(folder.labels), folder.fingerprint)
+        logger.info("model %s: %d classes, fingerprint %.12s", folder.name, len(folder.labels), folder.fingerprint)
 
     def run(self, stop: threading.Event) -> None:
         pause, opened = MIN_RETRY_INTERVAL_S, False
@@ -226,7 +226,7 @@ class WorkerRunner:
                     raise
                 pause = MIN_RETRY_INTERVAL_S if self.counts.records > before else min(2 * pause, MAX_RETRY_INTERVAL_S)
                 self._stream_error = str(error)
-                log.warning("%s; trying again in %.1f s", error, pause)
+                logger.warning("%s; trying again in %.1f s", error, pause)
                 stop.wait(pause)
             finally:
                 self._previous_counts, self._worker, self._stream = self.counts, None, None
@@ -269,17 +269,17 @@ class WorkerRunner:
         """What people who watch the log should know, once."""
         if stop.is_set() and not self._stop_logged and not self._once:
             self._stop_logged = True
-            log.info("stopping: the batch at hand is finished first (a second signal ends the worker at once)")
+            logger.info("stopping: the batch at hand is finished first (a second signal ends the worker at once)")
         for name, why in dict(self._datasets.refused_settings).items():
             if self._logged_refusals.get(name) != why:
                 self._logged_refusals[name] = why
-                log.error("the settings of the dataset %s can't be used, the ones before them stay: %s", name, why)
+                logger.error("the settings of the dataset %s can't be used, the ones before them stay: %s", name, why)
         if (
             time.monotonic() - self._last_logged_at >= PROGRESS_INTERVAL_S
             and self.counts.records > self._last_logged_records
         ):
             self._last_logged_at, self._last_logged_records = time.monotonic(), self.counts.records
-            log.info("%s", self.summarize())
+            logger.info("%s", self.summarize())
 
     def summarize(self) -> str:
         counts = self.counts

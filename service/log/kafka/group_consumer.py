@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from service.log.kafka.settings import KafkaSettings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 OFFSET_LOST_ERRORS = (OffsetOutOfRangeError, LogTruncationError, NoOffsetForPartitionError)
 FATAL_ERRORS = (
@@ -192,7 +192,7 @@ class GroupConsumer:
 
     def _warn(self, warning: str) -> None:
         if warning != self.warning:
-            log.warning("%s", warning)
+            logger.warning("%s", warning)
         self.warning = warning
 
     def group_metadata(self) -> ConsumerGroupMetadata | None:

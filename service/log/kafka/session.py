@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from service.log.protocol import RecordPosition
     from service.log.topics import Topics
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 RESTORE_POLL_TIMEOUT_S = 0.1  # where no partition delivers yet there is nothing else to do
 COMMITTED_TIMEOUT_MS = 1_000
@@ -151,7 +151,7 @@ class KafkaStream:
     def _log_offset_mismatch(self, assignment: PartitionAssignment) -> None:
         known = self._consumer.committed(assignment.partition, timeout_ms=COMMITTED_TIMEOUT_MS)
         if known is not None and known != assignment.next_offset:
-            log.info(
+            logger.info(
                 "partition %d: goes on at %d, as its state says; the group's offset is %d",
                 assignment.partition,
                 assignment.next_offset,
@@ -175,7 +175,7 @@ class KafkaStream:
         try:
             found = self._consumer.poll(max_records=max_records, timeout=timeout)
         except OffsetLostError as error:
-            log.warning("the place to read on is lost, the partitions are restored: %s", error)
+            logger.warning("the place to read on is lost, the partitions are restored: %s", error)
             self._restore_all()
             return RecordBatch({})
         group = self._consumer.group_metadata()

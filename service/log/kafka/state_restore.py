@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from service.log.kafka.settings import KafkaSettings
     from service.log.topics import Topics
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 RESTORE_GRACE_S = 30.0  # past the transaction time-out
 OFFSETS_TIMEOUT_MS = 1_000  # a partition without a leader must not hold up the others for longer
@@ -123,7 +123,7 @@ class StateRestorer:
                 except CLIENT_ERRORS as error:
                     one = self._jobs[partition]
                     one.retry_at = self._clock() + RETRY_INTERVAL_S
-                    log.warning("partition %d: its offsets can't be had, trying again: %r", partition, error)
+                    logger.warning("partition %d: its offsets can't be had, trying again: %r", partition, error)
 
     def _start_jobs(self, partitions: list[int]) -> None:
         if self._offset_consumer is None:
@@ -206,11 +206,11 @@ class StateRestorer:
 
     def _warn(self, job: RestoreJob, warning: str) -> None:
         if not job.warning:  # how long it lasts is told by `troubles`
-            log.error("%s", warning)
+            logger.error("%s", warning)
         job.warning, job.warned_at = warning, self._clock()
 
     def _start_over(self, error: Exception) -> None:
-        log.warning("restoring starts over with new clients: %r", error)
+        logger.warning("restoring starts over with new clients: %r", error)
         self.close()
         for one in self._jobs.values():
             one.end_offset, one.retry_at = None, self._clock() + RETRY_INTERVAL_S

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from service.log.kafka.settings import KafkaSettings
     from service.log.protocol import Output
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FENCED_ERRORS = (ProducerFencedError, FencedInstanceIdError)
 RETRY_INTERVAL_S = 1.0
@@ -63,7 +63,7 @@ class TransactionalProducer:
             self._retry_at = time.monotonic() + RETRY_INTERVAL_S
             trouble = f"transactions are not possible: {describe_error(error)}"
             if trouble != self.warning:
-                log.warning("%s", trouble)
+                logger.warning("%s", trouble)
             self.warning = trouble
             return False
         self.warning = ""
@@ -133,7 +133,7 @@ class TransactionalProducer:
             try:
                 self.ensure()
             except FencedError as error:
-                log.warning("%s", error)
+                logger.warning("%s", error)
         producer, self._producer = self._producer, None
         if producer is None:
             return

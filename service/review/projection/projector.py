@@ -40,7 +40,7 @@ POLL_INTERVAL_S = 0.1
 ERROR_RETRY_INTERVAL_S = 1.0
 POSITION_CONTROLS_INTERVAL_S = 5.0
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ReviewProjector:
@@ -78,7 +78,7 @@ class ReviewProjector:
                     found = self.step()
                 except StreamError as error:
                     if self.error is None:
-                        log.warning("the review queue waits for the log: %s", error)
+                        logger.warning("the review queue waits for the log: %s", error)
                     self.error = str(error)
                     stop.wait(ERROR_RETRY_INTERVAL_S)
                     continue
@@ -112,7 +112,7 @@ class ReviewProjector:
 
     def _ensure_followers(self) -> list[Follower]:
         if self._followers is not None and self._queue.is_deleted:
-            log.warning("the review queue's file is gone: it is built again")
+            logger.warning("the review queue's file is gone: it is built again")
             self.close()
         if self._followers is None:
             self._caught_up = False
@@ -145,7 +145,7 @@ class ReviewProjector:
                     apply(db, record)
                 except (ValidationError, OverflowError):  # a number may be too large for the file
                     self.unreadable_records += 1
-                    log.warning("%s %d@%d is not a message we know", record.topic, record.partition, record.offset)
+                    logger.warning("%s %d@%d is not a message we know", record.topic, record.partition, record.offset)
             for key in sorted(self._changed_keys):
                 self._update_examples(key, settle.update_outcomes(db, key))
             self._changed_keys.clear()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 APPEND_TIMEOUT_S = 5.0
 REPUBLISH_RETRY_INTERVAL_S = 60.0
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class StaleRevisions:
@@ -69,7 +69,7 @@ class StaleRevisions:
         try:
             self._stream.append(outputs, timeout=APPEND_TIMEOUT_S)
         except StreamError as error:  # the queue is right without it, and goes on
-            log.warning(
+            logger.warning(
                 "%s ends with an older revision of %d sentences, and the newer can't be written again: %s",
                 self._topic,
                 len(outputs),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from service.log.topics import Topics
     from service.stream.state.threshold_history import ThresholdPoint
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 0.05
 RETRY_INTERVAL_S = 1.0
@@ -79,12 +79,12 @@ class StateView:
                     self._check_broker(busy)
                 except StreamError as error:
                     if self.broker_error is None:
-                        log.warning("thresholds stay as they are, the log does not answer: %s", error)
+                        logger.warning("thresholds stay as they are, the log does not answer: %s", error)
                     self.broker_error = str(error)
                     stop.wait(RETRY_INTERVAL_S)
                     continue
                 if self.broker_error is not None:
-                    log.info("the log answers again")
+                    logger.info("the log answers again")
                     self.broker_error = None
                 if not busy:
                     stop.wait(POLL_INTERVAL_S)
@@ -176,7 +176,7 @@ class StateView:
             self._unreadable.pop(key, None)
             return
         if key not in self._unreadable:
-            log.error("statistics in %s can't be read, the ones before them stay: %s", self._topics.state, error)
+            logger.error("statistics in %s can't be read, the ones before them stay: %s", self._topics.state, error)
         self._unreadable[key] = str(error)
 
     def _record_thresholds(self, dataset: str, timestamp_ms: int) -> None:

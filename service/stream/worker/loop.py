@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from service.stream.worker.batch_processor import BatchProcessor
     from service.telemetry.batch_report import Reporter
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 DEFAULT_BATCH_RECORDS = 1024
 INITIAL_BATCH_RECORDS = 128  # nobody knows yet how long a sentence takes: batches grow while they are quick
@@ -172,7 +172,7 @@ class Worker:
             self.counts.refused_batches += 1
             if self._reporter is not None:
                 self._reporter.count_refused_commit()
-            log.warning("a batch of %d records was refused and will be read again: %s", len(polled), refusal)
+            logger.warning("a batch of %d records was refused and will be read again: %s", len(polled), refusal)
             time.sleep(RETRY_INTERVAL_S)
             return 0
         self.snapshot = ledger
@@ -211,13 +211,13 @@ class Worker:
         if self._stream.assignment_complete:
             self.status.mark_met("partitions")
         if changes.assigned or changes.revoked:
-            log.info("partitions now: %s", sorted(self._assigned) or "none")
+            logger.info("partitions now: %s", sorted(self._assigned) or "none")
 
     def _update_warnings(self) -> None:
         """The log tells of each in its own words as it comes; here it is told when they are over."""
         before, now = self.status.degraded["stream"], "; ".join(self._stream.warnings)
         if before and not now:
-            log.info("the stream is well again")
+            logger.info("the stream is well again")
         self.status.degraded["stream"] = now
 
     def _add_partition(self, assignment: PartitionAssignment) -> None:
@@ -229,7 +229,7 @@ class Worker:
             self.counts.lost_records += assignment.lost_records
             if self._reporter is not None:
                 self._reporter.count_lost_records(assignment.lost_records)
-            log.error(
+            logger.error(
                 "partition %d: %d records were deleted before they were read: retention is faster than the worker",
                 assignment.partition,
                 assignment.lost_records,

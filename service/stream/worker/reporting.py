@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from service.log.protocol import Output, RecordBatch
     from service.telemetry.batch_report import BatchReport, Reporter
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 UNKNOWN = "(unknown)"
 _DATASET_NAME = re.compile(r"[a-z0-9._-]{1,64}")
@@ -40,9 +40,9 @@ def log_dead_letters(letters: Iterable[Output]) -> None:
         kinds[kind] = number + 1, first
     for (stage, dataset), (number, first) in list(kinds.items())[:MAX_LOGGED_KINDS]:
         shown = "".join(each if each.isprintable() else "\ufffd" for each in first[:MAX_REASON_CHARS])
-        log.warning("dead letters: %d of stage %s, dataset %s; the first: %s", number, stage, dataset, shown)
+        logger.warning("dead letters: %d of stage %s, dataset %s; the first: %s", number, stage, dataset, shown)
     if len(kinds) > MAX_LOGGED_KINDS:
-        log.warning("dead letters: %d more kinds, see `labelwatch dead-letters list`", len(kinds) - MAX_LOGGED_KINDS)
+        logger.warning("dead letters: %d more kinds, see `labelwatch dead-letters list`", len(kinds) - MAX_LOGGED_KINDS)
 
 
 def _parse_dataset(value: bytes | None) -> str:

@@ -14,7 +14,7 @@ from service.telemetry.logs import MASK, configure_logging, current_request_id, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-log = logging.getLogger("service.somewhere")
+logger = logging.getLogger("service.somewhere")
 
 
 @pytest.fixture(autouse=True)
@@ -32,14 +32,14 @@ def test_json_lines_hold_message_extras_request_and_trace() -> None:
     configure_logging("json", stream=out)
     token = current_request_id.set("r-1")
     try:
-        log.info("read %d\nrecords", 3, extra={"partition": 2, "dataset": "news"})
+        logger.info("read %d\nrecords", 3, extra={"partition": 2, "dataset": "news"})
         try:
             raise ValueError("password=hunter2")  # noqa: TRY301 - a trace is wanted
         except ValueError:
-            log.exception("it failed")
+            logger.exception("it failed")
     finally:
         current_request_id.reset(token)
-    log.warning("half a pair: \ud800")
+    logger.warning("half a pair: \ud800")
     first, second, third = (json.loads(line) for line in out.getvalue().splitlines())
     assert first.pop("time").endswith("+00:00")
     assert first == {
@@ -55,7 +55,7 @@ def test_json_lines_hold_message_extras_request_and_trace() -> None:
 def test_console_lines_stay_lines() -> None:
     out = io.StringIO()
     configure_logging("console", stream=out)
-    log.info("a name\nwith a break", extra={"dataset": "news"})
+    logger.info("a name\nwith a break", extra={"dataset": "news"})
     assert out.getvalue().endswith("INFO service.somewhere: a name\\nwith a break dataset=news\n")
 
 
@@ -64,8 +64,8 @@ def test_setting_up_again_replaces_only_its_own() -> None:
     logging.getLogger().addHandler(foreign)
     configure_logging("json", stream=first)
     configure_logging("console", "warning", stream=second)
-    log.info("not said")
-    log.warning("said")
+    logger.info("not said")
+    logger.warning("said")
     assert first.getvalue() == ""
     assert second.getvalue().count("\n") == 1
     assert foreign in logging.getLogger().handlers
@@ -74,7 +74,7 @@ def test_setting_up_again_replaces_only_its_own() -> None:
 def test_known_secrets_are_masked_wherever_they_stand() -> None:
     out = io.StringIO()
     configure_logging("json", secrets=["s3cr3t-part", "s3cr3t-part-longer", "abc", ""], stream=out)
-    log.info("url of %s", {"x": "s3cr3t-part-longer"}, extra={"sent": "to s3cr3t-part, abc"})
+    logger.info("url of %s", {"x": "s3cr3t-part-longer"}, extra={"sent": "to s3cr3t-part, abc"})
     event = json.loads(out.getvalue())
     assert event["message"] == f"url of {{'x': '{MASK}'}}"
     assert event["sent"] == f"to {MASK}, abc", "three letters would tear holes into words"
