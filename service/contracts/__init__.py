@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from service.contracts.assessment import Assessment, EntitySpan, Flag, ModelName, Position, SuspectSpan, WordScore
 from service.contracts.base import DATASET_NAME_RULE, DatasetName, Message, Reason, SuspectKind
-from service.contracts.dataset import BelowPolicy, BudgetPolicy, ConfidentPolicy, DatasetSettings, FlagPolicy
+from service.contracts.dataset import DatasetSettings
 from service.contracts.decision import Claim, Decision, Shown
+from service.contracts.flag_policies import (
+    FLAG_POLICIES,
+    BelowPolicy,
+    BudgetPolicy,
+    ConfidentPolicy,
+    FlagPolicy,
+    ScoredSentence,
+    describe_flag_policies,
+)
 from service.contracts.sentence import (
     MAX_WORDS,
     NOT_AN_OBJECT,
@@ -17,6 +26,7 @@ from service.contracts.sentence import (
 
 __all__ = [
     "DATASET_NAME_RULE",
+    "FLAG_POLICIES",
     "MAX_WORDS",
     "NOT_AN_OBJECT",
     "NOT_UNICODE",
@@ -36,10 +46,12 @@ __all__ = [
     "ModelName",
     "Position",
     "Reason",
+    "ScoredSentence",
     "Shown",
     "SuspectKind",
     "SuspectSpan",
     "WordScore",
+    "describe_flag_policies",
     "describe_label_mismatch",
     "read_sentence",
 ]

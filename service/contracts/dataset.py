@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from service.contracts.base import DatasetName, Message
-
-
-class ConfidentPolicy(Message):
-    """Any word that confident learning doubts sends its sentence to review."""
-
-    kind: Literal["confident"] = "confident"
-
-
-class BelowPolicy(Message):
-    """A score under the cut sends the sentence to review."""
-
-    kind: Literal["below"]
-    cut: float
-
-
-class BudgetPolicy(Message):
-    """The worst share of the stream by priority goes to review: what the reviewers can handle."""
-
-    kind: Literal["budget"]
-    share: float = Field(gt=0, le=1)
-
-
-FlagPolicy = Annotated[ConfidentPolicy | BelowPolicy | BudgetPolicy, Field(discriminator="kind")]
+from service.contracts.flag_policies import ConfidentPolicy, FlagPolicy
 
 
 class DatasetSettings(Message):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from service.contracts import DatasetSettings
+from service.contracts import DatasetSettings, describe_flag_policies
 from service.contracts.validation import FieldError, describe, join_path, to_invalid_input
 from service.errors import InvalidInput, LabelwatchError
 from service.judging.judge import Judge
@@ -155,7 +155,7 @@ def _to_field_error(error: ErrorDetails) -> FieldError:
         if kind:
             problem = f"kind {kind} has no such field"
     elif place == ["flag_policy"]:
-        problem = 'give {"kind": "confident"}, {"kind": "below", "cut": …} or {"kind": "budget", "share": …}'
+        problem = f"give {describe_flag_policies()}"
     return FieldError(problem, join_path(place))
 
 

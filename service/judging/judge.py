@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from service.contracts import BelowPolicy, BudgetPolicy, ModelName
+from service.contracts import ModelName, ScoredSentence
 from service.errors import InvalidInput
 from service.judging.assessments import AssessmentBuilder
 from service.judging.types import Observation, SentenceScores, StatsUpdate, ThresholdSet
@@ -132,14 +132,8 @@ class Judge:
                 for name, t in zip(self.classes, thresholds, strict=True)
             },
             tuple(name for k, name in enumerate(self.classes) if k in warming),
-            self._compute_flag_cutoff(stats),
+            self.settings.flag_policy.compute_cutoff(stats.histogram),
         )
-
-    def _compute_flag_cutoff(self, stats: RunningStats) -> float | None:
-        policy = self.settings.flag_policy
-        if isinstance(policy, BelowPolicy):
-            return policy.cut
-        return stats.histogram.find_cutoff(policy.share) if isinstance(policy, BudgetPolicy) else None
 
     def assess(
         self, observation: Observation, thresholds: RunningStats | ThresholdSet, *, reason: Reason | None = None
@@ -154,9 +148,8 @@ class Judge:
         """The numbers alone. Most sentences of a stream need nothing more, and the rest costs three times as much."""
         if not len(observation.given):
             nothing = np.zeros(0)
-            found = reason or self._decide_reason(
-                observation.sentence, thresholds, has_flags=False, score=None, priority=None
-            )
+            unscored = ScoredSentence(has_flags=False, score=None, priority=None)
+            found = reason or self._decide_reason(observation.sentence, unscored, thresholds)
             return SentenceScores(found, np.zeros(0, np.bool_), nothing, nothing, nothing, None, None)
         flags, confidence, score = flag_sentence(observation.probs, observation.given, thresholds.by_index)
         qualities = confidence
@@ -165,9 +158,8 @@ class Judge:
             score = float(METHODS[self.settings.method].function(observation.flat, qualities, flags)[0])
         scores = apply_weights(confidence, thresholds.weights[observation.given])
         priority = float(scores.min())
-        found = reason or self._decide_reason(
-            observation.sentence, thresholds, has_flags=bool(flags.any()), score=score, priority=priority
-        )
+        scored = ScoredSentence(bool(flags.any()), score, priority)
+        found = reason or self._decide_reason(observation.sentence, scored, thresholds)
         return SentenceScores(found, flags, confidence, qualities, scores, score, priority)
 
     def build_assessment(
@@ -179,20 +171,11 @@ class Judge:
         """A sentence that is gone: nothing to judge or to learn, but its item must be closed."""
         return self._assessment_builder.build_deleted(sentence)
 
-    def _decide_reason(
-        self,
-        sentence: LabelledSentence,
-        thresholds: ThresholdSet,
-        *,
-        has_flags: bool,
-        score: float | None,
-        priority: float | None,
-    ) -> Reason:
-        """Whether the dataset's policy sends the sentence to review, and as what."""
-        kind = self.settings.flag_policy.kind
-        number = priority if kind == "budget" else score
-        wanted = has_flags if thresholds.flag_cutoff is None else number is not None and number < thresholds.flag_cutoff
-        return "flagged" if wanted else "update" if sentence.update else "scored"
+    def _decide_reason(self, sentence: LabelledSentence, scored: ScoredSentence, thresholds: ThresholdSet) -> Reason:
+        """Whether the sentence goes to review by the dataset's flag policy, and the reason to record."""
+        if self.settings.flag_policy.selects(scored, thresholds.flag_cutoff):
+            return "flagged"
+        return "update" if sentence.update else "scored"
 
     def learn(
         self,
