@@ -70,11 +70,13 @@ chaos: $(DEV) ## kill workers and brokers at random, RUNS times from SEED on, an
 	CHAOS_RUNS=$(RUNS) CHAOS_SEED=$(SEED) $(BIN)/python -m pytest -s tests/chaos/test_sqlite_kill.py
 
 .PHONY: lint
-lint: $(DEV) ## ruff, mypy --strict and the import layers
+lint: $(DEV) ## ruff, mypy --strict, the import layers; tsc and prettier for the console
+	@tests/system-packages node npm
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.javascript
 
 .PHONY: bench
 bench: $(DEV) ## run the benchmarks, print a table, write .bench/results.json

@@ -44,7 +44,12 @@ export class Api {
    * @returns {Promise<any>}
    */
   post(path, body) {
-    return this.call(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" }, patience: PATIENCE });
+    return this.call(path, {
+      method: "POST",
+      body: JSON.stringify(body),
+      headers: { "Content-Type": "application/json" },
+      patience: PATIENCE,
+    });
   }
 
   /**
@@ -78,7 +83,12 @@ export class Api {
       const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
       let answer;
       try {
-        answer = await fetch(path, { ...options, headers, cache: "no-store", ...(patience ? { signal: AbortSignal.timeout(patience) } : {}) });
+        answer = await fetch(path, {
+          ...options,
+          headers,
+          cache: "no-store",
+          ...(patience ? { signal: AbortSignal.timeout(patience) } : {}),
+        });
       } catch (error) {
         if (error instanceof DOMException && error.name === "AbortError") throw error;
         throw new Unreachable("the service does not answer");
@@ -152,7 +162,7 @@ export async function listen(api, told) {
 
 /**
  * The messages of a text/event-stream.
- * @param {ReadableStream<Uint8Array>} body
+ * @param {ReadableStream<BufferSource>} body
  */
 async function* messages(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
@@ -164,9 +174,12 @@ async function* messages(body) {
     const parts = held.split("\n\n");
     held = parts.pop() ?? "";
     for (const part of parts) {
-      const fields = part.split("\n").map((line) => /** @type {[string, string]} */ (/^(\w+): ?(.*)$/.exec(line)?.slice(1) ?? ["", ""]));
+      const fields = part
+        .split("\n")
+        .map((line) => /** @type {[string, string]} */ (/^(\w+): ?(.*)$/.exec(line)?.slice(1) ?? ["", ""]));
       const data = fields.filter(([name]) => name === "data").map(([, text]) => text);
-      if (data.length) yield { event: fields.find(([name]) => name === "event")?.[1] ?? "message", data: data.join("\n") };
+      if (data.length)
+        yield { event: fields.find(([name]) => name === "event")?.[1] ?? "message", data: data.join("\n") };
     }
   }
 }

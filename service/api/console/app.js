@@ -4,8 +4,8 @@ import { Api, ApiError, listen, Unreachable } from "./api.js";
 import { askKey, askName, askOtherKey, reviewer, showHelp } from "./dialogs.js";
 import { at, clearToasts, h, toast } from "./dom.js";
 import { HELP, listenToKeys } from "./keys.js";
-import { OverviewView } from "./overview.js";
-import { QueueView } from "./queue.js";
+import { OverviewView } from "./overview/overview.js";
+import { QueueView } from "./queue/queue.js";
 import { count, plural } from "./text.js";
 
 const GATHERED = 250;
@@ -60,7 +60,8 @@ function showName() {
 /** @param {unknown} error */
 function failed(error) {
   if (error instanceof Unreachable) banner(AWAY);
-  else if (error instanceof ApiError && error.status === 503) banner(`The service can't do this at the moment: ${error.message}`);
+  else if (error instanceof ApiError && error.status === 503)
+    banner(`The service can't do this at the moment: ${error.message}`);
   else if (error instanceof ApiError && error.status === 403) {
     toast(error.message, { wrong: true });
     learnScope(); // the key may have been changed to one that only reads
@@ -79,7 +80,9 @@ function banner(text) {
 function unsent(number) {
   const place = at("unsent");
   place.hidden = !number;
-  place.textContent = number ? `${plural(number, "decision is", "decisions are")} not saved yet. ${number === 1 ? "It is" : "They are"} sent when the service answers; leave this page open.` : "";
+  place.textContent = number
+    ? `${plural(number, "decision is", "decisions are")} not saved yet. ${number === 1 ? "It is" : "They are"} sent when the service answers; leave this page open.`
+    : "";
 }
 
 /** Whether the key may decide: else that is told before somebody tries. */
@@ -96,7 +99,17 @@ async function learnScope() {
     const key = await askOtherKey();
     if (key) api.use(key);
   };
-  place.replaceChildren(...(mayWrite ? [] : [h("b", {}, "Read only. "), "Your key may look at everything, but not decide: that needs one with the scope ", h("code", {}, "write"), ". ", h("button", { type: "button", class: "plain small", on: { click: change } }, "Use another key")]));
+  place.replaceChildren(
+    ...(mayWrite
+      ? []
+      : [
+          h("b", {}, "Read only. "),
+          "Your key may look at everything, but not decide: that needs one with the scope ",
+          h("code", {}, "write"),
+          ". ",
+          h("button", { type: "button", class: "plain small", on: { click: change } }, "Use another key"),
+        ]),
+  );
   queue.redraw();
 }
 
@@ -133,7 +146,10 @@ function followChanges() {
 }
 
 async function start() {
-  at("who").addEventListener("click", () => desk.askName().then(() => shown === queue && queue.draw()));
+  at("who").addEventListener("click", async () => {
+    await desk.askName();
+    if (shown === queue) await queue.draw();
+  });
   at("skip").addEventListener("click", () => at("main").focus());
   at("help").addEventListener("click", () => showHelp(HELP));
   listenToKeys((key) => {

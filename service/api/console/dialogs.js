@@ -62,7 +62,9 @@ export async function askKey(wrong) {
  * @returns {Promise<string | null>}
  */
 function ask({ title, text, label, value = "", wrong = null, input, submit, cancel }) {
-  const field = /** @type {HTMLInputElement} */ (h("input", { id: "asked", required: true, "aria-describedby": wrong ? "asked-wrong" : null, ...input }));
+  const field = /** @type {HTMLInputElement} */ (
+    h("input", { id: "asked", required: true, "aria-describedby": wrong ? "asked-wrong" : null, ...input })
+  );
   field.value = value;
   /** @type {(told: string | null) => void} */
   let answer = () => {};
@@ -98,7 +100,16 @@ function ask({ title, text, label, value = "", wrong = null, input, submit, canc
 /** @param {readonly (readonly [string, string])[]} keys */
 export function showHelp(keys) {
   const rows = keys.map(([key, what]) =>
-    h("div", {}, h("dt", {}, key.split(" ").map((one) => h("kbd", {}, one))), h("dd", {}, what)),
+    h(
+      "div",
+      {},
+      h(
+        "dt",
+        {},
+        key.split(" ").map((one) => h("kbd", {}, one)),
+      ),
+      h("dd", {}, what),
+    ),
   );
   const close = () => box.close();
   const box = opened(
@@ -112,7 +123,11 @@ export function showHelp(keys) {
         { class: "note" },
         "Entities as they were labelled stand above the words, suggested ones below. Low is bad in rank, priority and score. A dataset may have a control sample, sentences that nobody doubts: which ones, and all probabilities there, are told after the decision.",
       ),
-      h("div", { class: "row end" }, h("button", { type: "button", class: "primary", autofocus: true, on: { click: close } }, "Close")),
+      h(
+        "div",
+        { class: "row end" },
+        h("button", { type: "button", class: "primary", autofocus: true, on: { click: close } }, "Close"),
+      ),
     ),
     "help-title",
     () => {},

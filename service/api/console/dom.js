@@ -97,7 +97,11 @@ export function prose(text) {
  */
 export function toast(text, { wrong = false, lasting = false, action } = {}) {
   const box = at("toasts");
-  const note = h("div", { class: `toast${wrong ? " wrong" : ""}${lasting ? " lasting" : ""}` }, h("span", {}, prose(text)));
+  const note = h(
+    "div",
+    { class: `toast${wrong ? " wrong" : ""}${lasting ? " lasting" : ""}` },
+    h("span", {}, prose(text)),
+  );
   if (action) {
     const run = () => {
       note.remove();

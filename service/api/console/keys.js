@@ -22,7 +22,8 @@ const TYPING = new Set(["INPUT", "TEXTAREA", "SELECT"]);
  */
 export function listenToKeys(press) {
   document.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || event.altKey || event.isComposing || event.repeat && !"njpk".includes(event.key)) return;
+    if (event.defaultPrevented || event.altKey || event.isComposing || (event.repeat && !"njpk".includes(event.key)))
+      return;
     if ((event.ctrlKey || event.metaKey) && event.key !== "z") return;
     const target = /** @type {HTMLElement} */ (event.target);
     const typing = TYPING.has(target.tagName) && /** @type {HTMLInputElement} */ (target).type !== "checkbox";

@@ -1,7 +1,13 @@
 /** Numbers and times as people read them. */
 
 const COUNT = new Intl.NumberFormat("en");
-const MOMENT = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });
+const MOMENT = new Intl.DateTimeFormat("en", {
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  hour12: false,
+});
 const CLOCK = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hour12: false });
 const DATE = new Intl.DateTimeFormat("en", { year: "numeric", month: "short", day: "numeric" });
 const SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹";

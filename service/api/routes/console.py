@@ -1,6 +1,6 @@
-"""The review console: a page of its own files at `/`, which asks the API for everything else.
+"""Serves the review console: a page at `/` and its scripts and styles under `/console/`. The page calls the API for data.
 
-Files carry no version in their names, so browsers ask each time whether theirs is the newest, by its `ETag`.
+File names carry no version, so browsers revalidate each file by its `ETag`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from starlette.responses import Response
 from service.api.http.problems import NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
 INDEX_FILE: Final = "index.html"
@@ -25,7 +26,7 @@ MEDIA_TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# Nothing inline and nothing from elsewhere; a script that wrote text as HTML would be stopped by the browser itself.
+# No inline code, no other origins. Trusted types make the browser stop a script that writes text as HTML.
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
@@ -44,21 +45,19 @@ class ConsoleAsset(NamedTuple):
 
 @cache
 def load_assets() -> dict[str, ConsoleAsset]:
-    """The console's files by name: a handful, read once. No other name can be asked for."""
-    return {
-        one.name: _read_asset(one)
-        for one in files("service.api").joinpath("console").iterdir()
-        if _get_media_type(one.name)
-    }
+    """The console's files by their path below `/console/`, read once. Requests can name nothing else."""
+    return dict(_walk_assets(files("service.api").joinpath("console"), ""))
 
 
-def _get_media_type(name: str) -> str | None:
-    return MEDIA_TYPES.get("." + name.rpartition(".")[2])
-
-
-def _read_asset(file: Traversable) -> ConsoleAsset:
-    content = file.read_bytes()
-    return ConsoleAsset(content, _get_media_type(file.name) or "", f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+def _walk_assets(folder: Traversable, prefix: str) -> Iterator[tuple[str, ConsoleAsset]]:
+    for entry in folder.iterdir():
+        media_type = MEDIA_TYPES.get("." + entry.name.rpartition(".")[2])
+        if entry.is_dir():
+            yield from _walk_assets(entry, f"{prefix}{entry.name}/")
+        elif media_type is not None:
+            content = entry.read_bytes()
+            etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+            yield f"{prefix}{entry.name}", ConsoleAsset(content, media_type, etag)
 
 
 @router.get("/")
@@ -66,17 +65,17 @@ async def serve_console(request: Request) -> Response:
     return _respond_with_asset(request, INDEX_FILE)
 
 
-@router.get("/console/{name}")
+@router.get("/console/{name:path}")
 async def serve_file(request: Request, name: str) -> Response:
     return _respond_with_asset(request, name)
 
 
 def _respond_with_asset(request: Request, name: str) -> Response:
-    found = load_assets().get(name)
-    if found is None:
-        raise NotFoundError(f"there is no {name!r} here")
-    headers = {"Cache-Control": CACHE_CONTROL, "ETag": found.etag, "Content-Security-Policy": CONTENT_SECURITY_POLICY}
-    held = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
-    if found.etag in held or "*" in held:
+    asset = load_assets().get(name)
+    if asset is None:
+        raise NotFoundError(f"the console has no file {name!r}")
+    headers = {"Cache-Control": CACHE_CONTROL, "ETag": asset.etag, "Content-Security-Policy": CONTENT_SECURITY_POLICY}
+    cached_etags = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
+    if asset.etag in cached_etags or "*" in cached_etags:
         return Response(status_code=304, headers=headers)
-    return Response(found.content, media_type=found.media_type, headers=headers)
+    return Response(asset.content, media_type=asset.media_type, headers=headers)

@@ -1,7 +1,8 @@
-"""The console's files: served with what keeps them safe and fresh, and holding nothing that it would have to allow."""
+"""The console's files: which are served, their security and caching headers, and what they must not contain."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,13 @@ def test_browsers_ask_whether_theirs_is_the_newest(quiet: ApiHarness, name: str)
     assert quiet.client.get(f"/console/{name}", headers={"If-None-Match": '"old"'}).status_code == 200
 
 
-@pytest.mark.parametrize("name", ["", "nothing.js", "..%2Fapp.py", "%2e%2e/app.py", "__init__.py"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "nothing.js", "__init__.py", "queue", "queue/", "queue/nothing.js", "%2Fetc%2Fpasswd"),
+        *("..%2Fapp.py", "%2e%2e/app.py", "queue/..%2F..%2Fapp.py", "queue/%2e%2e/app.js", "queue%5Cqueue.js"),
+    ],
+)
 def test_nothing_else_can_be_asked_for(quiet: ApiHarness, name: str) -> None:
     assert quiet.client.get(f"/console/{name}").status_code == 404
 
@@ -62,8 +69,8 @@ def test_scripts_write_text_only(name: str) -> None:
     )
     foreign = set(re.findall(r"https?://[\w.]+", script)) - {"http://www.w3.org"}
     assert foreign == set()
-    for imported in re.findall(r'^import .* from "\./([^"]+)"', script, re.MULTILINE):
-        assert imported in FILES
+    imported = re.findall(r'(?:^import|^} from|\bfrom) +"([^"]+)"', script, re.MULTILINE)
+    assert {posixpath.normpath(f"{posixpath.dirname(name)}/{path}".lstrip("/")) for path in imported} <= set(FILES)
 
 
 def test_no_rule_asks_elsewhere() -> None:

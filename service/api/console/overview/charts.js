@@ -1,10 +1,10 @@
 /** Charts as inline SVG, in the size they are shown at: the text in them is as large as any other. */
 
-import { svg } from "./dom.js";
-import { cut } from "./text.js";
+import { svg } from "../dom.js";
+import { cut } from "../text.js";
 
-/** @import { Child } from "./dom.js" */
-/** @import { Bin } from "./types.js" */
+/** @import { Child } from "../dom.js" */
+/** @import { Bin } from "../types.js" */
 
 /** @typedef {{ name: string, value: number | null, told: string, low?: number, high?: number }} Point */
 /** @typedef {{ name: string, css: string, dashed?: boolean, points: { at: number, value: number | null }[] }} Line */
@@ -20,7 +20,11 @@ const ROUND = /^(0|1|0\.0*1|0\.5|0\.9+)$/; // edges worth a name
  * @param {...(Child | Child[])} children
  */
 function frame({ width, height, told }, ...children) {
-  return svg("svg", { class: "chart", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told }, ...children);
+  return svg(
+    "svg",
+    { class: "chart", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told },
+    ...children,
+  );
 }
 
 /** @param {number} width @param {number} height @param {number} [right] */
@@ -50,7 +54,11 @@ function along(area, names) {
     .filter((_, place) => (names.length - 1 - place) % each === 0)
     .map(({ x, name }) => {
       const anchor = x > area.right - 20 ? "end" : x < area.left + 16 ? "start" : "middle";
-      return svg("text", { class: "tick", x: anchor === "end" ? area.right : x, y: area.base + 17, "text-anchor": anchor }, name);
+      return svg(
+        "text",
+        { class: "tick", x: anchor === "end" ? area.right : x, y: area.base + 17, "text-anchor": anchor },
+        name,
+      );
     });
 }
 
@@ -78,18 +86,39 @@ export function bars({ points, width, height, told, format, css = "bar", whole =
   const x = (/** @type {number} */ place) => area.left + (place + 0.5) * step;
   return frame(
     { width, height, told },
-    grid(area, ticks.map((tick) => [y(tick), format(tick)])),
+    grid(
+      area,
+      ticks.map((tick) => [y(tick), format(tick)]),
+    ),
     points.map((point, place) =>
       svg(
         "g",
         { class: "mark-at" },
         svg("title", {}, point.told),
-        svg("rect", { class: "hit", x: area.left + place * step, y: area.top, width: step, height: area.base - area.top }),
-        point.value ? svg("rect", { class: css, x: x(place) - wide / 2, y: y(point.value), width: wide, height: Math.max(area.base - y(point.value), 1), rx: 1.5 }) : null,
+        svg("rect", {
+          class: "hit",
+          x: area.left + place * step,
+          y: area.top,
+          width: step,
+          height: area.base - area.top,
+        }),
+        point.value
+          ? svg("rect", {
+              class: css,
+              x: x(place) - wide / 2,
+              y: y(point.value),
+              width: wide,
+              height: Math.max(area.base - y(point.value), 1),
+              rx: 1.5,
+            })
+          : null,
       ),
     ),
     svg("line", { class: "axis", x1: area.left, x2: area.right, y1: area.base, y2: area.base }),
-    along(area, points.map((point, place) => ({ x: x(place), name: point.name }))),
+    along(
+      area,
+      points.map((point, place) => ({ x: x(place), name: point.name })),
+    ),
   );
 }
 
@@ -103,10 +132,15 @@ export function shares({ points, width, height, told }) {
   const step = (area.right - area.left) / Math.max(points.length, 1);
   const x = (/** @type {number} */ place) => area.left + (place + 0.5) * step;
   const known = points.flatMap((point, place) => (point.value === null ? [] : [{ place, point, value: point.value }]));
-  const path = known.map(({ place, value }, number) => `${number ? "L" : "M"}${x(place).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  const path = known
+    .map(({ place, value }, number) => `${number ? "L" : "M"}${x(place).toFixed(1)} ${y(value).toFixed(1)}`)
+    .join("");
   return frame(
     { width, height, told },
-    grid(area, [0, 0.25, 0.5, 0.75, 1].map((tick) => [y(tick), `${100 * tick}\u202f%`])),
+    grid(
+      area,
+      [0, 0.25, 0.5, 0.75, 1].map((tick) => [y(tick), `${100 * tick}\u202f%`]),
+    ),
     svg("line", { class: "axis", x1: area.left, x2: area.right, y1: area.base, y2: area.base }),
     known.length > 1 ? svg("path", { class: "line fix", d: path }) : null,
     known.map(({ place, point, value }) =>
@@ -114,12 +148,27 @@ export function shares({ points, width, height, told }) {
         "g",
         { class: "mark-at" },
         svg("title", {}, point.told),
-        svg("rect", { class: "hit", x: area.left + place * step, y: area.top, width: step, height: area.base - area.top }),
-        svg("line", { class: "whisker", x1: x(place), x2: x(place), y1: y(point.low ?? value), y2: y(point.high ?? value) }),
+        svg("rect", {
+          class: "hit",
+          x: area.left + place * step,
+          y: area.top,
+          width: step,
+          height: area.base - area.top,
+        }),
+        svg("line", {
+          class: "whisker",
+          x1: x(place),
+          x2: x(place),
+          y1: y(point.low ?? value),
+          y2: y(point.high ?? value),
+        }),
         svg("circle", { class: "dot", cx: x(place), cy: y(value), r: step < 12 ? 2.5 : 4 }),
       ),
     ),
-    along(area, points.map((point, place) => ({ x: x(place), name: point.name }))),
+    along(
+      area,
+      points.map((point, place) => ({ x: x(place), name: point.name })),
+    ),
   );
 }
 
@@ -131,27 +180,57 @@ export function histogram({ bins, width, height, told, tell }) {
   const area = { ...plot(width, height), base: height - 40 };
   const most = Math.max(1, ...bins.map((bin) => bin.items));
   const decades = Math.max(Math.ceil(Math.log10(most + 1)), 1);
-  const y = (/** @type {number} */ number) => area.base - ((Math.log10(number) + 0.3) / (decades + 0.3)) * (area.base - area.top);
+  const y = (/** @type {number} */ number) =>
+    area.base - ((Math.log10(number) + 0.3) / (decades + 0.3)) * (area.base - area.top);
   const step = (area.right - area.left) / bins.length;
   const edges = [...bins.map((bin) => bin.low), bins[bins.length - 1].high];
   const inside = edges[0] === 0 && edges[bins.length] === 1;
-  const named = edges.flatMap((edge, place) => ((inside ? ROUND.test(String(edge)) : place % 5 === 0) ? [{ edge, place }] : []));
+  const named = edges.flatMap((edge, place) =>
+    (inside ? ROUND.test(String(edge)) : place % 5 === 0) ? [{ edge, place }] : [],
+  );
   return frame(
     { width, height, told },
-    grid(area, Array.from({ length: decades + 1 }, (_, power) => [y(10 ** power), short(10 ** power)])),
+    grid(
+      area,
+      Array.from({ length: decades + 1 }, (_, power) => [y(10 ** power), short(10 ** power)]),
+    ),
     bins.map((bin, place) =>
       svg(
         "g",
         { class: "mark-at" },
         svg("title", {}, tell(bin)),
-        svg("rect", { class: "hit", x: area.left + place * step, y: area.top, width: step, height: area.base - area.top }),
-        bin.items ? svg("rect", { class: "bar doubt", x: area.left + place * step + 0.75, y: y(bin.items), width: step - 1.5, height: area.base - y(bin.items), rx: 1.5 }) : null,
+        svg("rect", {
+          class: "hit",
+          x: area.left + place * step,
+          y: area.top,
+          width: step,
+          height: area.base - area.top,
+        }),
+        bin.items
+          ? svg("rect", {
+              class: "bar doubt",
+              x: area.left + place * step + 0.75,
+              y: y(bin.items),
+              width: step - 1.5,
+              height: area.base - y(bin.items),
+              rx: 1.5,
+            })
+          : null,
       ),
     ),
     svg("line", { class: "axis", x1: area.left, x2: area.right, y1: area.base, y2: area.base }),
     roomy(named, step).map(({ edge, place }) => {
       const name = String(Number(edge.toPrecision(3))).replace(/^0\./, ".");
-      return svg("text", { class: "tick", x: area.left + place * step, y: area.base + 17, "text-anchor": place === 0 ? "start" : place === bins.length ? "end" : "middle" }, name);
+      return svg(
+        "text",
+        {
+          class: "tick",
+          x: area.left + place * step,
+          y: area.base + 17,
+          "text-anchor": place === 0 ? "start" : place === bins.length ? "end" : "middle",
+        },
+        name,
+      );
     }),
     svg("text", { class: "tick", x: area.left, y: height - 4 }, "← doubtful"),
     svg("text", { class: "tick", x: area.right, y: height - 4, "text-anchor": "end" }, "clean →"),
@@ -165,7 +244,12 @@ export function histogram({ bins, width, height, told, tell }) {
  */
 function roomy(named, step) {
   const [middle, last] = [(named.length - 1) / 2, named.length - 1];
-  const order = named.map((_, number) => number).sort((a, b) => Number(b === 0 || b === last) - Number(a === 0 || a === last) || Math.abs(a - middle) - Math.abs(b - middle));
+  const order = named
+    .map((_, number) => number)
+    .sort(
+      (a, b) =>
+        Number(b === 0 || b === last) - Number(a === 0 || a === last) || Math.abs(a - middle) - Math.abs(b - middle),
+    );
   /** @type {{ edge: number, place: number }[]} */
   const kept = [];
   for (const number of order) {
@@ -186,7 +270,8 @@ export function steps({ lines, from, to, width, height, told, format, names }) {
   const area = plot(width, height, names ? 12 + 7.5 * longest : RIGHT);
   const values = lines.flatMap((line) => line.points.flatMap((point) => (point.value === null ? [] : [point.value])));
   const floor = Math.max(0, Math.floor(10 * Math.min(1, ...values) - 0.2) / 10);
-  const y = (/** @type {number} */ value) => area.base - ((Math.min(value, 1) - floor) / (1 - floor)) * (area.base - area.top);
+  const y = (/** @type {number} */ value) =>
+    area.base - ((Math.min(value, 1) - floor) / (1 - floor)) * (area.base - area.top);
   const x = (/** @type {number} */ at) => area.left + ((at - from) / Math.max(to - from, 1)) * (area.right - area.left);
   const rise = floor >= 0.8 ? 0.05 : floor >= 0.5 ? 0.1 : 0.2;
   const ticks = Array.from({ length: Math.floor((1 - floor) / rise + 1e-9) + 1 }, (_, place) => 1 - place * rise);
@@ -195,16 +280,42 @@ export function steps({ lines, from, to, width, height, told, format, names }) {
     return value === null || value === undefined ? [] : [{ line, y: y(value) }];
   });
   const marks = format(from) === format(to) ? 1 : width < 480 || format((from + to) / 2) === format(to) ? 2 : 4;
-  const places = Array.from({ length: marks }, (_, place) => (marks === 1 ? to : from + (place / (marks - 1)) * (to - from)));
+  const places = Array.from({ length: marks }, (_, place) =>
+    marks === 1 ? to : from + (place / (marks - 1)) * (to - from),
+  );
   // Of those with one name, as within a minute, the last.
   const times = places.filter((at, place) => place === marks - 1 || format(at) !== format(places[place + 1]));
   return frame(
     { width, height, told },
-    grid(area, ticks.map((tick) => [y(tick), tick.toFixed(2)])),
+    grid(
+      area,
+      ticks.map((tick) => [y(tick), tick.toFixed(2)]),
+    ),
     svg("line", { class: "axis", x1: area.left, x2: area.right, y1: area.base, y2: area.base }),
-    times.map((at) => svg("text", { class: "tick", x: x(at), y: area.base + 17, "text-anchor": at === to ? "end" : at === from ? "start" : "middle" }, format(at))),
-    lines.map((line) => svg("path", { class: `line ${line.css}${line.dashed ? " dashed" : ""}`, d: stairs(line, to, x, y) }, svg("title", {}, line.name))),
-    names ? apart(ends, area.top, area.base).map(({ line, y: at }) => svg("text", { class: `name ${line.css}`, x: area.right + 6, y: at + 4 }, cut(line.name, 18))) : null,
+    times.map((at) =>
+      svg(
+        "text",
+        {
+          class: "tick",
+          x: x(at),
+          y: area.base + 17,
+          "text-anchor": at === to ? "end" : at === from ? "start" : "middle",
+        },
+        format(at),
+      ),
+    ),
+    lines.map((line) =>
+      svg(
+        "path",
+        { class: `line ${line.css}${line.dashed ? " dashed" : ""}`, d: stairs(line, to, x, y) },
+        svg("title", {}, line.name),
+      ),
+    ),
+    names
+      ? apart(ends, area.top, area.base).map(({ line, y: at }) =>
+          svg("text", { class: `name ${line.css}`, x: area.right + 6, y: at + 4 }, cut(line.name, 18)),
+        )
+      : null,
   );
 }
 
@@ -241,7 +352,8 @@ function apart(ends, top, base) {
   sorted.forEach((end, place) => {
     if (place) end.y = Math.max(end.y, sorted[place - 1].y + size);
   });
-  for (let place = sorted.length - 1, limit = base; place >= 0; place -= 1, limit -= size) sorted[place].y = Math.min(sorted[place].y, limit);
+  for (let place = sorted.length - 1, limit = base; place >= 0; place -= 1, limit -= size)
+    sorted[place].y = Math.min(sorted[place].y, limit);
   return sorted;
 }
 

@@ -1,13 +1,13 @@
 /** The parts of the overview: figures, charts and tables. */
 
 import { bars, histogram, meter, shares, steps } from "./charts.js";
-import { h } from "./dom.js";
-import { addressOf } from "./filters.js";
+import { h } from "../dom.js";
+import { addressOf } from "../queue/filters.js";
 import { flagRates, lastDays, wilson } from "./figures.js";
-import { colourOf, Scheme } from "./labels.js";
-import { clock, count, decimal, percent, plural } from "./text.js";
+import { colourOf, Scheme } from "../labels/labels.js";
+import { clock, count, decimal, percent, plural } from "../text.js";
 
-/** @import { Annotator, Confusion, Overview, Thresholds } from "./types.js" */
+/** @import { Annotator, Confusion, Overview, Thresholds } from "../types.js" */
 
 const HEATS = 5;
 const MOST_TYPES = 24;
@@ -24,7 +24,13 @@ const named = (day) => DAY.format(new Date(`${day}T00:00:00Z`));
  * @param {...(Node | null)} content
  */
 function section(id, title, note, ...content) {
-  return h("section", { id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), note ? h("p", { class: "note" }, note) : null, ...content);
+  return h(
+    "section",
+    { id, "aria-labelledby": `${id}-title` },
+    h("h2", { id: `${id}-title` }, title),
+    note ? h("p", { class: "note" }, note) : null,
+    ...content,
+  );
 }
 
 /** @param {string} text */
@@ -35,16 +41,40 @@ export function figures(overview, learned) {
   const { counts, recall } = overview;
   const sentences = learned.reduce((sum, one) => sum + one.sentences, 0);
   const flagged = overview.days.reduce((sum, day) => sum + day.flagged, 0);
-  const recalled = recall && recall.recall !== null ? [percent(recall.recall), `${percent(recall.low ?? 0)} to ${percent(recall.high ?? 1)}`] : ["–", recall && recall.controls ? `${count(recall.controls_decided)} of ${count(recall.controls)} controls decided` : "no control sample"];
+  const recalled =
+    recall && recall.recall !== null
+      ? [percent(recall.recall), `${percent(recall.low ?? 0)} to ${percent(recall.high ?? 1)}`]
+      : [
+          "–",
+          recall && recall.controls
+            ? `${count(recall.controls_decided)} of ${count(recall.controls)} controls decided`
+            : "no control sample",
+        ];
   /** @type {[string, string, string, string][]} */
   const shown = [
     ["open", count(counts.open ?? 0), "to review", ""],
     ["decided", count(counts.decided ?? 0), "decided", counts.closed ? `${count(counts.closed)} closed` : ""],
-    ["rate", sentences ? percent(Math.min(flagged / sentences, 1)) : "–", "flagged", sentences ? `of ${plural(sentences, "sentence")}` : ""],
-    ["precision", overview.precision === null ? "–" : percent(overview.precision), "precision", overview.precision === null ? "nothing decided yet" : "of the flagged were wrong"],
+    [
+      "rate",
+      sentences ? percent(Math.min(flagged / sentences, 1)) : "–",
+      "flagged",
+      sentences ? `of ${plural(sentences, "sentence")}` : "",
+    ],
+    [
+      "precision",
+      overview.precision === null ? "–" : percent(overview.precision),
+      "precision",
+      overview.precision === null ? "nothing decided yet" : "of the flagged were wrong",
+    ],
     ["recall", recalled[0], "recall, estimated", recalled[1]],
   ];
-  return h("dl", { class: "figures" }, shown.map(([css, value, name, more]) => h("div", { class: css }, h("dt", {}, name, more ? h("small", {}, more) : null), h("dd", {}, value))));
+  return h(
+    "dl",
+    { class: "figures" },
+    shown.map(([css, value, name, more]) =>
+      h("div", { class: css }, h("dt", {}, name, more ? h("small", {}, more) : null), h("dd", {}, value)),
+    ),
+  );
 }
 
 /** @param {Overview} overview @param {Thresholds[]} learned @param {number} width */
@@ -63,7 +93,17 @@ export function flagChart(overview, learned, width) {
     "flag-rate",
     known ? "Flag rate" : "Flagged",
     known ? "Flagged sentences, of those that came in, by day (UTC)." : "Flagged sentences by day (UTC).",
-    overview.days.length ? bars({ points, width, height: 210, told, whole: !known, css: "bar doubt", format: known ? (value) => `${Number((100 * value).toFixed(1))}\u202f%` : count }) : nothing("Nothing was flagged so far."),
+    overview.days.length
+      ? bars({
+          points,
+          width,
+          height: 210,
+          told,
+          whole: !known,
+          css: "bar doubt",
+          format: known ? (value) => `${Number((100 * value).toFixed(1))}\u202f%` : count,
+        })
+      : nothing("Nothing was flagged so far."),
   );
 }
 
@@ -72,14 +112,22 @@ export function precisionChart(overview, width) {
   const days = lastDays(overview.days);
   const points = days.map(({ day, decided, errors, precision }) => {
     const [low, high] = decided ? wilson(errors / decided, decided) : [0, 1];
-    return { name: named(day), value: precision, low, high, told: `${named(day)}: ${count(errors)} of ${plural(decided, "decided sentence")} wrong${precision === null ? "" : `, ${percent(precision)} (${percent(low)} to ${percent(high)})`}` };
+    return {
+      name: named(day),
+      value: precision,
+      low,
+      high,
+      told: `${named(day)}: ${count(errors)} of ${plural(decided, "decided sentence")} wrong${precision === null ? "" : `, ${percent(precision)} (${percent(low)} to ${percent(high)})`}`,
+    };
   });
   const decided = days.reduce((sum, day) => sum + day.decided, 0);
   return section(
     "precision",
     "Reviewer precision",
     "Flagged sentences that reviewers found wrong, by the day of the decision, with 95\u202f% intervals.",
-    decided ? shares({ points, width, height: 210, told: `Reviewer precision by day, over ${plural(decided, "decision")}.` }) : nothing("Nothing was decided so far."),
+    decided
+      ? shares({ points, width, height: 210, told: `Reviewer precision by day, over ${plural(decided, "decision")}.` })
+      : nothing("Nothing was decided so far."),
   );
 }
 
@@ -91,7 +139,13 @@ export function scoreChart({ scores }, width) {
     "Scores",
     "Sentences in review by their score. Low is bad. The axis stretches towards both ends, where the differences are; the heights are logarithmic.",
     total
-      ? histogram({ bins: scores, width, height: 230, told: `Histogram of the scores of ${plural(total, "sentence")} in review.`, tell: (bin) => `Score ${decimal(bin.low)} to ${decimal(bin.high)}: ${plural(bin.items, "sentence")}` })
+      ? histogram({
+          bins: scores,
+          width,
+          height: 230,
+          told: `Histogram of the scores of ${plural(total, "sentence")} in review.`,
+          tell: (bin) => `Score ${decimal(bin.low)} to ${decimal(bin.high)}: ${plural(bin.items, "sentence")}`,
+        })
       : nothing("Nothing was flagged so far."),
   );
 }
@@ -106,10 +160,16 @@ export function thresholdChart(learned, width, chosen) {
   const lines = learned.classes.map(({ name }) => {
     const [prefix, type] = scheme.parse(name);
     const css = type ? colourOf(type) : "tn";
-    return { name, css, dashed: prefix === "I", points: moments.map((one) => ({ at: Math.max(one.at, from), value: one.thresholds[name] ?? null })) };
+    return {
+      name,
+      css,
+      dashed: prefix === "I",
+      points: moments.map((one) => ({ at: Math.max(one.at, from), value: one.thresholds[name] ?? null })),
+    };
   });
   const short = now - from < 36 * 3_600_000;
-  const format = (/** @type {number} */ at) => (short ? clock(new Date(at)) : named(new Date(at).toISOString().slice(0, 10)));
+  const format = (/** @type {number} */ at) =>
+    short ? clock(new Date(at)) : named(new Date(at).toISOString().slice(0, 10));
   const rows = learned.classes.map((one) =>
     h(
       "tr",
@@ -117,16 +177,57 @@ export function thresholdChart(learned, width, chosen) {
       h("th", { scope: "row" }, one.name, one.warming_up ? h("span", { class: "tag" }, "warming up") : null),
       h("td", { class: "num" }, count(one.own_words)),
       h("td", { class: "num" }, one.threshold === null ? "none yet" : one.threshold.toFixed(3)),
-      h("td", { class: "meter-cell" }, one.threshold === null ? null : meter(one.threshold, one.warming_up ? "soft" : "")),
+      h(
+        "td",
+        { class: "meter-cell" },
+        one.threshold === null ? null : meter(one.threshold, one.warming_up ? "soft" : ""),
+      ),
     ),
   );
   return section(
     "thresholds",
     chosen ? `Class thresholds of ${learned.dataset}` : "Class thresholds",
     `How likely the model finds a label on words that have it: a word is doubted when another class is the likeliest and reaches its threshold. Learned from ${plural(learned.sentences, "sentence")}; as this instance has seen them move.`,
-    moments.length ? steps({ lines, from, to: now, width, height: 260, format, names: wide, told: `Thresholds of ${plural(lines.length, "class", "classes")} over time; their values now are in the table.` }) : nothing("Nothing was learned since the service started."),
-    moments.length && !wide ? h("ul", { class: "legend" }, lines.map((line) => h("li", { class: `${line.css}${line.dashed ? " dashed" : ""}` }, line.name))) : null,
-    h("details", { class: "classes" }, h("summary", {}, "Classes now"), h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Class"), h("th", { scope: "col", class: "num" }, "Words"), h("th", { scope: "col", class: "num", colspan: 2 }, "Threshold"))), h("tbody", {}, rows))),
+    moments.length
+      ? steps({
+          lines,
+          from,
+          to: now,
+          width,
+          height: 260,
+          format,
+          names: wide,
+          told: `Thresholds of ${plural(lines.length, "class", "classes")} over time; their values now are in the table.`,
+        })
+      : nothing("Nothing was learned since the service started."),
+    moments.length && !wide
+      ? h(
+          "ul",
+          { class: "legend" },
+          lines.map((line) => h("li", { class: `${line.css}${line.dashed ? " dashed" : ""}` }, line.name)),
+        )
+      : null,
+    h(
+      "details",
+      { class: "classes" },
+      h("summary", {}, "Classes now"),
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            h("th", { scope: "col" }, "Class"),
+            h("th", { scope: "col", class: "num" }, "Words"),
+            h("th", { scope: "col", class: "num", colspan: 2 }, "Threshold"),
+          ),
+        ),
+        h("tbody", {}, rows),
+      ),
+    ),
   );
 }
 
@@ -152,7 +253,11 @@ export function confusionMap(confusions, dataset) {
     /** @type {Map<string, number>} */
     const sums = new Map();
     for (const one of confusions) sums.set(one[side], (sums.get(one[side]) ?? 0) + one.items);
-    return [...sums].sort((a, b) => b[1] - a[1]).slice(0, MOST_TYPES).map(([name]) => name).sort((a, b) => Number(b === "O") - Number(a === "O") || a.localeCompare(b));
+    return [...sums]
+      .sort((a, b) => b[1] - a[1])
+      .slice(0, MOST_TYPES)
+      .map(([name]) => name)
+      .sort((a, b) => Number(b === "O") - Number(a === "O") || a.localeCompare(b));
   };
   const [rows, columns] = [types("given"), types("suggested")];
   /** @param {string} given @param {string} suggested */
@@ -163,13 +268,41 @@ export function confusionMap(confusions, dataset) {
     const heat = Math.ceil(HEATS * Math.sqrt(found.items / most));
     const decided = found.decided ? `; ${count(found.decided)} decided, ${count(found.right)} right` : "";
     const told = `${plural(found.items, "sentence")} given ${given}, suggested ${suggested}${decided}`;
-    return h("td", { class: `h${heat}` }, h("a", { href: addressOf({ dataset, given, suggested, state: "all" }), title: told, "aria-label": told }, count(found.items)));
+    return h(
+      "td",
+      { class: `h${heat}` },
+      h(
+        "a",
+        { href: addressOf({ dataset, given, suggested, state: "all" }), title: told, "aria-label": told },
+        count(found.items),
+      ),
+    );
   };
   const table = h(
     "table",
     { class: "noise" },
-    h("thead", {}, h("tr", {}, h("td", { class: "corner" }, "given ↓ should be →"), columns.map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, rows.map((given) => h("tr", {}, h("th", { scope: "row" }, given), columns.map((suggested) => cell(given, suggested))))),
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("td", { class: "corner" }, "given ↓ should be →"),
+        columns.map((name) => h("th", { scope: "col" }, name)),
+      ),
+    ),
+    h(
+      "tbody",
+      {},
+      rows.map((given) =>
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, given),
+          columns.map((suggested) => cell(given, suggested)),
+        ),
+      ),
+    ),
   );
   return section(
     "confusions",
@@ -186,7 +319,13 @@ export function annotatorTable(annotators, dataset) {
     h(
       "tr",
       {},
-      h("th", { scope: "row" }, annotator === null ? h("span", { class: "muted" }, "not told") : h("a", { href: addressOf({ dataset, annotator, state: "all" }) }, h("bdi", {}, annotator))),
+      h(
+        "th",
+        { scope: "row" },
+        annotator === null
+          ? h("span", { class: "muted" }, "not told")
+          : h("a", { href: addressOf({ dataset, annotator, state: "all" }) }, h("bdi", {}, annotator)),
+      ),
       h("td", { class: "num" }, count(items)),
       h("td", { class: "meter-cell" }, meter(items / most, "doubt")),
       h("td", { class: "num" }, count(decided)),
@@ -194,12 +333,21 @@ export function annotatorTable(annotators, dataset) {
       h("td", { class: "num muted" }, decided ? percent(errors / decided) : "–"),
     ),
   );
-  const heads = h("tr", {}, h("th", { scope: "col" }, "Annotator"), h("th", { scope: "col", class: "num" }, "In review"), h("td", { class: "meter-cell" }), ...["Decided", "Wrong", "Share"].map((name) => h("th", { scope: "col", class: "num" }, name)));
+  const heads = h(
+    "tr",
+    {},
+    h("th", { scope: "col" }, "Annotator"),
+    h("th", { scope: "col", class: "num" }, "In review"),
+    h("td", { class: "meter-cell" }),
+    ...["Decided", "Wrong", "Share"].map((name) => h("th", { scope: "col", class: "num" }, name)),
+  );
   return section(
     "annotators",
     "Annotators",
     "Sentences in review by who labelled them, and what reviewers found of the flagged ones: how many were decided, how many of these were wrong, and their share.",
-    annotators.length ? h("table", { class: "annotators" }, h("thead", {}, heads), h("tbody", {}, rows)) : nothing("Nobody's sentence was flagged."),
+    annotators.length
+      ? h("table", { class: "annotators" }, h("thead", {}, heads), h("tbody", {}, rows))
+      : nothing("Nobody's sentence was flagged."),
   );
 }
 
@@ -212,16 +360,28 @@ export function rankerTable(ranker) {
       "tr",
       {},
       h("th", { scope: "row" }, type),
-      h("td", { class: "num" }, Math.abs(offset) < LITTLE ? "0.00" : `${offset < 0 ? "−" : "+"}${Math.abs(offset).toFixed(2)}`),
+      h(
+        "td",
+        { class: "num" },
+        Math.abs(offset) < LITTLE ? "0.00" : `${offset < 0 ? "−" : "+"}${Math.abs(offset).toFixed(2)}`,
+      ),
       h("td", { class: "meter-cell" }, meter(Math.abs(offset) / most, offset > 0 ? "doubt" : "")),
       h("td", { class: "muted" }, Math.abs(offset) < LITTLE ? "as before" : offset > 0 ? "sooner" : "later"),
     ),
   );
-  const heads = h("tr", {}, h("th", { scope: "col" }, "Given type"), h("th", { scope: "col", class: "num", colspan: 2 }, "Offset"), h("th", { scope: "col" }, "Comes"));
+  const heads = h(
+    "tr",
+    {},
+    h("th", { scope: "col" }, "Given type"),
+    h("th", { scope: "col", class: "num", colspan: 2 }, "Offset"),
+    h("th", { scope: "col" }, "Comes"),
+  );
   return section(
     "ranker",
     "Ranker",
     "What the decisions have taught the queue's order: types whose labels are wrong more often than their scores say come sooner.",
-    rows.length ? h("table", { class: "offsets" }, h("thead", {}, heads), h("tbody", {}, rows)) : nothing("Off: it begins with 25 decisions, unless the dataset's settings say otherwise."),
+    rows.length
+      ? h("table", { class: "offsets" }, h("thead", {}, heads), h("tbody", {}, rows))
+      : nothing("Off: it begins with 25 decisions, unless the dataset's settings say otherwise."),
   );
 }

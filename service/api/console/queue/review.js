@@ -2,8 +2,8 @@
 
 import { Outbox } from "./outbox.js";
 
-/** @import { Decision, Item, Verdict } from "./types.js" */
-/** @import { Api } from "./api.js" */
+/** @import { Decision, Item, Verdict } from "../types.js" */
+/** @import { Api } from "../api.js" */
 /** @import { Outcome, Waiting } from "./outbox.js" */
 
 const CLAIM_MINUTES = 5;
@@ -58,7 +58,9 @@ export class Decisions {
   async withdraw(decision, told) {
     const { dataset, id, revision, reviewer, verdict } = decision;
     const dropped = this.outbox.drop(decision);
-    const outcome = dropped ? "sent" : await this.send({ dataset, id, revision, reviewer, verdict, withdrawn: true }, told);
+    const outcome = dropped
+      ? "sent"
+      : await this.send({ dataset, id, revision, reviewer, verdict, withdrawn: true }, told);
     this.made = this.made.filter((one) => one.dataset !== dataset || one.id !== id);
     return outcome;
   }
@@ -95,13 +97,17 @@ export class Decisions {
     if (!found) return item;
     const { decision, at } = found;
     const theirs = item.decisions.find((one) => one.reviewer === decision.reviewer);
-    const followed = decision.withdrawn ? !theirs : theirs?.verdict === decision.verdict && same(theirs.labels, decision.labels);
+    const followed = decision.withdrawn
+      ? !theirs
+      : theirs?.verdict === decision.verdict && same(theirs.labels, decision.labels);
     if (followed || item.revision !== decision.revision || Date.now() - at > FOLLOWS_WITHIN) {
       this.ahead.delete(keyOf(item));
       return item;
     }
     const others = item.decisions.filter((one) => one.reviewer !== decision.reviewer);
-    const decisions = decision.withdrawn ? others : [...others, { ...decision, decided_at: new Date(at).toISOString() }];
+    const decisions = decision.withdrawn
+      ? others
+      : [...others, { ...decision, decided_at: new Date(at).toISOString() }];
     const state = item.state === "closed" ? "closed" : decisions.length ? "decided" : "open";
     return { ...item, decisions, state };
   }
@@ -112,7 +118,9 @@ const same = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 
 /** Whether another has it open. @param {Item} item @param {string} reviewer */
 export const taken = (item, reviewer) =>
-  item.claimed_by !== null && item.claimed_by !== reviewer && (item.claimed_until === null || new Date(item.claimed_until) > new Date());
+  item.claimed_by !== null &&
+  item.claimed_by !== reviewer &&
+  (item.claimed_until === null || new Date(item.claimed_until) > new Date());
 
 /** The item one has open is claimed, again and again while it is; the others are let go. */
 export class Claims {

@@ -1,11 +1,20 @@
 /** What the queue and the decisions add up to. */
 
-import { h } from "./dom.js";
-import { cut } from "./text.js";
-import { annotatorTable, confusionMap, figures, flagChart, precisionChart, rankerTable, scoreChart, thresholdChart } from "./sections.js";
+import { h } from "../dom.js";
+import { cut } from "../text.js";
+import {
+  annotatorTable,
+  confusionMap,
+  figures,
+  flagChart,
+  precisionChart,
+  rankerTable,
+  scoreChart,
+  thresholdChart,
+} from "./sections.js";
 
-/** @import { Dataset, Overview, Thresholds } from "./types.js" */
-/** @import { Api } from "./api.js" */
+/** @import { Dataset, Overview, Thresholds } from "../types.js" */
+/** @import { Api } from "../api.js" */
 
 const MOST_ASKED = 12;
 const EVERY = 3000;
@@ -24,7 +33,12 @@ export class OverviewView {
     this.element = h(
       "div",
       { class: "overview" },
-      h("div", { class: "overview-head" }, h("h1", {}, "Overview"), h("div", { class: "field" }, h("label", { for: "overview-dataset" }, "Dataset"), this.select)),
+      h(
+        "div",
+        { class: "overview-head" },
+        h("h1", {}, "Overview"),
+        h("div", { class: "field" }, h("label", { for: "overview-dataset" }, "Dataset"), this.select),
+      ),
       this.body,
     );
     this.shown = false;
@@ -58,10 +72,13 @@ export class OverviewView {
   changed() {
     if (!this.shown || this.waiting) return;
     this.waiting = true;
-    setTimeout(() => {
-      this.waiting = false;
-      if (this.shown) this.refresh();
-    }, Math.max(0, this.drawn + EVERY - Date.now()));
+    setTimeout(
+      () => {
+        this.waiting = false;
+        if (this.shown) this.refresh();
+      },
+      Math.max(0, this.drawn + EVERY - Date.now()),
+    );
   }
 
   async refresh() {
@@ -88,7 +105,9 @@ export class OverviewView {
         if (!this.width) return; // not on the page yet: it is told when it is
         const top = scrollY;
         const classes = this.body.querySelector("details.classes[open]") !== null;
-        this.body.replaceChildren(...this.sections(overview, learned, { one, whole: learned.length === names.length || one !== "" }));
+        this.body.replaceChildren(
+          ...this.sections(overview, learned, { one, whole: learned.length === names.length || one !== "" }),
+        );
         this.body.querySelector("details.classes")?.toggleAttribute("open", classes);
         scrollTo(0, top);
       };
@@ -102,12 +121,24 @@ export class OverviewView {
   strange(names, one) {
     this.draw = null;
     this.offer(names, "");
-    this.body.replaceChildren(h("p", { class: "empty" }, "There is no dataset called ", h("b", {}, cut(one, 80)), ". ", h("a", { href: "#/overview" }, "Show all datasets")));
+    this.body.replaceChildren(
+      h(
+        "p",
+        { class: "empty" },
+        "There is no dataset called ",
+        h("b", {}, cut(one, 80)),
+        ". ",
+        h("a", { href: "#/overview" }, "Show all datasets"),
+      ),
+    );
   }
 
   /** @param {string[]} names @param {string} one */
   offer(names, one) {
-    const options = [...(names.length === 1 ? [] : [h("option", { value: "" }, "All")]), ...names.map((name) => h("option", { value: name }, name))];
+    const options = [
+      ...(names.length === 1 ? [] : [h("option", { value: "" }, "All")]),
+      ...names.map((name) => h("option", { value: name }, name)),
+    ];
     this.select.replaceChildren(...options);
     this.select.value = one;
   }

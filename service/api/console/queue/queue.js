@@ -1,17 +1,17 @@
 /** The queue: what is shown, what is open, and where one goes next. */
 
-import { ApiError } from "./api.js";
-import { h, toast } from "./dom.js";
+import { ApiError } from "../api.js";
+import { h, toast } from "../dom.js";
 import { emptyStage } from "./empty.js";
 import { addressOf, Filters, readFilter } from "./filters.js";
 import { ItemView, VERDICTS } from "./item.js";
 import { List } from "./list.js";
 import { Claims, Decisions, keyOf, pathOf } from "./review.js";
-import { Schemes } from "./schemes.js";
-import { cut, wordsOf } from "./text.js";
+import { Schemes } from "../labels/schemes.js";
+import { cut, wordsOf } from "../text.js";
 
-/** @import { Decision, Item, Verdict } from "./types.js" */
-/** @import { Api } from "./api.js" */
+/** @import { Decision, Item, Verdict } from "../types.js" */
+/** @import { Api } from "../api.js" */
 /** @import { Filter } from "./filters.js" */
 /** @import { Waiting } from "./outbox.js" */
 
@@ -29,14 +29,23 @@ export class QueueView {
   constructor(api, desk) {
     this.api = api;
     this.desk = desk;
-    this.decisions = new Decisions(api, { changed: () => this.moved(), refused: (one, error) => this.refused(one, error) });
+    this.decisions = new Decisions(api, {
+      changed: () => this.moved(),
+      refused: (one, error) => this.refused(one, error),
+    });
     this.claims = new Claims(api);
     this.filters = new Filters((filter) => {
       location.hash = addressOf(filter);
     });
     this.list = new List({ open: (key) => this.select(key), more: () => this.more() });
     this.stage = h("section", { class: "stage", "aria-label": "Open sentence" });
-    this.element = h("div", { class: "queue" }, h("h1", { class: "sr" }, "Review queue"), this.filters.element, h("div", { class: "desk" }, this.list.element, this.stage));
+    this.element = h(
+      "div",
+      { class: "queue" },
+      h("h1", { class: "sr" }, "Review queue"),
+      this.filters.element,
+      h("div", { class: "desk" }, this.list.element, this.stage),
+    );
     /** @type {Filter} */
     this.filter = readFilter(new URLSearchParams());
     /** @type {Item[]} */
@@ -118,7 +127,11 @@ export class QueueView {
       location.hash = addressOf({ ...this.filter, state: "all" }) + `&item=${encodeURIComponent(key)}`;
     };
     const what = decision.withdrawn ? "Taking it back" : `Your decision (${VERDICTS[decision.verdict]})`;
-    toast(`${what} was not accepted, ${told}: ${error.message}`, { wrong: true, lasting: true, action: { name: this.shown ? "Close" : "Look at it", run: this.shown ? () => {} : look } });
+    toast(`${what} was not accepted, ${told}: ${error.message}`, {
+      wrong: true,
+      lasting: true,
+      action: { name: this.shown ? "Close" : "Look at it", run: this.shown ? () => {} : look },
+    });
     if (!this.shown) return;
     this.selected = key;
     this.refresh();
@@ -130,7 +143,10 @@ export class QueueView {
       const { datasets } = await this.api.get("v1/datasets");
       this.datasets = datasets.map((/** @type {{ name: string }} */ one) => one.name);
       const known = this.filter.dataset === "" || this.datasets?.includes(this.filter.dataset);
-      this.filters.offer(this.datasets ?? [], await this.api.get("v1/overview", { dataset: known ? this.filter.dataset : "" }));
+      this.filters.offer(
+        this.datasets ?? [],
+        await this.api.get("v1/overview", { dataset: known ? this.filter.dataset : "" }),
+      );
       if (!this.items.length) await this.redraw(); // what is missing may be the dataset
     } catch (error) {
       this.desk.failed(error);
@@ -140,11 +156,13 @@ export class QueueView {
   /** @param {{ limit: number, after?: string | null }} part */
   page({ limit, after }) {
     const { free, ...wanted } = this.filter;
-    return this.api.get("v1/review", { ...wanted, reviewer: free ? this.desk.reviewer() : "", limit, after }).catch((error) => {
-      // Without its dataset there is nothing; that is told in the place of the sentence.
-      if (error instanceof ApiError && error.status === 404) return { items: [], next: null };
-      throw error;
-    });
+    return this.api
+      .get("v1/review", { ...wanted, reviewer: free ? this.desk.reviewer() : "", limit, after })
+      .catch((error) => {
+        // Without its dataset there is nothing; that is told in the place of the sentence.
+        if (error instanceof ApiError && error.status === 404) return { items: [], next: null };
+        throw error;
+      });
   }
 
   /** Reads again what is shown. What is open stays open, whatever became of it. */
@@ -166,7 +184,9 @@ export class QueueView {
   /** @param {Item[]} items @param {string | null} next */
   take(items, next) {
     const kept = this.items.find((item) => keyOf(item) === this.selected);
-    this.items = items.map((item) => this.decisions.over(item)).filter((item) => this.filter.state === "all" || item.state === this.filter.state);
+    this.items = items
+      .map((item) => this.decisions.over(item))
+      .filter((item) => this.filter.state === "all" || item.state === this.filter.state);
     this.next = next;
     this.loaded = true;
     if (kept && !this.items.some((item) => keyOf(item) === this.selected)) this.stray = kept;
@@ -177,7 +197,9 @@ export class QueueView {
   async again(key, asked) {
     const at = key.indexOf("/");
     try {
-      const found = this.decisions.over(await this.api.get(pathOf({ dataset: key.slice(0, at), id: key.slice(at + 1) })));
+      const found = this.decisions.over(
+        await this.api.get(pathOf({ dataset: key.slice(0, at), id: key.slice(at + 1) })),
+      );
       if (asked === this.asked) this.stray = found;
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
@@ -199,7 +221,10 @@ export class QueueView {
   }
 
   get open() {
-    return this.items.find((item) => keyOf(item) === this.selected) ?? (this.stray && keyOf(this.stray) === this.selected ? this.stray : null);
+    return (
+      this.items.find((item) => keyOf(item) === this.selected) ??
+      (this.stray && keyOf(this.stray) === this.selected ? this.stray : null)
+    );
   }
 
   /** @param {string} key */
@@ -219,7 +244,13 @@ export class QueueView {
     const plain = Object.entries(this.filter).every(([name, value]) => name === "state" || !value);
     const total = plain && this.counts && this.filter.state in this.counts ? this.counts[this.filter.state] : null;
     const waits = (/** @type {Item} */ one) => this.decisions.waiting(one);
-    this.list.show(this.items, { selected: this.selected, more: this.next !== null, reviewer: this.desk.reviewer(), total, waits });
+    this.list.show(this.items, {
+      selected: this.selected,
+      more: this.next !== null,
+      reviewer: this.desk.reviewer(),
+      total,
+      waits,
+    });
     if (!item) {
       this.view = null;
       this.selected = null;
@@ -233,8 +264,13 @@ export class QueueView {
     if (this.view?.fits(item)) {
       this.view.update(item, now);
     } else {
-      const told = { step: (/** @type {number} */ by) => this.step(by), decide: (/** @type {Verdict} */ verdict) => this.decide(verdict), undo: (/** @type {Decision} */ decision) => this.undo(decision) };
-      if (this.view?.isOlder(item) && item.state !== "closed") toast("It was annotated again meanwhile: look at it anew.");
+      const told = {
+        step: (/** @type {number} */ by) => this.step(by),
+        decide: (/** @type {Verdict} */ verdict) => this.decide(verdict),
+        undo: (/** @type {Decision} */ decision) => this.undo(decision),
+      };
+      if (this.view?.isOlder(item) && item.state !== "closed")
+        toast("It was annotated again meanwhile: look at it anew.");
       const held = this.stage.contains(document.activeElement);
       this.view = new ItemView(item, { scheme, now, drafts: this.drafts, told });
       this.stage.replaceChildren(this.view.element);
@@ -273,7 +309,12 @@ export class QueueView {
       this.words.set(keyOf(item), words);
       const { decision, outcome } = await this.decisions.decide(item, reviewer, verdict, view.answer(verdict), words);
       const saved = outcome === "sent";
-      toast(saved ? `${VERDICTS[verdict]}: ${words}` : `Not saved yet: ${VERDICTS[verdict]}, ${words}. It is sent when the service answers.`, { action: { name: "Undo", run: () => this.undo(decision) } });
+      toast(
+        saved
+          ? `${VERDICTS[verdict]}: ${words}`
+          : `Not saved yet: ${VERDICTS[verdict]}, ${words}. It is sent when the service answers.`,
+        { action: { name: "Undo", run: () => this.undo(decision) } },
+      );
       if (saved) this.drafts.delete(keyOf(item)); // else it may still be refused, and chosen again
       await this.goOn(item);
     } catch (error) {
@@ -304,10 +345,15 @@ export class QueueView {
       const show = () => {
         location.hash = addressOf({ ...this.filter, state: "decided" });
       };
-      toast("Nothing was decided here since the page was opened. What was decided before has its Undo under State: Decided.", { action: { name: "Show", run: show } });
+      toast(
+        "Nothing was decided here since the page was opened. What was decided before has its Undo under State: Decided.",
+        { action: { name: "Show", run: show } },
+      );
       return;
     }
-    const words = this.words.get(keyOf(decision)) ?? (this.open && keyOf(this.open) === keyOf(decision) ? wordsOf(this.open) : cut(decision.id, 40));
+    const words =
+      this.words.get(keyOf(decision)) ??
+      (this.open && keyOf(this.open) === keyOf(decision) ? wordsOf(this.open) : cut(decision.id, 40));
     let outcome;
     try {
       outcome = await this.decisions.withdraw(decision, words);
@@ -315,7 +361,11 @@ export class QueueView {
       this.desk.failed(error);
       return;
     }
-    toast(outcome === "sent" ? `Taken back: ${words}` : `Not taken back yet: ${words}. It is sent when the service answers.`);
+    toast(
+      outcome === "sent"
+        ? `Taken back: ${words}`
+        : `Not taken back yet: ${words}. It is sent when the service answers.`,
+    );
     this.selected = keyOf(decision);
     await this.refresh();
     this.view?.focus();

@@ -1,14 +1,14 @@
 /** One sentence of the queue, to be decided. */
 
 import { Correction, draftOf, wrongOf } from "./correction.js";
-import { arrow, h } from "./dom.js";
+import { arrow, h } from "../dom.js";
 import { taken } from "./review.js";
 import { Sentence } from "./sentence.js";
-import { ago, clock, count, cut, decimal, moment, percent } from "./text.js";
+import { ago, clock, count, cut, decimal, moment, percent } from "../text.js";
 
-/** @import { Decision, Item, Suspect, Verdict } from "./types.js" */
+/** @import { Decision, Item, Suspect, Verdict } from "../types.js" */
 /** @import { Draft } from "./correction.js" */
-/** @import { Scheme } from "./labels.js" */
+/** @import { Scheme } from "../labels/labels.js" */
 
 /** @type {Record<string, [string, string]>} */
 export const KINDS = {
@@ -63,7 +63,9 @@ export class ItemView {
     this.head = h("header");
     this.notices = h("div", { class: "notices" });
     this.decided = h("div", { class: "said" });
-    this.note = /** @type {HTMLInputElement} */ (h("input", { id: "note", maxlength: 2000, placeholder: "Why, for whoever reads it later", autocomplete: "off" }));
+    this.note = /** @type {HTMLInputElement} */ (
+      h("input", { id: "note", maxlength: 2000, placeholder: "Why, for whoever reads it later", autocomplete: "off" })
+    );
     this.note.value = this.draft.note;
     this.note.addEventListener("input", () => {
       this.draft.note = this.note.value;
@@ -72,14 +74,47 @@ export class ItemView {
       if (event.key === "Escape" || event.key === "Enter") this.title.focus();
     });
     this.buttons = BUTTONS.map(([verdict, key, name]) =>
-      h("button", { type: "button", class: `verdict ${verdict}`, "aria-keyshortcuts": key, "data-verdict": verdict, on: { click: () => told.decide(verdict) } }, name, h("kbd", {}, key)),
+      h(
+        "button",
+        {
+          type: "button",
+          class: `verdict ${verdict}`,
+          "aria-keyshortcuts": key,
+          "data-verdict": verdict,
+          on: { click: () => told.decide(verdict) },
+        },
+        name,
+        h("kbd", {}, key),
+      ),
     );
     const steps = STEPS.map(([by, key, sign, name]) =>
-      h("button", { type: "button", class: "plain", "aria-label": name, "aria-keyshortcuts": key, title: name, on: { click: () => told.step(by) } }, sign, h("span", { "aria-hidden": "true" }, h("kbd", {}, key))),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "plain",
+          "aria-label": name,
+          "aria-keyshortcuts": key,
+          title: name,
+          on: { click: () => told.step(by) },
+        },
+        sign,
+        h("span", { "aria-hidden": "true" }, h("kbd", {}, key)),
+      ),
     );
-    this.actions = h("div", { class: "actions", role: "group", "aria-label": "Your decision" }, this.buttons, h("div", { class: "steps" }, steps));
+    this.actions = h(
+      "div",
+      { class: "actions", role: "group", "aria-label": "Your decision" },
+      this.buttons,
+      h("div", { class: "steps" }, steps),
+    );
     this.answers = /** @type {HTMLFieldSetElement} */ (
-      h("fieldset", { class: "bare", "aria-label": "Your correction" }, this.correction.element, h("div", { class: "note-row" }, h("label", { for: "note" }, "Note"), this.note))
+      h(
+        "fieldset",
+        { class: "bare", "aria-label": "Your correction" },
+        this.correction.element,
+        h("div", { class: "note-row" }, h("label", { for: "note" }, "Note"), this.note),
+      )
     );
     this.element = h(
       "article",
@@ -138,18 +173,30 @@ export class ItemView {
     const facts = [
       h("span", { class: `state ${item.state}` }, item.state),
       item.annotator !== null && h("span", {}, "by ", h("bdi", {}, cut(item.annotator, 60))),
-      item.annotated_at !== null && h("span", { title: moment(item.annotated_at) }, `annotated ${ago(item.annotated_at)}`),
+      item.annotated_at !== null &&
+        h("span", { title: moment(item.annotated_at) }, `annotated ${ago(item.annotated_at)}`),
       link(item.source),
     ];
     // Of a deleted sentence nothing is left to be told.
-    const numbers = item.state === "closed" ? [] : [
-      ["Rank", item.rank, "What orders the queue: priority, or the ranker's answer once enough is decided"],
-      ["Priority", item.priority, "Worst word, weighted by how far the model agrees with its label elsewhere"],
-      ["Score", item.score, `${item.method}, ${item.token_score}`],
-    ].map(([name, value, told]) =>
-      h("div", { title: `${told}. Low is bad.` }, h("dt", {}, name), h("dd", {}, decimal(/** @type {number | null} */ (value)))),
-    );
-    return [h("div", { class: "about" }, this.title, h("p", { class: "facts" }, facts)), numbers.length ? h("dl", { class: "numbers" }, numbers) : ""];
+    const numbers =
+      item.state === "closed"
+        ? []
+        : [
+            ["Rank", item.rank, "What orders the queue: priority, or the ranker's answer once enough is decided"],
+            ["Priority", item.priority, "Worst word, weighted by how far the model agrees with its label elsewhere"],
+            ["Score", item.score, `${item.method}, ${item.token_score}`],
+          ].map(([name, value, told]) =>
+            h(
+              "div",
+              { title: `${told}. Low is bad.` },
+              h("dt", {}, name),
+              h("dd", {}, decimal(/** @type {number | null} */ (value))),
+            ),
+          );
+    return [
+      h("div", { class: "about" }, this.title, h("p", { class: "facts" }, facts)),
+      numbers.length ? h("dl", { class: "numbers" }, numbers) : "",
+    ];
   }
 
   notes() {
@@ -157,25 +204,46 @@ export class ItemView {
     const { reviewer, waiting } = this.now;
     const notes = [];
     if (waiting) {
-      const what = waiting.withdrawn ? "Taking your decision back" : h("span", {}, "Your decision, ", h("b", {}, VERDICTS[waiting.verdict]), ",");
-      const undo = waiting.withdrawn ? null : h("button", { type: "button", class: "plain small", on: { click: () => this.told.undo(waiting) } }, "Undo");
-      notes.push(h("p", { class: "notice unsaved" }, what, " is not saved yet. It is sent when the service answers. ", undo));
+      const what = waiting.withdrawn
+        ? "Taking your decision back"
+        : h("span", {}, "Your decision, ", h("b", {}, VERDICTS[waiting.verdict]), ",");
+      const undo = waiting.withdrawn
+        ? null
+        : h("button", { type: "button", class: "plain small", on: { click: () => this.told.undo(waiting) } }, "Undo");
+      notes.push(
+        h("p", { class: "notice unsaved" }, what, " is not saved yet. It is sent when the service answers. ", undo),
+      );
     }
     if (taken(item, reviewer)) {
       const until = item.claimed_until ? ` until ${clock(item.claimed_until)}` : "";
       notes.push(h("p", { class: "notice" }, h("b", {}, item.claimed_by), ` has it open${until}. You can decide too.`));
     }
     if (item.state === "closed") {
-      const why = item.closed_by === "deleted" ? "The annotation was deleted." : "It was annotated again, and nothing is doubtful any more.";
+      const why =
+        item.closed_by === "deleted"
+          ? "The annotation was deleted."
+          : "It was annotated again, and nothing is doubtful any more.";
       notes.push(h("p", { class: "notice" }, `${why} There is nothing left to decide.`));
     }
     if (item.reason === "control") {
       const share = item.inclusion_probability === null ? "" : `, drawn with ${percent(item.inclusion_probability)}`;
       notes.push(h("p", { class: "notice quiet" }, `A control sentence${share}: nothing was flagged here.`));
     }
-    if (item.blind) notes.push(h("p", { class: "notice quiet" }, "Probabilities are told after the decision: some sentences of this dataset are a control sample."));
-    const warming = item.warming_up.filter((name) => item.doubtful.some((flag) => [flag.given, flag.suggested].some((label) => this.scheme.judged(label, name, item))));
-    if (warming.length) notes.push(h("p", { class: "notice quiet" }, `Few words of ${warming.join(", ")} so far: thresholds are warming up.`));
+    if (item.blind)
+      notes.push(
+        h(
+          "p",
+          { class: "notice quiet" },
+          "Probabilities are told after the decision: some sentences of this dataset are a control sample.",
+        ),
+      );
+    const warming = item.warming_up.filter((name) =>
+      item.doubtful.some((flag) => [flag.given, flag.suggested].some((label) => this.scheme.judged(label, name, item))),
+    );
+    if (warming.length)
+      notes.push(
+        h("p", { class: "notice quiet" }, `Few words of ${warming.join(", ")} so far: thresholds are warming up.`),
+      );
     return notes;
   }
 
@@ -185,11 +253,21 @@ export class ItemView {
     const { reviewer } = this.now;
     if (!item.decisions.length) return [];
     const mine = item.decisions.some((one) => one.reviewer === reviewer);
-    const agreement = item.agreement && h("span", { class: `tag ${item.agreement}` }, item.agreement === "agree" ? "agree" : "differ");
+    const agreement =
+      item.agreement && h("span", { class: `tag ${item.agreement}` }, item.agreement === "agree" ? "agree" : "differ");
     const names = item.decisions.map((one) => one.reviewer).join(", ");
-    const list = h("ul", {}, item.decisions.map((one) => h("li", {}, this.decision(one))));
+    const list = h(
+      "ul",
+      {},
+      item.decisions.map((one) => h("li", {}, this.decision(one))),
+    );
     return [
-      h("details", { open: mine }, h("summary", {}, `Decided by ${cut(names, 100)} `, mine || item.decisions.length > 1 ? agreement : null), list),
+      h(
+        "details",
+        { open: mine },
+        h("summary", {}, `Decided by ${cut(names, 100)} `, mine || item.decisions.length > 1 ? agreement : null),
+        list,
+      ),
     ];
   }
 
@@ -197,17 +275,35 @@ export class ItemView {
   decision(decision) {
     const { item } = this;
     const own = decision.reviewer === this.now.reviewer;
-    const corrected = (decision.labels ?? []).flatMap((label, place) => (label === item.labels[place] ? [] : [[place, label]]));
+    const corrected = (decision.labels ?? []).flatMap((label, place) =>
+      label === item.labels[place] ? [] : [[place, label]],
+    );
     const told = corrected.length
-      ? corrected.slice(0, 6).map(([place, label]) => h("span", { class: "fix" }, h("bdi", {}, cut(item.tokens[Number(place)], 40)), " ", arrow(), " ", h("span", { class: "suggested" }, label)))
+      ? corrected
+          .slice(0, 6)
+          .map(([place, label]) =>
+            h(
+              "span",
+              { class: "fix" },
+              h("bdi", {}, cut(item.tokens[Number(place)], 40)),
+              " ",
+              arrow(),
+              " ",
+              h("span", { class: "suggested" }, label),
+            ),
+          )
       : (decision.words ?? []).map((place) => h("bdi", {}, cut(item.tokens[place] ?? "", 40)));
     return [
       h("b", {}, own ? "You" : cut(decision.reviewer, 60)),
       h("span", { class: `verdict-tag ${decision.verdict}` }, VERDICTS[decision.verdict]),
       ...told,
       decision.note ? h("q", {}, cut(decision.note, 300)) : null,
-      decision.decided_at ? h("span", { class: "muted", title: moment(decision.decided_at) }, ago(decision.decided_at)) : null,
-      own && this.now.may && item.state !== "closed" ? h("button", { type: "button", class: "plain small", on: { click: () => this.told.undo(decision) } }, "Undo") : null,
+      decision.decided_at
+        ? h("span", { class: "muted", title: moment(decision.decided_at) }, ago(decision.decided_at))
+        : null,
+      own && this.now.may && item.state !== "closed"
+        ? h("button", { type: "button", class: "plain small", on: { click: () => this.told.undo(decision) } }, "Undo")
+        : null,
     ];
   }
 
@@ -235,7 +331,12 @@ export class ItemView {
 function link(source) {
   if (!source) return null;
   if (!/^https?:\/\//i.test(source) || !URL.canParse(source)) return h("span", { class: "source" }, cut(source, 120));
-  return h("a", { href: source, target: "_blank", rel: "noopener noreferrer", class: "source", title: source }, "Open source", h("span", { "aria-hidden": "true" }, " ↗"));
+  return h(
+    "a",
+    { href: source, target: "_blank", rel: "noopener noreferrer", class: "source", title: source },
+    "Open source",
+    h("span", { "aria-hidden": "true" }, " ↗"),
+  );
 }
 
 /** @param {Item} item */
@@ -246,7 +347,8 @@ function suspects(item) {
     "ul",
     { class: "doubts", "aria-label": "Doubtful entities" },
     shown.map((suspect) => h("li", {}, said(item, suspect))),
-    item.suspects.length > shown.length && h("li", { class: "muted" }, `${count(item.suspects.length - shown.length)} more`),
+    item.suspects.length > shown.length &&
+      h("li", { class: "muted" }, `${count(item.suspects.length - shown.length)} more`),
   );
 }
 
@@ -255,14 +357,17 @@ function said(item, suspect) {
   const { given_span: given, suggested_span: suggested } = suspect;
   const [name, told] = KINDS[suspect.kind] ?? [suspect.kind, ""];
   /** @param {{ start: number, end: number }} span */
-  const text = (span) => h("q", {}, h("bdi", {}, cut(item.tokens.slice(span.start, Math.min(span.end, span.start + 12)).join(" "), 120)));
+  const text = (span) =>
+    h("q", {}, h("bdi", {}, cut(item.tokens.slice(span.start, Math.min(span.end, span.start + 12)).join(" "), 120)));
   const before = h("span", { class: "given" }, given?.type ?? "no entity");
   const after = h("span", { class: "suggested" }, suggested?.type ?? "no entity");
   const moved = given && suggested && (given.start !== suggested.start || given.end !== suggested.end);
   const one = moved && given.type === suggested.type;
   return [
     h("span", { class: "kind", title: told }, name),
-    moved ? [text(given), one ? null : before, arrow(), text(suggested), one ? null : after] : [text(/** @type {any} */ (suggested ?? given)), before, arrow(), after],
+    moved
+      ? [text(given), one ? null : before, arrow(), text(suggested), one ? null : after]
+      : [text(/** @type {any} */ (suggested ?? given)), before, arrow(), after],
     suspect.confidence === null ? [] : h("span", { class: "sure" }, `${percent(suspect.confidence)} sure`),
   ].flat();
 }
@@ -279,9 +384,24 @@ function thresholds(item) {
       "dl",
       {},
       classes.map(([name, value]) =>
-        h("div", {}, h("dt", {}, name), h("dd", {}, value === null ? "none yet" : value.toFixed(3), item.warming_up.includes(name) ? h("span", { class: "tag" }, "warming up") : null)),
+        h(
+          "div",
+          {},
+          h("dt", {}, name),
+          h(
+            "dd",
+            {},
+            value === null ? "none yet" : value.toFixed(3),
+            item.warming_up.includes(name) ? h("span", { class: "tag" }, "warming up") : null,
+          ),
+        ),
       ),
     ),
-    h("p", { class: "note" }, `${item.method}, ${item.token_score}; model ${item.model.name} (${item.model.fingerprint.slice(0, 12)}). `, "A word is doubted when another class is the likeliest and reaches its threshold."),
+    h(
+      "p",
+      { class: "note" },
+      `${item.method}, ${item.token_score}; model ${item.model.name} (${item.model.fingerprint.slice(0, 12)}). `,
+      "A word is doubted when another class is the likeliest and reaches its threshold.",
+    ),
   );
 }

@@ -1,9 +1,9 @@
 /** Decisions on their way: sent in order, and kept while the service can't take them. */
 
-import { ApiError, Unreachable } from "./api.js";
+import { ApiError, Unreachable } from "../api.js";
 
-/** @import { Decision } from "./types.js" */
-/** @import { Api } from "./api.js" */
+/** @import { Decision } from "../types.js" */
+/** @import { Api } from "../api.js" */
 
 /** @typedef {{ decision: Decision, told: string, tried: boolean, kept: boolean }} Waiting `told`: its words, for messages */
 /** @typedef {"sent" | "kept"} Outcome */
@@ -14,7 +14,8 @@ const LATEST = 5000;
 const PASSING = new Set([408, 425, 429, 502, 503, 504]);
 
 /** Whether the same call may be taken later: the service is away, starting or has too much to do. @param {unknown} error */
-export const passes = (error) => error instanceof Unreachable || (error instanceof ApiError && PASSING.has(error.status));
+export const passes = (error) =>
+  error instanceof Unreachable || (error instanceof ApiError && PASSING.has(error.status));
 
 export class Outbox {
   /**

@@ -1,10 +1,10 @@
 /** Which part of the queue is shown; kept in the address, so that it can be shared and survives a reload. */
 
-import { h } from "./dom.js";
+import { h } from "../dom.js";
 import { KINDS } from "./item.js";
-import { count } from "./text.js";
+import { count } from "../text.js";
 
-/** @import { Overview } from "./types.js" */
+/** @import { Overview } from "../types.js" */
 
 /** @typedef {Record<"dataset" | "state" | "given" | "suggested" | "kind" | "annotator" | "free", string>} Filter */
 
@@ -41,16 +41,40 @@ export class Filters {
     for (const name of ["dataset", "state", "given", "suggested", "kind"]) {
       this.selects[name] = /** @type {HTMLSelectElement} */ (h("select", { id: `filter-${name}`, name }));
     }
-    fill(this.selects.state, STATES.map((state) => [state, state[0].toUpperCase() + state.slice(1)]));
-    fill(this.selects.kind, [["", "Any"], ...Object.entries(KINDS).map(([kind, [name]]) => /** @type {[string, string]} */ ([kind, name]))]);
-    this.annotator = /** @type {HTMLInputElement} */ (h("input", { id: "filter-annotator", name: "annotator", list: "annotators", placeholder: "Anybody", autocomplete: "off", maxlength: 256 }));
+    fill(
+      this.selects.state,
+      STATES.map((state) => [state, state[0].toUpperCase() + state.slice(1)]),
+    );
+    fill(this.selects.kind, [
+      ["", "Any"],
+      ...Object.entries(KINDS).map(([kind, [name]]) => /** @type {[string, string]} */ ([kind, name])),
+    ]);
+    this.annotator = /** @type {HTMLInputElement} */ (
+      h("input", {
+        id: "filter-annotator",
+        name: "annotator",
+        list: "annotators",
+        placeholder: "Anybody",
+        autocomplete: "off",
+        maxlength: 256,
+      })
+    );
     this.known = h("datalist", { id: "annotators" });
     this.free = /** @type {HTMLInputElement} */ (h("input", { id: "filter-free", name: "free", type: "checkbox" }));
-    this.clear = h("button", { type: "button", class: "plain small", on: { click: () => changed({ ...NO_FILTER }) } }, "Clear");
+    this.clear = h(
+      "button",
+      { type: "button", class: "plain small", on: { click: () => changed({ ...NO_FILTER }) } },
+      "Clear",
+    );
     this.summary = h("summary", {}, "Filters ", h("span", { class: "pill", hidden: true }));
     const form = h(
       "form",
-      { class: "filters", role: "search", "aria-label": "Filters", on: { submit: (/** @type {Event} */ event) => event.preventDefault(), change: () => changed(this.read()) } },
+      {
+        class: "filters",
+        role: "search",
+        "aria-label": "Filters",
+        on: { submit: (/** @type {Event} */ event) => event.preventDefault(), change: () => changed(this.read()) },
+      },
       field("Dataset", this.selects.dataset),
       field("State", this.selects.state),
       field("Given", this.selects.given),
@@ -86,7 +110,9 @@ export class Filters {
     this.choose();
     this.annotator.value = filter.annotator;
     this.free.checked = filter.free !== "";
-    const active = Object.keys(NO_FILTER).filter((name) => filter[/** @type {keyof Filter} */ (name)] !== NO_FILTER[/** @type {keyof Filter} */ (name)]).length;
+    const active = Object.keys(NO_FILTER).filter(
+      (name) => filter[/** @type {keyof Filter} */ (name)] !== NO_FILTER[/** @type {keyof Filter} */ (name)],
+    ).length;
     const pill = /** @type {HTMLElement} */ (this.summary.querySelector(".pill"));
     pill.hidden = !active;
     pill.textContent = String(active);
@@ -101,18 +127,31 @@ export class Filters {
       /** @type {Map<string, number>} */
       const found = new Map();
       for (const one of confusions) found.set(one[side], (found.get(one[side]) ?? 0) + one.items);
-      return [["", "Any"], ...[...found].sort(([a], [b]) => a.localeCompare(b)).map(([name, items]) => /** @type {[string, string]} */ ([name, `${name} (${count(items)})`]))];
+      return [
+        ["", "Any"],
+        ...[...found]
+          .sort(([a], [b]) => a.localeCompare(b))
+          .map(([name, items]) => /** @type {[string, string]} */ ([name, `${name} (${count(items)})`])),
+      ];
     };
-    fill(this.selects.dataset, [["", "All"], ...datasets.map((name) => /** @type {[string, string]} */ ([name, name]))]);
+    fill(this.selects.dataset, [
+      ["", "All"],
+      ...datasets.map((name) => /** @type {[string, string]} */ ([name, name])),
+    ]);
     fill(this.selects.given, types("given"));
     fill(this.selects.suggested, types("suggested"));
-    this.known.replaceChildren(...(overview?.annotators ?? []).flatMap(({ annotator }) => (annotator === null ? [] : [h("option", { value: annotator })])));
+    this.known.replaceChildren(
+      ...(overview?.annotators ?? []).flatMap(({ annotator }) =>
+        annotator === null ? [] : [h("option", { value: annotator })],
+      ),
+    );
     this.datasets = datasets;
     this.choose(); // and nothing else: somebody may be typing
   }
 
   choose() {
-    for (const [name, select] of Object.entries(this.selects)) choose(select, this.filter[/** @type {keyof Filter} */ (name)], name === "dataset" && this.datasets.length > 0);
+    for (const [name, select] of Object.entries(this.selects))
+      choose(select, this.filter[/** @type {keyof Filter} */ (name)], name === "dataset" && this.datasets.length > 0);
   }
 
   focus() {
@@ -122,7 +161,8 @@ export class Filters {
 }
 
 /** @param {string} name @param {HTMLElement} control @param {...Node} more */
-const field = (name, control, ...more) => h("div", { class: "field" }, h("label", { for: control.id }, name), control, ...more);
+const field = (name, control, ...more) =>
+  h("div", { class: "field" }, h("label", { for: control.id }, name), control, ...more);
 
 /** @param {HTMLSelectElement} select @param {[string, string][]} options */
 function fill(select, options) {
@@ -140,6 +180,7 @@ function fill(select, options) {
  */
 function choose(select, value, all) {
   for (const option of [...select.options]) if (option.hidden && option.value !== value) option.remove();
-  if (![...select.options].some((option) => option.value === value)) select.append(h("option", { value, hidden: all }, all ? `${value} (not known)` : value));
+  if (![...select.options].some((option) => option.value === value))
+    select.append(h("option", { value, hidden: all }, all ? `${value} (not known)` : value));
   select.value = value;
 }

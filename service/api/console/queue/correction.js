@@ -1,11 +1,11 @@
 /** The corrected labels: one choice for each doubtful word, and for any other that the reviewer picks. */
 
-import { arrow, h } from "./dom.js";
-import { proposal } from "./labels.js";
-import { cut, percent } from "./text.js";
+import { arrow, h } from "../dom.js";
+import { proposal } from "../labels/labels.js";
+import { cut, percent } from "../text.js";
 
-/** @import { Flag, Item } from "./types.js" */
-/** @import { Scheme } from "./labels.js" */
+/** @import { Item } from "../types.js" */
+/** @import { Scheme } from "../labels/labels.js" */
 
 const UNKNOWN = "\u0000";
 
@@ -65,7 +65,9 @@ export class Correction {
         h(
           "tr",
           {},
-          ...["Word", "Given", "", "Corrected", "Suggested", "Threshold"].map((name) => (name ? h("th", { scope: "col", class: numeric(name) }, name) : h("td"))),
+          ...["Word", "Given", "", "Corrected", "Suggested", "Threshold"].map((name) =>
+            name ? h("th", { scope: "col", class: numeric(name) }, name) : h("td"),
+          ),
         ),
       ),
       this.body,
@@ -79,18 +81,36 @@ export class Correction {
 
   /** @param {number} place */
   row(place) {
-    const { item, draft } = this;
+    const { item } = this;
     const flag = this.flags.get(place);
     const p = item.words[place]?.p_given;
     return h(
       "tr",
       { class: flag ? "" : "extra", "data-row": place },
       h("th", { scope: "row" }, h("bdi", { class: flag ? "doubtful" : "" }, cut(item.tokens[place], 60))),
-      h("td", { class: "given" }, h("span", { class: "label" }, item.labels[place]), p === null || p === undefined ? "" : h("span", { class: "p" }, percent(p))),
+      h(
+        "td",
+        { class: "given" },
+        h("span", { class: "label" }, item.labels[place]),
+        p === null || p === undefined ? "" : h("span", { class: "p" }, percent(p)),
+      ),
       h("td", {}, arrow()),
       h("td", {}, this.choice(place)),
-      h("td", { class: "suggested" }, flag ? [h("span", { class: "label" }, flag.suggested), flag.p_suggested === null ? null : h("span", { class: "p" }, percent(flag.p_suggested))] : h("span", { class: "muted" }, "–")),
-      h("td", { class: "num", "data-name": "threshold" }, flag && flag.threshold !== null ? flag.threshold.toFixed(3) : "–"),
+      h(
+        "td",
+        { class: "suggested" },
+        flag
+          ? [
+              h("span", { class: "label" }, flag.suggested),
+              flag.p_suggested === null ? null : h("span", { class: "p" }, percent(flag.p_suggested)),
+            ]
+          : h("span", { class: "muted" }, "–"),
+      ),
+      h(
+        "td",
+        { class: "num", "data-name": "threshold" },
+        flag && flag.threshold !== null ? flag.threshold.toFixed(3) : "–",
+      ),
     );
   }
 
@@ -102,8 +122,18 @@ export class Correction {
     const choice = /** @type {HTMLSelectElement} */ (
       h(
         "select",
-        { "aria-label": `Corrected label of ${cut(item.tokens[place], 60)}`, "data-choice": place, name: `label-${place}` },
-        this.options.map((label) => h("option", { value: label }, label + (label === given ? " (as given)" : label === flag?.suggested ? " (suggested)" : ""))),
+        {
+          "aria-label": `Corrected label of ${cut(item.tokens[place], 60)}`,
+          "data-choice": place,
+          name: `label-${place}`,
+        },
+        this.options.map((label) =>
+          h(
+            "option",
+            { value: label },
+            label + (label === given ? " (as given)" : label === flag?.suggested ? " (suggested)" : ""),
+          ),
+        ),
         h("option", { value: UNKNOWN }, "wrong, another label"),
       )
     );

@@ -1,6 +1,6 @@
 /** Labels as spans and back, in the dataset's scheme; read as leniently as the service reads them. */
 
-/** @import { Flag, Item, Span } from "./types.js" */
+/** @import { Flag, Item, Span } from "../types.js" */
 
 const OUTSIDE = "O";
 const BI = { B: "B", I: "I", b: "B", i: "I" };
@@ -34,7 +34,8 @@ export class Scheme {
     const map = Object.entries(settings.label_map ?? {}).filter(([, to]) => to !== OUTSIDE);
     const target = (/** @type {string} */ to) => (read.includes(to) ? to : new Scheme("biluo").type(to));
     // A label without a prefix that stands for one with a prefix ("PER_B" for "B-PER") is no type.
-    const whole = ([/** @type {string} */ key, /** @type {string} */ to]) => scheme.name !== "io" && !read.includes(to) && scheme.type(key) === key;
+    /** @param {[string, string]} pair */
+    const whole = ([key, to]) => scheme.name !== "io" && !read.includes(to) && scheme.type(key) === key;
     const named = map.filter((pair) => !whole(pair)).map(([key, to]) => [scheme.type(key), target(to)]);
     const shadowed = new Set(Object.keys(settings.label_map ?? {}));
     const types = read.flatMap((type) => {
@@ -42,7 +43,11 @@ export class Scheme {
       return found.length || shadowed.has(type) ? found : [type];
     });
     const labels = map.filter(whole).map(([key]) => key);
-    return new Scheme(scheme.name, { types: [...new Set(types)], labels, targets: new Map(named.map(([key, to]) => [key, to])) });
+    return new Scheme(scheme.name, {
+      types: [...new Set(types)],
+      labels,
+      targets: new Map(named.map(([key, to]) => [key, to])),
+    });
   }
 
   /**
@@ -124,7 +129,13 @@ export class Scheme {
     const types = [...new Set([...(this.own?.types ?? []), ...this.types(spelt)])];
     const made = types.flatMap((type) => [...PREFIXES[this.name]].map((prefix) => `${prefix}-${type}`));
     // Where the service judges types only, their bare names are no labels of the dataset.
-    const usable = known.filter((label) => this.name === "io" || this.parse(label)[1] !== label || item.labels.includes(label) || this.own?.labels.includes(label));
+    const usable = known.filter(
+      (label) =>
+        this.name === "io" ||
+        this.parse(label)[1] !== label ||
+        item.labels.includes(label) ||
+        this.own?.labels.includes(label),
+    );
     return [...new Set([OUTSIDE, ...(made.length ? made : types), ...usable])];
   }
 }
@@ -142,7 +153,10 @@ export function proposal(item, scheme) {
   const covered = new Set(suggested.flatMap(places));
   /** @param {Flag} flag @param {number} place */
   const own = (flag, place) =>
-    flag.suggested === OUTSIDE || scheme.name === "io" || scheme.own?.labels.includes(flag.suggested) || scheme.parse(flag.suggested)[1] !== flag.suggested
+    flag.suggested === OUTSIDE ||
+    scheme.name === "io" ||
+    scheme.own?.labels.includes(flag.suggested) ||
+    scheme.parse(flag.suggested)[1] !== flag.suggested
       ? flag.suggested
       : scheme.spell({ start: place, end: place + 1, type: flag.suggested }, place, labels);
   for (const suspect of item.suspects) {
@@ -158,7 +172,8 @@ export function proposal(item, scheme) {
     for (const place of places(span)) {
       const flag = flags.get(place);
       if (flag && scheme.own?.labels.includes(flag.suggested)) continue;
-      if (flag && scheme.type(flag.suggested) === span.type && scheme.parse(flag.suggested)[1] !== flag.suggested) continue;
+      if (flag && scheme.type(flag.suggested) === span.type && scheme.parse(flag.suggested)[1] !== flag.suggested)
+        continue;
       if (scheme.type(labels[place]) !== span.type || flag) labels[place] = scheme.spell(span, place, labels);
     }
   }
@@ -183,7 +198,8 @@ const places = (span) => Array.from({ length: span.end - span.start }, (_, step)
 export function changes(given, wanted, scheme) {
   const before = scheme.spans(given);
   const after = scheme.spans(wanted);
-  const same = (/** @type {Span} */ a, /** @type {Span} */ b) => a.start === b.start && a.end === b.end && a.type === b.type;
+  const same = (/** @type {Span} */ a, /** @type {Span} */ b) =>
+    a.start === b.start && a.end === b.end && a.type === b.type;
   /** @type {(Span & { nothing?: boolean })[]} */
   const found = after.filter((span) => !before.some((one) => same(one, span)));
   // A label that is spelt otherwise around the same entity is worth a line of its own too.
@@ -210,5 +226,5 @@ export function colourOf(type) {
   let hash = 0x811c9dc5; // FNV-1a
   for (let at = 0; at < type.length; at += 1) hash = Math.imul(hash ^ type.charCodeAt(at), 0x01000193);
   // The low bits of such a hash are its worst ones.
-  return `t${USUAL.length + ((hash ^ (hash >>> 15)) >>> 0) % (COLOURS - USUAL.length)}`;
+  return `t${USUAL.length + (((hash ^ (hash >>> 15)) >>> 0) % (COLOURS - USUAL.length))}`;
 }

@@ -2,7 +2,7 @@
 
 import { Scheme } from "./labels.js";
 
-/** @import { Api } from "./api.js" */
+/** @import { Api } from "../api.js" */
 
 export class Schemes {
   /** @param {Api} api */
@@ -22,7 +22,10 @@ export class Schemes {
   /** @param {string} dataset */
   async read(dataset) {
     try {
-      const [settings, model] = await Promise.all([this.api.get(`v1/datasets/${encodeURIComponent(dataset)}`), this.api.get("v1/model")]);
+      const [settings, model] = await Promise.all([
+        this.api.get(`v1/datasets/${encodeURIComponent(dataset)}`),
+        this.api.get("v1/model"),
+      ]);
       return Scheme.of(settings, model);
     } catch {
       this.known.delete(dataset); // asked again with the next item

@@ -1,11 +1,11 @@
 /** A sentence with given entities above its words, suggested ones below, and doubtful words marked. */
 
-import { h } from "./dom.js";
-import { changes, colourOf } from "./labels.js";
-import { cut, percent, plural } from "./text.js";
+import { h } from "../dom.js";
+import { changes, colourOf } from "../labels/labels.js";
+import { cut, percent, plural } from "../text.js";
 
-/** @import { Flag, Item, Span } from "./types.js" */
-/** @import { Scheme } from "./labels.js" */
+/** @import { Item, Span } from "../types.js" */
+/** @import { Scheme } from "../labels/labels.js" */
 
 const LONG = 150;
 const AROUND = 25;
@@ -37,7 +37,13 @@ export class Sentence {
         mouseleave: () => this.tell(null),
       },
     });
-    this.element = h("div", { class: "sentence" }, h("p", { class: "sr" }, item.tokens.join(" ")), this.line, this.readout);
+    this.element = h(
+      "div",
+      { class: "sentence" },
+      h("p", { class: "sr" }, item.tokens.join(" ")),
+      this.line,
+      this.readout,
+    );
     this.show(item.labels);
     new ResizeObserver(() => this.nameAgain()).observe(this.line);
   }
@@ -73,7 +79,7 @@ export class Sentence {
     if (after < this.item.tokens.length) made.push(this.gap(this.item.tokens.length - after));
     this.line.replaceChildren(...made);
     this.nameAgain();
-    if (held !== null) this.element.querySelector(`[data-place="${held}"]`)?.focus();
+    if (held !== null) /** @type {HTMLElement | null} */ (this.line.querySelector(`[data-place="${held}"]`))?.focus();
     this.tell(null);
   }
 
@@ -83,7 +89,8 @@ export class Sentence {
     if (this.whole) return Array.from({ length: size }, (_, place) => place);
     const wanted = new Set();
     for (const place of this.flags.size ? this.flags.keys() : [0]) {
-      for (let near = Math.max(place - AROUND, 0); near <= Math.min(place + AROUND, size - 1); near += 1) wanted.add(near);
+      for (let near = Math.max(place - AROUND, 0); near <= Math.min(place + AROUND, size - 1); near += 1)
+        wanted.add(near);
     }
     return [...wanted].sort((a, b) => a - b);
   }
@@ -139,7 +146,11 @@ export class Sentence {
     if (place === span.start) css.push("first");
     if (place === span.end - 1) css.push("last");
     if (named && words > span.type.length + 1) css.push("spill");
-    return h("i", { class: css.join(" "), "data-type": named ? null : cut(span.type, 40) }, named ? cut(span.type, 40) : "");
+    return h(
+      "i",
+      { class: css.join(" "), "data-type": named ? null : cut(span.type, 40) },
+      named ? cut(span.type, 40) : "",
+    );
   }
 
   /** What is known of a word, as text. @param {number} place */
@@ -147,12 +158,14 @@ export class Sentence {
     const { item } = this;
     const word = item.words[place];
     const held = item.blind && !word?.unscored;
-    if (!held && (!word || word.p_given === null)) return `given ${item.labels[place]}, not scored${word?.unscored ? `: ${word.unscored}` : ""}`;
+    if (!held && (!word || word.p_given === null))
+      return `given ${item.labels[place]}, not scored${word?.unscored ? `: ${word.unscored}` : ""}`;
     const parts = [likely("given", item.labels[place], word?.p_given ?? null)];
     const flag = this.flags.get(place);
     if (flag) parts.push(likely("suggested", flag.suggested, flag.p_suggested));
     if (flag && flag.threshold !== null) parts.push(`threshold ${flag.threshold.toFixed(3)}`);
-    if (this.labels[place] !== item.labels[place] && this.labels[place] !== flag?.suggested) parts.push(`corrected to ${this.labels[place]}`);
+    if (this.labels[place] !== item.labels[place] && this.labels[place] !== flag?.suggested)
+      parts.push(`corrected to ${this.labels[place]}`);
     return parts.join(" · ");
   }
 

@@ -1,6 +1,6 @@
 /** Small sums behind the charts. */
 
-/** @import { Day, Thresholds } from "./types.js" */
+/** @import { Day, Thresholds } from "../types.js" */
 
 const Z = 1.959963984540054;
 const FEWEST = 14;
