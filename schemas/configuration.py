@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HEADER = """# Configuration
 
-<!-- Written by `make schemas` from service/settings.py: change it there. -->
+<!-- Written by `make schemas` from service/settings/: change it there. -->
 
 Everything is set by environment variables, read once when a command starts. A value that can't be used ends the command
 with a sentence that names the variable; `labelwatch check` also names variables that look like settings and are none.

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from service.contracts import DatasetSettings, describe_flag_policies
+from service.contracts.defaults import MAX_DATASETS
 from service.contracts.validation import FieldError, describe, join_path, to_invalid_input
 from service.errors import InvalidInput, LabelwatchError
 from service.judging.judge import Judge
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from service.inference.model.folder import ModelFolder
     from service.log.protocol import Record, RecordPosition
-
-MAX_DATASETS = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from service.contracts.defaults import BATCH_TOKENS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DEFAULT_BATCH_TOKENS = 512
 DEFAULT_MAX_BATCH = 16
 DEFAULT_RUN_COST = 16
 
@@ -15,7 +16,7 @@ DEFAULT_RUN_COST = 16
 def plan_batches(
     lengths: Sequence[int],
     *,
-    batch_tokens: int = DEFAULT_BATCH_TOKENS,
+    batch_tokens: int = BATCH_TOKENS,
     max_batch: int = DEFAULT_MAX_BATCH,
     run_cost: int = DEFAULT_RUN_COST,
 ) -> list[list[int]]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from service.contracts.defaults import BATCH_TOKENS
 from service.errors import InferenceError, ModelError, TooManySubwordsError
-from service.inference.batch_plan import DEFAULT_BATCH_TOKENS, DEFAULT_MAX_BATCH, plan_batches
+from service.inference.batch_plan import DEFAULT_MAX_BATCH, plan_batches
 from service.inference.pooling import Overlaps, pool_words
 from service.inference.session import RUN_ERRORS, OnnxSession, describe_error
 from service.inference.tokenization.encoder import Encoder
@@ -67,7 +68,7 @@ class Classifier:
         folder: ModelFolder,
         *,
         threads: int = 1,
-        batch_tokens: int = DEFAULT_BATCH_TOKENS,
+        batch_tokens: int = BATCH_TOKENS,
         max_batch: int = DEFAULT_MAX_BATCH,
         max_subwords: int = MAX_SUBWORDS,
         self_test: bool = True,

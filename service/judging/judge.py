@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from service.contracts import ModelName, ScoredSentence
+from service.contracts.defaults import MIN_WORDS, PRIOR_WORDS
 from service.errors import InvalidInput
 from service.judging.assessments import AssessmentBuilder
 from service.judging.types import Observation, SentenceScores, StatsUpdate, ThresholdSet
@@ -24,8 +25,6 @@ from service.scoring.sentence import DEFAULT_METHOD, METHODS
 from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES
 from service.statistics.running import UNDATED, RunningStats, to_bucket_day
 from service.statistics.thresholds import (
-    MIN_WORDS,
-    PRIOR_WORDS,
     HeldOutStats,
     compute_flag_thresholds,
     compute_priority_weights,

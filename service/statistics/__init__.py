@@ -6,8 +6,6 @@ from service.statistics.class_stats import SCALE, ClassStats
 from service.statistics.histogram import CUTOFF_ALL, PriorityHistogram
 from service.statistics.running import UNDATED, RunningStats, to_bucket_day
 from service.statistics.thresholds import (
-    MIN_WORDS,
-    PRIOR_WORDS,
     HeldOutStats,
     compute_flag_thresholds,
     compute_priority_weights,
@@ -16,8 +14,6 @@ from service.statistics.thresholds import (
 
 __all__ = [
     "CUTOFF_ALL",
-    "MIN_WORDS",
-    "PRIOR_WORDS",
     "SCALE",
     "UNDATED",
     "ClassStats",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from service.contracts.defaults import MIN_WORDS, PRIOR_WORDS
 from service.errors import InvalidInput
 from service.scoring.confident import compute_agreement_weights, compute_thresholds
 from service.statistics.class_stats import PROBABILITY_TOLERANCE, SCALE
@@ -16,16 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from service.statistics.class_stats import ClassStats
-
-PRIOR_WORDS = 200
-"""How many words the model's own held-out mean is worth, per class."""
-
-MIN_WORDS = 20
-"""Own words under which a class is warming up.
-
-A mean of 20 probabilities is off by .11 at the very worst (.5/√20) and by about .05 as classes commonly spread. Under
-that one mislabelled word rules: a class whose only word so far got .01 would be "confident" almost everywhere.
-"""
 
 PRIORITY_PRIOR_WORDS = 20
 PRIORITY_PRIOR_MEAN = 0.95

@@ -20,10 +20,10 @@ import numpy as np
 
 from service.log.kafka.admin import create_topics
 from service.log.kafka.session import KafkaStream
-from service.log.kafka.settings import KafkaSettings
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
+from service.settings.kafka import KafkaSettings
 from tests.bench.pipeline import read_sample
 from tests.kafka.broker import Cluster
 from tests.support.tiny_models import LABELS, make_model

@@ -20,9 +20,9 @@ from service.inference.classifier import Classifier
 from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
 from service.log.kafka.session import KafkaStream
-from service.log.kafka.settings import KafkaSettings
 from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
+from service.settings.kafka import KafkaSettings
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.bench.pipeline import make_raw_run, make_sorted_batches, measure_seconds, open_session, read_sample

@@ -25,9 +25,9 @@ from kafka import TopicPartition
 from service.contracts import DatasetSettings
 from service.log.kafka.admin import create_topics
 from service.log.kafka.session import KafkaStream
-from service.log.kafka.settings import KafkaSettings
 from service.log.protocol import Output
 from service.log.topics import Topics
+from service.settings.kafka import KafkaSettings
 from tests.chaos.hostile_messages import ASSESSED, generate_hostile_messages
 from tests.chaos.processes import WorkerProcesses
 from tests.chaos.reading import open_consumer

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from service.log.kafka.admin import create_topics
-from service.log.kafka.settings import KafkaSettings
 from service.log.topics import Topics
+from service.settings.kafka import KafkaSettings
 from tests.chaos.brokers import Brokers
 from tests.chaos.checks import Stall, TopicChecker, TopicDumps, find_longest_stall
 from tests.chaos.messages import MAX_WORDS, generate_messages

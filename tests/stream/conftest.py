@@ -12,8 +12,8 @@ from kafka import KafkaAdminClient
 from service.log.kafka.admin import create_topics
 from service.log.kafka.clients import create_producer
 from service.log.kafka.session import KafkaStream
-from service.log.kafka.settings import KafkaSettings
 from service.log.topics import Topics
+from service.settings.kafka import KafkaSettings
 from tests.kafka.broker import Cluster
 
 if TYPE_CHECKING:

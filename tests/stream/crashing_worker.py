@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from service.log.kafka.session import KafkaStream
-from service.log.kafka.settings import KafkaSettings
 from service.log.protocol import Output, Stream
 from service.log.sqlite.log import SqliteStream
 from service.log.topics import Topics
+from service.settings.kafka import KafkaSettings
 from tests.stream.steps import list_values, make_batch_result, poll_batch, wait_for_assignment
 
 EXIT_STATUS = 9

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from service.log.kafka.settings import KafkaSettings
     from service.log.protocol import Stream
+    from service.settings.kafka import KafkaSettings
 
 
 class SqliteLogUnderTest:

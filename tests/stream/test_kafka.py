@@ -27,8 +27,8 @@ from tests.stream.steps import (
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from service.log.kafka.settings import KafkaSettings
     from service.log.topics import Topics
+    from service.settings.kafka import KafkaSettings
     from tests.stream.conftest import OpenStream
 
 

@@ -30,9 +30,9 @@ from tests.support.tiny_models import make_model
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.log.kafka.settings import KafkaSettings
     from service.log.protocol import Record
     from service.log.topics import Topics
+    from service.settings.kafka import KafkaSettings
     from tests.stream.conftest import OpenStream
 
 

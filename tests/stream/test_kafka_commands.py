@@ -15,7 +15,7 @@ from tests.support.tiny_models import make_model
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.log.kafka.settings import KafkaSettings
+    from service.settings.kafka import KafkaSettings
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from tests.stream.runner import CountingWorker, has_partitions
 from tests.stream.steps import make_sentence_outputs, read_topic, wait_until
 
 if TYPE_CHECKING:
-    from service.log.kafka.settings import KafkaSettings
     from service.log.topics import Topics
+    from service.settings.kafka import KafkaSettings
     from tests.stream.conftest import OpenStream
 
 

@@ -19,8 +19,8 @@ from kafka import KafkaAdminClient
 
 from service.log.kafka.admin import create_topics
 from service.log.kafka.follower import KafkaFollower
-from service.log.kafka.settings import KafkaSettings
 from service.log.topics import Topics
+from service.settings.kafka import KafkaSettings
 from tests.kafka.secured_cluster import SecuredCluster, secured_cluster
 from tests.support import platform_bodies as bodies
 from tests.support.command_harness import CommandHarness, CommandResult, make_sentences

@@ -12,8 +12,8 @@ from service.log.protocol import Output
 from tests.stream.steps import wait_until
 
 if TYPE_CHECKING:
-    from service.log.kafka.settings import KafkaSettings
     from service.log.topics import Topics
+    from service.settings.kafka import KafkaSettings
 
 N = 10
 

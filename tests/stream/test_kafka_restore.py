@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from kafka import KafkaProducer
 
     from service.log.kafka.session import KafkaStream
-    from service.log.kafka.settings import KafkaSettings
     from service.log.topics import Topics
+    from service.settings.kafka import KafkaSettings
     from tests.stream.conftest import OpenStream
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from service.log.kafka.settings import KafkaSettings
+    from service.settings.kafka import KafkaSettings
     from tests.stream.conftest import OpenStream
 
 PAGE = (DOCS / "operations.md").read_text()

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from service.log.kafka.settings import KafkaSettings
     from service.log.topics import Topics
+    from service.settings.kafka import KafkaSettings
 
 READ = "KafkaConsumer(", "kcat -C"
 

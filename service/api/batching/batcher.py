@@ -23,7 +23,8 @@ from service.api.backend import BatchedInference, Timing
 from service.api.batching.jobs import Job, ThroughputEstimate, call_in_loops
 from service.api.batching.window import BatchWindow
 from service.api.http.problems import DrainingError, OverloadedError
-from service.inference.batch_plan import DEFAULT_BATCH_TOKENS, DEFAULT_MAX_BATCH
+from service.contracts.defaults import BATCH_TOKENS
+from service.inference.batch_plan import DEFAULT_MAX_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +56,7 @@ class MicroBatcher:
         *,
         queue_sentences: int = DEFAULT_QUEUE_SENTENCES,
         queue_words: int | None = None,
-        batch_tokens: int = DEFAULT_BATCH_TOKENS,
+        batch_tokens: int = BATCH_TOKENS,
         max_batch: int = DEFAULT_MAX_BATCH,
         max_delay: float = 0.0,
     ) -> None:

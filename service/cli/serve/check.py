@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.inference.model.folder import ModelFolder
-    from service.log.kafka.settings import KafkaSettings
     from service.log.topics import Topics
     from service.settings import Settings
+    from service.settings.kafka import KafkaSettings
 
 
 class CheckResult(NamedTuple):

@@ -12,9 +12,9 @@ from service.runtime.open_log import build_topics, open_existing_log, read_state
 from service.settings import read_settings
 
 if TYPE_CHECKING:
-    from service.log.kafka.settings import KafkaSettings
     from service.log.topics import Topics
     from service.settings import Settings
+    from service.settings.kafka import KafkaSettings
 
 topics_app = typer.Typer(help="Make and look at the topics.", no_args_is_help=True)
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from kafka import KafkaAdminClient
 
-    from service.log.kafka.settings import KafkaSettings
     from service.log.topics import Topics, TopicSpec
+    from service.settings.kafka import KafkaSettings
 
 MIB = 1024 * 1024
 # A segment that is still written to is never compacted, and a restore reads all of it: keep it small.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kafka.consumer.fetcher import ConsumerRecord
 
-    from service.log.kafka.settings import KafkaSettings
+    from service.settings.kafka import KafkaSettings
 
 
 def fetch_offset_ranges(settings: KafkaSettings, topic: str) -> dict[int, tuple[int, int]]:

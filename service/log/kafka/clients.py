@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafka.consumer.fetcher import ConsumerRecord
     from kafka.producer.future import FutureRecordMetadata
 
-    from service.log.kafka.settings import KafkaSettings
+    from service.settings.kafka import KafkaSettings
 
 # What may come out of the library, beside its own errors, when brokers come and go.
 CLIENT_ERRORS = (KafkaError, OSError, RuntimeError, LookupError, AttributeError, ValueError, TypeError, AssertionError)

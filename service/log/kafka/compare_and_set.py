@@ -23,8 +23,8 @@ from service.log.protocol import VersionConflict
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from service.log.kafka.settings import KafkaSettings
     from service.log.protocol import Output, Record, RecordPosition
+    from service.settings.kafka import KafkaSettings
 
 FENCED_ERRORS = (ProducerFencedError, InvalidProducerEpochError)
 MAX_TRANSACTION_MS = 10_000  # readers wait for an open transaction: one whose process died must not keep them long

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from kafka import KafkaConsumer
 
-    from service.log.kafka.settings import KafkaSettings
     from service.log.protocol import Record
+    from service.settings.kafka import KafkaSettings
 
 MAX_POLL_RECORDS = 2_000
 PING_TIMEOUT_MS = 3_000

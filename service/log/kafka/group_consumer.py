@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafka import ConsumerGroupMetadata, KafkaConsumer
     from kafka.consumer.fetcher import ConsumerRecord
 
-    from service.log.kafka.settings import KafkaSettings
+    from service.settings.kafka import KafkaSettings
 
 logger = logging.getLogger(__name__)
 

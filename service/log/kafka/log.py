@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kafka import KafkaProducer
     from kafka.producer.future import FutureRecordMetadata
 
-    from service.log.kafka.settings import KafkaSettings
     from service.log.protocol import Output
+    from service.settings.kafka import KafkaSettings
 
 
 class SharedProducer:

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
     from kafka import ConsumerGroupMetadata
 
-    from service.log.kafka.settings import KafkaSettings
     from service.log.protocol import RecordPosition
     from service.log.topics import Topics
+    from service.settings.kafka import KafkaSettings
 
 logger = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer
     from kafka.consumer.fetcher import ConsumerRecord
 
-    from service.log.kafka.settings import KafkaSettings
     from service.log.topics import Topics
+    from service.settings.kafka import KafkaSettings
 
 logger = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kafka.producer.future import FutureRecordMetadata
 
     from service.log.kafka.library_fixes.watchdog import Watchdog
-    from service.log.kafka.settings import KafkaSettings
     from service.log.protocol import Output
+    from service.settings.kafka import KafkaSettings
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from service.contracts.defaults import BATCH_RECORDS
 from service.log.codec import parse_state_key
 from service.log.protocol import MAX_BATCH_BYTES, CommitRefused, PartitionAssignment, Record
 from service.statistics.running import RunningStats
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_BATCH_RECORDS = 1024
 INITIAL_BATCH_RECORDS = 128  # nobody knows yet how long a sentence takes: batches grow while they are quick
 INITIAL_BATCH_BYTES = 128 * 1024
 POLL_TIMEOUT_S = 0.5
@@ -98,7 +98,7 @@ class Worker:
         datasets: DatasetRegistry,
         topics: Topics,
         *,
-        batch_records: int = DEFAULT_BATCH_RECORDS,
+        batch_records: int = BATCH_RECORDS,
         poll_timeout: float = POLL_TIMEOUT_S,
         reporter: Reporter | None = None,
     ) -> None:

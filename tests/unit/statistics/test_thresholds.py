@@ -6,10 +6,10 @@ from hypothesis import given as example_of
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from service.contracts.defaults import MIN_WORDS
 from service.errors import InvalidInput
 from service.scoring.confident import UNREACHABLE_THRESHOLD, compute_agreement_weights, compute_thresholds
 from service.statistics import (
-    MIN_WORDS,
     SCALE,
     ClassStats,
     HeldOutStats,

@@ -16,8 +16,8 @@ from service.log.kafka.clients import (
     send,
     to_records,
 )
-from service.log.kafka.settings import KafkaSettings
 from service.log.protocol import Output
+from service.settings.kafka import KafkaSettings
 
 
 def test_a_client_that_is_not_ready_says_so_and_does_not_raise(monkeypatch: pytest.MonkeyPatch) -> None:

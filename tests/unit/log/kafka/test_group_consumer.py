@@ -13,8 +13,8 @@ from kafka.structs import ConsumerGroupMetadata, MemberState
 from service.errors import StreamError
 from service.log.kafka import group_consumer as kafka_member
 from service.log.kafka.group_consumer import GroupConsumer, OffsetLostError, RebalanceEvent, RebalanceListener
-from service.log.kafka.settings import KafkaSettings
 from service.log.protocol import FencedError
+from service.settings.kafka import KafkaSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

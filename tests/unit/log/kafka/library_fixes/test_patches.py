@@ -9,7 +9,7 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 
 from service.log.kafka.clients import build_client_config
 from service.log.kafka.library_fixes.patches import MAX_MESSAGE_KINDS, NonUtf8HeaderKey, RateLimitFilter, describe_error
-from service.log.kafka.settings import KafkaSettings
+from service.settings.kafka import KafkaSettings
 
 if TYPE_CHECKING:
     import pytest

@@ -7,7 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
+
+from service.settings.base import SettingsGroup
 
 SERVER_PATTERN = re.compile(r"^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})$")
 # What the client needs for each, beside itself: any of the modules, and what to install for them.
@@ -20,10 +22,8 @@ SASL_MODULES = {"GSSAPI": ("gssapi", "gssapi"), "AWS_MSK_IAM": ("botocore", "bot
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-class KafkaSettings(BaseModel):
+class KafkaSettings(SettingsGroup):
     """The defaults of the time-outs held through killed and hung brokers (three of them, replication 3)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     bootstrap_servers: str = Field(description="host:port of the brokers, commas between them; name all of them")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(

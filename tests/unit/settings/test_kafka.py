@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from service.log.kafka import settings as kafka_settings
 from service.log.kafka.clients import build_client_config
-from service.log.kafka.settings import KafkaSettings
+from service.settings import kafka as kafka_settings
+from service.settings.kafka import KafkaSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

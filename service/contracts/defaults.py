@@ -1,0 +1,23 @@
+"""Default numbers that both the settings and the code below them use. The settings show them to operators."""
+
+from __future__ import annotations
+
+BATCH_TOKENS = 512
+"""Padded tokens in one batch of the model."""
+
+BATCH_RECORDS = 1024
+"""Records in one commit of a worker."""
+
+MAX_DATASETS = 1_000
+"""Datasets that exist only because a sentence named them."""
+
+MIN_WORDS = 20
+"""A class with fewer words of its own is warming up.
+
+A mean of 20 probabilities is off by .11 at the very worst (.5/√20) and by about .05 as classes commonly spread. With
+fewer words a single mislabelled one dominates: a class whose only word so far got .01 would be "confident" almost
+everywhere.
+"""
+
+PRIOR_WORDS = 200
+"""How many words the model's held-out mean of a class counts for."""

@@ -1,0 +1,77 @@
+"""One frozen tree of settings from LABELWATCH_* variables, read once at the edge and handed inwards.
+
+    LABELWATCH_KAFKA_BOOTSTRAP_SERVERS=broker:9092   →   settings.kafka.bootstrap_servers
+
+The first word after the prefix is the group. A value that can't be used is a SettingsError that names the variable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsError as UnreadableError
+
+from service.contracts.validation import describe
+from service.errors import SettingsError
+from service.settings.api import ApiSettings
+from service.settings.groups import (
+    LoggingSettings,
+    LogSettings,
+    MetricsSettings,
+    ModelSettings,
+    TopicSettings,
+    WorkerSettings,
+)
+from service.settings.kafka import KafkaSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ENV_PREFIX = "LABELWATCH_"
+
+
+class Settings(BaseSettings):
+    """Everything that can be set."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, env_nested_delimiter="_", env_nested_max_split=1, frozen=True, extra="forbid"
+    )
+
+    kafka: KafkaSettings | None = None
+    log: LogSettings = LogSettings()
+    topics: TopicSettings = TopicSettings()
+    worker: WorkerSettings = WorkerSettings()
+    model: ModelSettings = ModelSettings()
+    api: ApiSettings = ApiSettings()
+    logs: LoggingSettings = LoggingSettings()
+    metrics: MetricsSettings = MetricsSettings()
+
+
+def read_settings() -> Settings:
+    try:
+        return Settings()
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        first = min(found, key=lambda one: one["type"] != "extra_forbidden")  # misspelt, it may be the missing one
+        variable = ENV_PREFIX + "_".join(str(part) for part in first["loc"]).upper()
+        problem = describe(first, show_input=False)  # it may be a key
+        if first["type"] == "extra_forbidden":
+            problem = "there is no such setting: correct the name or remove it"
+        elif first["type"] == "missing":
+            problem = "it is needed for the others of its group: set it"
+        raise SettingsError(f"{variable}: {problem}") from None
+    except UnreadableError:  # a group given as a whole, which then must be JSON
+        groups = ", ".join(f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields)
+        raise SettingsError(
+            f"one of {groups} is set by itself: set {ENV_PREFIX}WORKER_ID and the like instead"
+        ) from None
+
+
+def find_unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Variables that look like settings and are none, such as misspelt ones: they would be ignored without a word."""
+    groups = tuple(f"{ENV_PREFIX}{name.upper()}_" for name in Settings.model_fields)
+    return sorted(
+        name for name in environment if name.upper().startswith(ENV_PREFIX) and not name.upper().startswith(groups)
+    )
