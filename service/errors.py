@@ -7,7 +7,8 @@
     ├── InvalidInput          dead_letter   a message, file or array that breaks a rule; names field, sentence, word
     │   ├── DecodeError       dead_letter   not JSON, not UTF-8, not the columns the format needs
     │   ├── UnknownLabelError dead_letter   a label that no class of the model stands for
-    │   └── TooLongError      dead_letter   more words than `max_words`
+    │   ├── TooLongError      dead_letter   more words than `max_words`
+    │   └── MessageTooLargeError            more bytes than the input topic accepts
     ├── InferenceError        dead_letter   one sentence the model fails on, alone
     │   └── TooManySubwordsError            more subwords than a model is given
     ├── ModelError            fatal         a model folder that can't be used; says what is wrong with it
@@ -126,6 +127,10 @@ class TooLongError(InvalidInput):
     """A sentence with more words than are allowed."""
 
     stage = "too_long"
+
+
+class MessageTooLargeError(InvalidInput):
+    """A sentence whose message has more bytes than the input topic accepts."""
 
 
 class InferenceError(LabelwatchError):

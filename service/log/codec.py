@@ -1,15 +1,18 @@
-"""How things are written in the log: state keys, event headers, dead letters."""
+"""How messages are encoded in the log: sentences, state keys, event headers, dead letters."""
 
 from __future__ import annotations
 
 import json
+import uuid
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from service.errors import LabelwatchError, StateError
+from service.errors import LabelwatchError, MessageTooLargeError, StateError
 from service.log.protocol import Headers, Output, Record
+from service.log.topics import MAX_INPUT_BYTES
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from service.contracts import LabelledSentence
 
 EVENT_SOURCE = "labelwatch"
 ASSESSMENT_EVENT_TYPE = "labelwatch.assessment.v1"
@@ -17,6 +20,7 @@ SENTENCE_EVENT_TYPE = "labelwatch.sentence.v1"
 DATASET_EVENT_TYPE = "labelwatch.dataset.v1"
 ERROR_HEADER_PREFIX = "__connect.errors"
 POSITION_VERSION = 1
+MAX_SENTENCE_BYTES = MAX_INPUT_BYTES - 4096  # the rest is for the key and the headers
 REQUEST_ID_HEADER = "x-request-id"
 
 
@@ -72,6 +76,34 @@ def build_event_headers(event_type: str, *, event_id: str, at: datetime, request
 
 def get_header(headers: Headers, name: str) -> str | None:
     return next((value.decode(errors="replace") for key, value in headers if key == name), None)
+
+
+def headers_to_json(headers: Headers) -> str:
+    """Headers as text for a SQLite column. Latin-1 has one character per byte, so any bytes survive."""
+    return json.dumps([(name, value.decode("latin-1")) for name, value in headers])
+
+
+def headers_from_json(text: str) -> Headers:
+    return tuple((name, value.encode("latin-1")) for name, value in json.loads(text))
+
+
+def build_sentence_message(
+    topic: str, sentence: LabelledSentence, *, request_id: str | None = None, location: str | None = None
+) -> Output:
+    """The message that sends a sentence to the input topic, keyed by dataset and id.
+
+    `location` is the path of the sentence in a request body. The error names it.
+    """
+    value = sentence.model_dump_json(exclude_defaults=True).encode()
+    if len(value) > MAX_SENTENCE_BYTES:
+        raise MessageTooLargeError(
+            f"the message has {len(value):,} bytes, the limit is {MAX_SENTENCE_BYTES:,}: split the sentence",
+            field=location,
+        )
+    headers = build_event_headers(
+        SENTENCE_EVENT_TYPE, event_id=str(uuid.uuid4()), at=datetime.now(UTC), request_id=request_id
+    )
+    return Output(topic, f"{sentence.dataset}/{sentence.id}".encode(), value, headers)
 
 
 def build_dead_letter(topic: str, record: Record, error: LabelwatchError) -> Output:

@@ -10,7 +10,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli.stream.send import FileSource, SentenceOverrides, build_sentence_message
+from service.cli.stream.send import FileSource, SentenceOverrides, build_file_message
 from service.errors import InvalidInput, StreamError
 from service.formats import ReadOptions
 from service.runtime.open_log import POLL_INTERVAL_S, build_topics, open_stream
@@ -54,7 +54,7 @@ class FileFeed:
                 told = {"annotator": next(names), "annotated_at": datetime.now(UTC)}
                 sentence = record.sentence and record.sentence.model_copy(update=told)
                 try:
-                    message = build_sentence_message(replace(record, sentence=sentence), change, topics.sentences)
+                    message = build_file_message(replace(record, sentence=sentence), change, topics.sentences)
                 except InvalidInput as error:
                     logger.warning("skipped %s", error)
                     continue

@@ -13,7 +13,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from service.contracts.validation import FieldError, describe, join_path, summarize
-from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError, StateError, StreamError
+from service.errors import (
+    DecodeError,
+    InferenceError,
+    InvalidInput,
+    LabelwatchError,
+    MessageTooLargeError,
+    StateError,
+    StreamError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +97,7 @@ class ResponseTimeoutError(RequestError):
 # The first that fits counts, so kinds stand before what they are kinds of.
 PROBLEM_TYPES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (DecodeError, HTTPStatus.BAD_REQUEST, "unreadable"),
+    (MessageTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
     (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid"),
     (InferenceError, HTTPStatus.UNPROCESSABLE_ENTITY, "inference"),
     (UnauthorizedError, HTTPStatus.UNAUTHORIZED, "unauthorized"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
@@ -26,9 +25,7 @@ from service.api.ingest.platform_records import (
 from service.api.ingest.query import QUERY_PARAMETERS, RecordQuery, parse_record_query
 from service.api.ingest.sentence_bodies import build_body_schema, read_body, read_line, with_dataset
 from service.errors import InvalidInput
-from service.log.codec import SENTENCE_EVENT_TYPE, build_event_headers
-from service.log.protocol import Output
-from service.log.topics import MAX_INPUT_BYTES
+from service.log.codec import build_sentence_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
     from service.contracts import LabelledSentence
 
 MAX_APPEND_BATCH = 1_000
-MAX_VALUE_BYTES = MAX_INPUT_BYTES - 4096  # key and headers count too
 
 router = APIRouter(tags=["sentences"])
 
@@ -110,7 +106,7 @@ async def send(request: Request) -> Response:
         sentences, records = found.sentences, found.to_outcomes()
         places = [one.location for one in found.converted for _ in one.sentences]
     messages = [
-        build_sentence_message(backend, sentence, request_id, place)
+        build_sentence_message(backend.topics.sentences, sentence, request_id=request_id, location=place)
         for sentence, place in zip(sentences, places, strict=True)
     ]
     if messages:
@@ -148,19 +144,6 @@ def _ensure_id(sentence: LabelledSentence) -> LabelledSentence:
     return sentence if sentence.id is not None else sentence.model_copy(update={"id": str(uuid.uuid4())})
 
 
-def build_sentence_message(
-    backend: Backend, sentence: LabelledSentence, request_id: str, location: str | None = None
-) -> Output:
-    value = sentence.model_dump_json(exclude_defaults=True).encode()
-    if len(value) > MAX_VALUE_BYTES:
-        told = f"the message has {len(value):,} bytes, at most {MAX_VALUE_BYTES:,} are taken: split it"
-        raise TooLargeError(f"`{location}`: {told}" if location else told, field=location)
-    headers = build_event_headers(
-        SENTENCE_EVENT_TYPE, event_id=str(uuid.uuid4()), at=datetime.now(UTC), request_id=request_id
-    )
-    return Output(backend.topics.sentences, f"{sentence.dataset}/{sentence.id}".encode(), value, headers)
-
-
 async def _append_records(
     backend: Backend, converted: dict[int, ConvertedRecord | Exception], request_id: str
 ) -> list[bytes]:
@@ -170,7 +153,10 @@ async def _append_records(
         try:
             if not isinstance(found, ConvertedRecord):
                 raise found
-            mine = [build_sentence_message(backend, sentence, request_id) for sentence in found.sentences]
+            mine = [
+                build_sentence_message(backend.topics.sentences, sentence, request_id=request_id)
+                for sentence in found.sentences
+            ]
         except (InvalidInput, TooLargeError) as error:
             answers.append(encode_problem(to_problem(error, request_id=request_id, line=number)) + b"\n")
         else:
@@ -189,7 +175,7 @@ async def _append_lines(
     for line in lines:
         try:
             sentence = _ensure_id(with_dataset(read_line(line, max_words=max_words, max_bytes=max_bytes), dataset))
-            messages.append(build_sentence_message(backend, sentence, request_id))
+            messages.append(build_sentence_message(backend.topics.sentences, sentence, request_id=request_id))
         except (InvalidInput, TooLargeError) as error:
             answers.append(encode_problem(to_problem(error, request_id=request_id, line=line.number)) + b"\n")
         else:

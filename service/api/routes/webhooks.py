@@ -20,8 +20,7 @@ from starlette.responses import Response
 
 from service.api.backend import get_backend, get_request_id
 from service.api.http.bodies import read_json_object, run_in_thread
-from service.api.http.problems import TooLargeError, UnauthorizedError
-from service.api.routes.sentences import build_sentence_message
+from service.api.http.problems import UnauthorizedError
 from service.contracts import DatasetName
 from service.errors import DecodeError, InvalidInput, StateError, StreamError
 from service.formats import ReadOptions
@@ -30,7 +29,7 @@ from service.formats.platforms.common import ConvertedEvent
 from service.formats.platforms.label_studio import read as label_studio
 from service.formats.platforms.webhook_signatures import ID_HEADER as WEBHOOK_ID
 from service.formats.platforms.webhook_signatures import TIMESTAMP_HEADER, parse_secret, verify
-from service.log.codec import build_dead_letter
+from service.log.codec import build_dead_letter, build_sentence_message
 from service.log.protocol import Record
 from service.log.topics import MAX_OUTPUT_BYTES
 
@@ -191,15 +190,15 @@ async def _ingest_event(
             found,
             sentences=_bump_deletion_revisions(backend, _with_task_deletions(backend, found, dataset, now), dataset),
         )
-        return found, [build_sentence_message(backend, sentence, request_id) for sentence in found.sentences]
+        return found, [
+            build_sentence_message(backend.topics.sentences, sentence, request_id=request_id)
+            for sentence in found.sentences
+        ]
 
     try:
         found, messages = await run_in_thread(work)
     except InvalidInput as error:
         await _append_dead_letter(backend, platform, raw, error)
-        raise
-    except TooLargeError as error:
-        await _append_dead_letter(backend, platform, raw, InvalidInput(str(error), field=error.field))
         raise
     if messages:
         backend.deliveries.record_revisions(found.sentences)

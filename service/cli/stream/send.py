@@ -7,7 +7,6 @@ import time
 import uuid
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,9 +18,9 @@ from service.cli.shared.file_options import INPUT_PANEL, FileReadOptions, add_fi
 from service.cli.shared.rejects import OnError
 from service.cli.shared.terminal import STDOUT, derive_id_stem, print_stderr
 from service.contracts import LabelledSentence, read_sentence
-from service.errors import InvalidInput, SettingsError, StreamError
+from service.errors import InvalidInput, MessageTooLargeError, SettingsError, StreamError
 from service.formats import FileRecord, ReadOptions, read_records, with_file_location
-from service.log.codec import SENTENCE_EVENT_TYPE, build_event_headers
+from service.log.codec import build_sentence_message
 from service.log.protocol import NothingAppended, Output
 from service.log.topics import MAX_INPUT_BYTES
 from service.runtime.dataset_schemes import DatasetSchemes
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 STDIN = STDOUT  # both are called `-`
 MAX_BATCH_SENTENCES = 500
 MAX_BATCH_BYTES = 4 * MAX_INPUT_BYTES
-MAX_VALUE_BYTES = MAX_INPUT_BYTES - 4096  # key and headers count too
 
 DatasetOption = Annotated[
     str | None,
@@ -123,9 +121,7 @@ def send(
         try:
             for record in source.iter_records():
                 try:
-                    sending.add(
-                        build_sentence_message(change.to_dataset_scheme(record, schemes), change, topics.sentences)
-                    )
+                    sending.add(build_file_message(change.to_dataset_scheme(record, schemes), change, topics.sentences))
                 except InvalidInput as error:
                     if on_error == "stop":
                         sending.flush()
@@ -177,23 +173,20 @@ class SentenceOverrides:
         return sentence.model_copy(update=fields) if fields else sentence
 
 
-def build_sentence_message(record: FileRecord, overrides: SentenceOverrides, topic: str) -> Output:
+def build_file_message(record: FileRecord, overrides: SentenceOverrides, topic: str) -> Output:
     if record.sentence is None:
         raise record.error or InvalidInput(f"{record.location}: no sentence")
-    sentence = overrides.apply(record.sentence)
-    value = sentence.model_dump_json(exclude_defaults=True).encode()
-    if len(value) > MAX_VALUE_BYTES:
-        told = f"the message has {len(value):,} bytes, at most {MAX_VALUE_BYTES:,} are taken: split it"
-        raise with_file_location(InvalidInput(told), record.location)
-    headers = build_event_headers(SENTENCE_EVENT_TYPE, event_id=str(uuid.uuid4()), at=datetime.now(UTC))
-    return Output(topic, f"{sentence.dataset}/{sentence.id}".encode(), value, headers)
+    try:
+        return build_sentence_message(topic, overrides.apply(record.sentence))
+    except MessageTooLargeError as error:
+        raise with_file_location(error, record.location) from error
 
 
 def _count_valid_sentences(source: FileSource, overrides: SentenceOverrides) -> int:
     """Reads everything once before anything is sent: what is half sent can't be taken back, and would teach twice."""
     found = 0
     for record in source.iter_records():
-        build_sentence_message(record, overrides, "")
+        build_file_message(record, overrides, "")
         found += 1
     return found
 

@@ -8,7 +8,6 @@ power cut; `kill -9` at any instant leaves the file as the last commit left it.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import sqlite3
 import threading
@@ -18,7 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.errors import StreamError
-from service.log.codec import parse_position, to_position_key, to_position_value
+from service.log.codec import (
+    headers_from_json,
+    headers_to_json,
+    parse_position,
+    to_position_key,
+    to_position_value,
+)
 from service.log.protocol import (
     MAX_BATCH_BYTES,
     BatchResult,
@@ -139,9 +144,7 @@ class SqliteStream:
                     break
                 rows.append(row)
         return [
-            Record(
-                topic, PARTITION, at, key, value, tuple((k, v.encode("latin-1")) for k, v in json.loads(headers)), ts
-            )
+            Record(topic, PARTITION, at, key, value, headers_from_json(headers), ts)
             for at, key, value, headers, ts in rows
         ]
 
@@ -187,12 +190,18 @@ class SqliteStream:
 
     def _write(self, output: Output) -> None:
         offset = self._fetch_next_offset(output.topic)
-        headers = json.dumps([(key, value.decode("latin-1")) for key, value in output.headers])
         if output.topic in self._compacted and output.key is not None:
             self._db.execute("DELETE FROM records WHERE topic = ? AND key = ?", (output.topic, output.key))
         self._db.execute(
             "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?)",
-            (output.topic, offset, output.key, output.value, headers, time.time_ns() // 1_000_000),
+            (
+                output.topic,
+                offset,
+                output.key,
+                output.value,
+                headers_to_json(output.headers),
+                time.time_ns() // 1_000_000,
+            ),
         )
         self._db.execute(
             "INSERT INTO heads VALUES (?, ?) ON CONFLICT (topic) DO UPDATE SET next_offset = excluded.next_offset",

@@ -7,12 +7,12 @@ not older.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from typing import TYPE_CHECKING
 
 from service.errors import StreamError
+from service.log.codec import headers_from_json
 from service.log.protocol import Output
 
 if TYPE_CHECKING:
@@ -89,6 +89,5 @@ class StaleRevisions:
             key,
         )
         return [
-            Output(self._topic, name, value, tuple((one, text.encode("latin-1")) for one, text in json.loads(headers)))
-            for name, value, headers in rows
+            Output(self._topic, message_key, value, headers_from_json(headers)) for message_key, value, headers in rows
         ]

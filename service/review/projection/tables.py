@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from service.labels import entity_type
+from service.log.codec import headers_to_json
 from service.review.items import TOMBSTONE_STATE, compute_weighted_scores, select_flags, select_suspects
 from service.review.projection.control_sample import compute_ring_position
 from service.review.queue.filters import TASK_FACET_GLOB, build_facets, build_task_facet
@@ -142,10 +143,9 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
             json.dumps(lows),
         ),
     ).lastrowid
-    headers = json.dumps([(name, text.decode("latin-1")) for name, text in record.headers])
     db.execute(
         "INSERT INTO bodies VALUES (?, ?, ?, ?, ?, ?)",
-        (number, record.value, record.key, headers, record.partition, record.offset),
+        (number, record.value, record.key, headers_to_json(record.headers), record.partition, record.offset),
     )
     found = build_facets(select_flags(assessment), select_suspects(assessment), assessment.annotator)
     if isinstance(platform, str) and isinstance(task, str):

@@ -30,6 +30,7 @@ from service.errors import (
     DecodeError,
     InferenceError,
     InvalidInput,
+    MessageTooLargeError,
     ModelError,
     StateError,
     StreamError,
@@ -58,6 +59,7 @@ KINDS: list[tuple[Exception, int]] = [
     (ConflictError("x"), 409),
     (PreconditionFailedError("x"), 412),
     (TooLargeError("x"), 413),
+    (MessageTooLargeError("x", field="sentences.1"), 413),
     (MediaTypeError("x"), 415),
     (OverloadedError("x", retry_after=7), 429),
     (DrainingError("x"), 503),
@@ -106,10 +108,12 @@ def test_each_error_has_its_status(failing: Fail, error: Exception, status: int)
 
 
 def test_the_table_is_whole() -> None:
-    slugs = [slug for _, _, slug in PROBLEM_TYPES]
-    assert len(set(slugs)) == len(slugs)
-    assert set(slugs) <= set(TITLES)
     kinds = {kind for kind, _, _ in PROBLEM_TYPES}
+    assert len(kinds) == len(PROBLEM_TYPES)
+    statuses = {(slug, status) for _, status, slug in PROBLEM_TYPES}
+    slugs = {slug for slug, _ in statuses}
+    assert len(slugs) == len(statuses)  # a problem type has one status
+    assert slugs <= set(TITLES)
     missing = [kind for kind in RequestError.__subclasses__() if kind not in kinds]
     assert not missing
     # A kind behind what it is a kind of would never be found.

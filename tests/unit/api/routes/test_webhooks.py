@@ -330,7 +330,7 @@ def test_a_message_larger_than_the_topic_takes_is_refused_and_kept(desk: ApiHarn
     (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
     assert json.loads(letter.value or b"") == body
     assert get_header(letter.headers, "__connect.errors.stage") == "validate"
-    assert "at most" in str(get_header(letter.headers, "__connect.errors.exception.message"))
+    assert "the limit is" in str(get_header(letter.headers, "__connect.errors.exception.message"))
 
 
 def test_of_an_event_larger_than_a_dead_letter_the_beginning_is_kept(desk: ApiHarness) -> None:

@@ -115,7 +115,7 @@ def test_a_message_that_no_topic_takes_is_a_bad_sentence(desk: CommandHarness) -
     ran = desk.run("send", desk.write_file([big]))
     assert ran.code == 1
     assert "data.jsonl:1" in ran.err
-    assert "bytes, at most" in ran.err
+    assert "bytes, the limit is" in ran.err
 
 
 @pytest.mark.parametrize(

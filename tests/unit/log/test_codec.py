@@ -1,0 +1,48 @@
+"""Messages as they are encoded in the log."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.contracts import LabelledSentence, read_sentence
+from service.errors import MessageTooLargeError
+from service.log.codec import (
+    MAX_SENTENCE_BYTES,
+    SENTENCE_EVENT_TYPE,
+    build_sentence_message,
+    get_header,
+    headers_from_json,
+    headers_to_json,
+)
+
+
+def make_sentence(**fields: object) -> LabelledSentence:
+    return read_sentence({"tokens": ["Jane"], "labels": ["B-PER"], "id": "42", "dataset": "news", **fields})
+
+
+def test_a_sentence_message_holds_the_sentence_its_key_and_the_event() -> None:
+    sentence = make_sentence()
+    message = build_sentence_message("in", sentence, request_id="r-1")
+    assert (message.topic, message.key) == ("in", b"news/42")
+    assert read_sentence(message.value or b"") == sentence
+    assert get_header(message.headers, "ce_type") == SENTENCE_EVENT_TYPE
+    assert get_header(message.headers, "x-request-id") == "r-1"
+    again = build_sentence_message("in", sentence)
+    assert get_header(again.headers, "ce_id") != get_header(message.headers, "ce_id")
+    assert get_header(again.headers, "x-request-id") is None
+
+
+@pytest.mark.parametrize(("location", "prefix"), [(None, "the message"), ("sentences.1", "`sentences.1`: the message")])
+def test_a_sentence_that_is_larger_than_the_topic_accepts_is_refused(location: str | None, prefix: str) -> None:
+    with pytest.raises(MessageTooLargeError) as refused:
+        build_sentence_message("in", make_sentence(meta={"a": "x" * MAX_SENTENCE_BYTES}), location=location)
+    assert str(refused.value).startswith(prefix)
+    assert f"the limit is {MAX_SENTENCE_BYTES:,}: split the sentence" in str(refused.value)
+    assert refused.value.field == location
+
+
+@given(st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.binary())))
+def test_headers_survive_as_json_whatever_their_bytes(headers: list[tuple[str, bytes]]) -> None:
+    assert headers_from_json(headers_to_json(tuple(headers))) == tuple(headers)
