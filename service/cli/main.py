@@ -1,4 +1,7 @@
-"""The command line: each command lives in `service/commands`, this module only joins them."""
+"""The command line: the list of commands, and how errors end a command.
+
+A command's module is imported when the command runs, so that `labelwatch --help` does not wait for numpy.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,86 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
 from service import __version__
-from service.cli.files.evaluate import evaluate
-from service.cli.files.model import model_app
-from service.cli.files.score import score
-from service.cli.serve.api import api
-from service.cli.serve.key import key_app
-from service.cli.serve.up import up
+from service.cli.shared.lazy_commands import CommandEntry, LazyCommand
 from service.cli.shared.terminal import print_stderr
-from service.cli.stream_commands import register_stream_commands
 from service.errors import LabelwatchError
 
 if TYPE_CHECKING:
     from typer._click.core import Context
 
+# In the order of `labelwatch --help`. A test compares each help with that of the command itself.
+COMMANDS = (
+    CommandEntry(
+        "up",
+        "service.cli.serve.up:up",
+        "Run the REST API and a worker in one process, on the embedded log, or on Kafka where a broker is named.",
+    ),
+    CommandEntry(
+        "api",
+        "service.cli.serve.api:api",
+        "Serve the REST API until SIGTERM or Ctrl-C; sentences sent to it wait for a worker.",
+    ),
+    CommandEntry(
+        "score",
+        "service.cli.files.score:score",
+        "Audit files of labelled sentences: which labels are doubtful, and which sentences to look at first.",
+    ),
+    CommandEntry(
+        "evaluate",
+        "service.cli.files.evaluate:evaluate",
+        "How well the scores find labels that are known to be wrong: the paper's tables, with intervals.",
+    ),
+    CommandEntry(
+        "send",
+        "service.cli.stream.send:send",
+        "Send the sentences of files to the input topic. They are safe in the log when the command ends.",
+    ),
+    CommandEntry(
+        "tail",
+        "service.cli.stream.tail:tail",
+        "Show the newest assessments or dead letters: doubtful words with what was given and suggested. Low is bad.",
+    ),
+    CommandEntry(
+        "export",
+        "service.cli.stream.export:export",
+        "Write a dataset's sentences, each in its newest revision, with reviewers' corrections where they agree.",
+    ),
+    CommandEntry(
+        "replay",
+        "service.cli.stream.replay:replay",
+        "Assess the input again, into a prefix of its own, and tell how the flags differ. Live topics are only read.",
+    ),
+    CommandEntry(
+        "check",
+        "service.cli.serve.check:check",
+        "Say of settings, model, log and topics whether they are ok, or what to change. Exit code 1 if anything is not.",
+    ),
+    CommandEntry("key", "service.cli.serve.key:key_app", "Keys for the REST API."),
+    CommandEntry("model", "service.cli.files.model:model_app", "Look at a model folder."),
+    CommandEntry("worker", "service.cli.serve.worker:worker_app", "Assess sentences as they come."),
+    CommandEntry(
+        "dead-letters",
+        "service.cli.stream.dead_letters:dead_letters_app",
+        "Messages that could not be assessed, with the reason.",
+    ),
+    CommandEntry(
+        "push",
+        "service.integrations.label_studio.push:push_app",
+        "Send doubts back to where the annotations come from.",
+    ),
+    CommandEntry("datasets", "service.cli.datasets.datasets:datasets_app", "How each dataset is judged."),
+    CommandEntry(
+        "thresholds", "service.cli.datasets.thresholds:thresholds_app", "What the stream has learned of each class."
+    ),
+    CommandEntry("topics", "service.cli.stream.topics:topics_app", "Make and look at the topics."),
+)
+
 
 class CommandGroup(TyperGroup):
-    """All commands. What the library's validator puts before its messages says nothing to who has to correct a value."""
+    """All commands. Drops the prefix that the validation library puts before a message."""
 
     def invoke(self, ctx: Context) -> object:
         try:
@@ -37,54 +102,41 @@ class CommandGroup(TyperGroup):
             raise
 
 
-app = typer.Typer(
-    name="labelwatch",
-    cls=CommandGroup,
-    help="Finds label errors in token-classification data seconds after they are made.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"labelwatch {__version__}")
         raise typer.Exit
 
 
-@app.callback()
-def declare_global_options(
+def _declare_global_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Finds label errors in token-classification data seconds after they are made."""
 
 
-app.command()(up)
-app.command()(api)
-app.command()(score)
-app.command()(evaluate)
-app.add_typer(key_app, name="key")
-app.add_typer(model_app, name="model")
-register_stream_commands(app)
+def build_command_line() -> TyperGroup:
+    group = get_group(typer.Typer(cls=CommandGroup, callback=_declare_global_options, no_args_is_help=True))
+    for entry in COMMANDS:
+        group.add_command(LazyCommand(entry))
+    return group
 
 
 def main() -> None:
-    """Runs a command; what the user can mend is one sentence on stderr and exit code 1, never a traceback."""
+    """Runs a command. An error that the user can fix is one line on stderr and exit code 1, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that can't show a character still gets the rest
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without a character still shows the rest
             stream.reconfigure(errors="backslashreplace")
     try:
         try:
-            app()
+            build_command_line()()
         finally:
-            if sys.stdout is not None:  # it is where the caller has closed it
+            if sys.stdout is not None:  # None if the caller has closed it
                 sys.stdout.flush()
     except LabelwatchError as error:
         _exit_with_failure(str(error))
-    except BrokenPipeError:  # who reads has seen enough
+    except BrokenPipeError:  # the reader of a pipe has stopped, as `head` does
         _exit_with_failure(None)
     except OSError as error:
         _exit_with_failure(
@@ -97,7 +149,7 @@ def _exit_with_failure(problem: str | None) -> NoReturn:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError:
-        # What can't be written would be tried again at the very end, and fail with a traceback.
+        # The interpreter flushes again as it exits. That must not fail with a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if problem is not None:
         with suppress(OSError):

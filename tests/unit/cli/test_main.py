@@ -82,7 +82,7 @@ def test_errors_do_not_command_the_terminal(run: RunCommand, monkeypatch: pytest
     def fail() -> None:
         raise InvalidInput("label \x1b[2J\nlabelwatch: all is well")
 
-    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(cli, "build_command_line", lambda: fail)
     ran = run()
     assert (ran.code, ran.err) == (1, "labelwatch: label \ufffd[2J\ufffdlabelwatch: all is well\n")
 
@@ -91,7 +91,7 @@ def test_a_file_that_fails_is_named(run: RunCommand, monkeypatch: pytest.MonkeyP
     def fail() -> None:
         raise OSError(5, "Input/output error", "disk/x")
 
-    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(cli, "build_command_line", lambda: fail)
     ran = run()
     assert (ran.code, ran.err) == (1, "labelwatch: disk/x: Input/output error\n")
 

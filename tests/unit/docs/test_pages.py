@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
-from service.cli.main import app
+from service.cli.main import COMMANDS
+from service.cli.shared.lazy_commands import LazyCommand
 from service.log.topics import Topics
 from service.settings import Settings
 from tests.support.docs_pages import DOCS, ROOT, find_anchors, find_links, strip_code_blocks
@@ -46,11 +46,9 @@ def test_settings_are_those_there_are(page: Path) -> None:
     assert named <= variables()
 
 
-def commands(of: typer.Typer = app) -> dict[str, set[str]]:
+def commands() -> dict[str, set[str]]:
     """Every command, with its own commands."""
-    main = typer.main.get_command(of)
-    found = getattr(main, "commands", {})
-    return {name: set(getattr(command, "commands", {})) for name, command in found.items()}
+    return {entry.name: set(getattr(LazyCommand(entry).load(), "commands", {})) for entry in COMMANDS}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=told)

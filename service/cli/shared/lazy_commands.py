@@ -1,0 +1,54 @@
+"""Commands that are imported only when they run.
+
+All commands together import numpy, onnxruntime and the web server. `labelwatch --help` needs none of them, and
+`labelwatch key new` should not wait for them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command, get_group
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
+
+
+class CommandEntry(NamedTuple):
+    """A command of the command line: where it is defined, and its line in the list of commands."""
+
+    name: str
+    target: str
+    """`module:attribute`; the attribute is a function, or a Typer app with commands of its own."""
+    help: str
+    """The first paragraph of the command's own help."""
+
+
+class LazyCommand(TyperCommand):
+    """Stands for a command in its group. It has only a name and a help line until it is parsed."""
+
+    def __init__(self, entry: CommandEntry) -> None:
+        super().__init__(entry.name, help=entry.help)
+        self._target = entry.target
+
+    def load(self) -> Command:
+        """Imports the command and builds it."""
+        module, _, attribute = self._target.partition(":")
+        target = getattr(import_module(module), attribute)
+        if isinstance(target, typer.Typer):
+            return get_group(target)
+        app = typer.Typer(add_completion=False)
+        app.command(self.name)(target)
+        return get_command(app)
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: Context | None = None,
+        **extra: object,
+    ) -> Context:
+        return self.load().make_context(info_name, args, parent, **extra)
