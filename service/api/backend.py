@@ -99,7 +99,7 @@ class ProjectionRunner(Protocol):
 
 
 class LogWriter(Protocol):
-    """The part of a `Stream` that any thread may use."""
+    """The part of a `Log` that any thread may use."""
 
     def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None: ...
     def append_if_unchanged(

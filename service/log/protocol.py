@@ -1,11 +1,14 @@
-"""The one protocol that both logs, Kafka and SQLite, speak. The worker knows nothing else.
+"""The two protocols that Kafka and SQLite implement: `Log` for everybody, `WorkerSession` for workers.
 
-    changes() ─ partitions gained (with the state they were left in) and lost
-    poll()    ─ records by partition, in offset order, and the lease they were read under
-    commit()  ─ outputs, state and next offsets in one transaction, or nothing at all
+    Log              append, append_if_unchanged, follow
+    WorkerSession    a Log, and:
+        poll_rebalance() ─ partitions assigned (with the state their last owner committed) and revoked
+        poll()           ─ records by partition, in offset order, and the lease they were read under
+        commit()         ─ outputs, state and next offsets in one transaction, or nothing at all
 
-A batch that can't be committed is gone: `commit` raises `CommitRefused`, `changes` then tells of every partition
-again, with what the log holds, and the records come again. So a worker keeps no state of its own across an error.
+A batch that can't be committed is dropped: `commit` raises `CommitRefused`. The next `poll_rebalance` then assigns every
+partition again, with the state that the log holds, and `poll` returns the records again. So a worker keeps no state of
+its own across an error.
 """
 
 from __future__ import annotations
@@ -21,27 +24,29 @@ if TYPE_CHECKING:
 Headers = tuple[tuple[str, bytes], ...]
 RecordPosition = tuple[int, int]  # partition and offset
 
-# A thousand sentences, or about twenty as long as any may be: what a worker does in seconds, and can hold.
+# About a thousand usual sentences, or twenty of the longest: a worker holds them in memory and assesses them in seconds.
 MAX_BATCH_BYTES = 1024 * 1024
 
 
 class CommitRefused(StreamError):  # noqa: N818 - it reads as what it says
-    """The partitions changed hands or the log failed while the batch was worked on; nothing was written."""
+    """A rebalance or an error of the log happened while the batch was processed. Nothing was written."""
 
 
 class NothingAppended(StreamError):  # noqa: N818 - it reads as what it says
-    """The log was not reached: none of the messages can be in it."""
+    """The log could not be reached. None of the messages was written."""
 
 
 class VersionConflict(StreamError):  # noqa: N818 - it reads as what it says
-    """Somebody has written the key meanwhile: nothing was written."""
+    """Another writer has changed the key in the meantime. Nothing was written."""
 
     def __init__(self, output: Output) -> None:
-        super().__init__(f"{(output.key or b'').decode(errors='replace')} of {output.topic} was changed meanwhile")
+        super().__init__(
+            f"{(output.key or b'').decode(errors='replace')} of {output.topic} was changed by another writer"
+        )
 
 
 class FencedError(StreamError):
-    """Another process has this worker's identity. Fighting for it would never end: stop."""
+    """Another process uses this worker's identity. The worker must stop, or both would fence each other forever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A message to write. Without a partition the log chooses one by the key."""
+    """A message to write. If it names no partition, the log chooses one by the key."""
 
     topic: str
     key: bytes | None
@@ -74,12 +79,12 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAssignment:
-    """A partition that is ours now: where to go on, and the state its last owner committed."""
+    """A partition that was assigned to this worker: the next offset, and the state that its last owner committed."""
 
     partition: int
     next_offset: int
     state: Mapping[bytes, bytes]
-    lost_records: int = 0  # retention was faster than we: so many offsets are gone
+    lost_records: int = 0  # offsets that retention deleted before they were read
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """Records by source partition. `lease` is the log's own note of the assignment they were read under."""
+    """Records by source partition. `lease` identifies the assignment they were read under; only the log reads it."""
 
     records: Mapping[int, Sequence[Record]]
     lease: object = None
@@ -101,7 +106,7 @@ class RecordBatch:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the values."""
+        """Total size of the record values."""
         return sum(len(record.value or b"") for records in self.records.values() for record in records)
 
     def __len__(self) -> int:
@@ -110,9 +115,9 @@ class RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What came of a polled batch: everything that must become visible together.
+    """The result of a polled batch: everything that must become visible together.
 
-    `state` holds, per source partition, the full aggregates that were touched (never deltas) by their key.
+    `state` holds, per source partition, the full aggregates that changed (never deltas), by state key.
     """
 
     batch: RecordBatch
@@ -121,63 +126,69 @@ class BatchResult:
 
 
 class Follower(Protocol):
-    """Reads a topic from its beginning and stays behind it; only what is committed is seen."""
+    """Reads a topic from its beginning and continues with new records. It sees committed records only."""
 
     def poll(self) -> Sequence[Record]:
-        """What has come since the last call; empty when there is nothing new. Never blocks for long."""
+        """Returns the records since the last call, or nothing. Never blocks for long."""
 
     @property
     def caught_up(self) -> bool:
-        """Whether the end that the topic had when following began has been reached."""
+        """Whether the follower has reached the end that the topic had when following began."""
 
     def close(self) -> None: ...
 
 
 @runtime_checkable
 class PingableFollower(Protocol):
-    """A follower whose `poll` does not notice that the log is away, and can look."""
+    """A follower whose `poll` does not notice that the log is unreachable, but which can check."""
 
     def ping(self) -> None:
-        """Asks the log for a sign of life; raises StreamError where none comes. Takes some seconds then."""
+        """Sends a request to the log. Raises StreamError if no answer comes within a few seconds."""
 
 
-class Stream(Protocol):
-    """A worker's view of the log. One thread uses it; only `append`, `append_if_unchanged` and `lag` may be called from others."""
+class Log(Protocol):
+    """Appends to topics and follows them. Any thread may append; each follower belongs to one thread."""
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the log has to wait for or do without at this moment, in sentences; it goes on by itself."""
+    def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
+        """Writes messages. They are durable when it returns."""
 
-    @property
-    def assignment_complete(self) -> bool:
-        """Whether we have our share of the partitions, which may be none where there are more workers than those."""
+    def append_if_unchanged(self, output: Output, expected: RecordPosition | None, *, timeout: float = 30.0) -> None:
+        """Writes one message of a compacted topic if the last record of its key is still the one at `expected`.
 
-    def poll_rebalance(self) -> Rebalance:
-        """Partitions gained and lost since the last call. Gained ones deliver records only after this told of them."""
-
-    def poll(self, *, max_records: int, timeout: float, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
-        """What comes next, up to so many records and bytes; at least one record, however large, if there is any."""
-
-    def commit(self, result: BatchResult) -> None:
-        """Outputs, state and offsets, atomically.
-
-        Raises `CommitRefused` where nothing was written and the batch must be forgotten, `FencedError` to stop.
+        Raises `VersionConflict` if it is not: of two concurrent writers one gets the error. If the log holds no record
+        of the key, the write succeeds: compaction has removed a deleted key.
         """
 
     def follow(self, topic: str) -> Follower: ...
 
-    def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
-        """Writes messages outside any batch, durable when it returns (used by producers: send, settings, replay)."""
+    def close(self) -> None: ...
 
-    def append_if_unchanged(self, output: Output, expected: RecordPosition | None, *, timeout: float = 30.0) -> None:
-        """Writes one message of a compacted topic, if the last of its key is still the one that was seen at this spot.
 
-        Raises `VersionConflict` where it is not, so that of two who change the same thing at once one hears of it. Where the
-        log holds none of the key any more, nobody has written it: compaction removes what was deleted.
+class WorkerSession(Log, Protocol):
+    """A worker's session. One thread uses it; other threads may call only `lag` and the two append methods."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the session waits for or does without at this moment, one sentence each. It continues by itself."""
+
+    @property
+    def assignment_complete(self) -> bool:
+        """Whether the worker has its share of the partitions. The share is empty if there are more workers than partitions."""
+
+    def poll_rebalance(self) -> Rebalance:
+        """Returns the partitions assigned and revoked since the last call. `poll` reads a partition only after that."""
+
+    def poll(self, *, max_records: int, timeout: float, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
+        """Returns the next records, within both limits, but at least one record of any size if there is one."""
+
+    def commit(self, result: BatchResult) -> None:
+        """Writes outputs, state and offsets atomically.
+
+        Raises `CommitRefused` if nothing was written and the batch must be dropped, `FencedError` if the worker must stop.
         """
 
     def lag(self) -> dict[int, int]:
-        """Records behind the end, by owned partition."""
+        """Records between the position and the end, by assigned partition."""
 
     def close(self) -> None:
-        """Leaves cleanly: an open batch is aborted, a worker without a fixed identity leaves its group."""
+        """Aborts an open batch. A worker without a fixed identity leaves its group."""

@@ -14,7 +14,7 @@ from service.runtime.open_log import read_datasets
 
 if TYPE_CHECKING:
     from service.contracts import LabelledSentence
-    from service.log.protocol import Stream
+    from service.log.protocol import Log
     from service.log.topics import Topics
     from service.settings import Settings
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class DatasetSchemes:
     """A dataset's own, else the model's: as who judges the labels reads them. Looked up when they are first needed."""
 
-    def __init__(self, settings: Settings, stream: Stream, topics: Topics) -> None:
+    def __init__(self, settings: Settings, stream: Log, topics: Topics) -> None:
         self._settings = settings
         self._stream = stream
         self._topics = topics

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -17,11 +16,14 @@ from pydantic import BaseModel, SecretStr
 
 from service.datasets.registry import DatasetRegistry, LatestSettings, build_settings_message
 from service.errors import InvalidInput, ModelError, SettingsError, StateError, StreamError
+from service.file_lock import FileLock
 from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
 from service.log.codec import parse_position, parse_state_key
 from service.log.protocol import VersionConflict
-from service.log.sqlite.log import Retention, SqliteStream
+from service.log.sqlite.log import SqliteLog
+from service.log.sqlite.retention import Retention
+from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.statistics.running import RunningStats
 from service.stream.state.snapshot import StateSnapshot, StatsKey
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
-    from service.log.protocol import Record, Stream
+    from service.log.protocol import Log, Record, WorkerSession
     from service.settings import Settings
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -48,31 +50,43 @@ def build_topics(settings: Settings) -> Topics:
 # -- the log -----------------------------------------------------------------------------------------------------------
 
 
-def open_stream(settings: Settings, *, worker: bool = False, topics: Topics | None = None) -> Stream:
-    """The log that the settings name, Kafka or the embedded one. `worker`: with the right to work on it."""
-    names = topics or build_topics(settings)
+def open_log(settings: Settings) -> Log:
+    """Opens the log that the settings name: Kafka or the embedded one."""
     if settings.kafka is not None:
-        from service.log.kafka.session import KafkaStream
+        from service.log.kafka.log import KafkaLog
 
-        identity = settings.worker.id if worker else None
-        return KafkaStream(settings.kafka, names, group=settings.worker.group, worker_id=identity)
-    kept = settings.log
-    retention = Retention(max_bytes=kept.max_bytes, max_age_ms=int(kept.max_age_days * DAY_MS))
-    return _open_embedded_log(kept.path, names, worker=worker, retention=retention)
+        return KafkaLog(settings.kafka)
+    with _embedded_log_errors(settings):
+        return SqliteLog(settings.log.path, build_topics(settings))
 
 
-def open_replay_stream(settings: Settings, topics: Topics) -> Stream:
-    """The same log with outputs and state of a replay; its group is its own, and nothing of the live topics is pruned."""
+def open_worker_session(settings: Settings, topics: Topics) -> WorkerSession:
+    """Opens the log for the worker. The embedded log allows one worker per file."""
     if settings.kafka is not None:
-        from service.log.kafka.session import KafkaStream
+        from service.log.kafka.session import KafkaWorkerSession
 
-        return KafkaStream(settings.kafka, topics, group=f"{settings.worker.group}.{topics.prefix}", worker_id=None)
-    return _open_embedded_log(settings.log.path, topics, worker=False, retention=Retention())
+        return KafkaWorkerSession(settings.kafka, topics, group=settings.worker.group, worker_id=settings.worker.id)
+    retention = Retention(max_bytes=settings.log.max_bytes, max_age_ms=int(settings.log.max_age_days * DAY_MS))
+    with _embedded_log_errors(settings):
+        return SqliteWorkerSession(settings.log.path, topics, retention=retention)
 
 
-def _open_embedded_log(path: Path, topics: Topics, *, worker: bool, retention: Retention) -> SqliteStream:
+def open_replay_session(settings: Settings, topics: Topics) -> WorkerSession:
+    """Opens the log for a replay: with a consumer group of its own on Kafka, beside the live worker on the embedded log."""
+    if settings.kafka is not None:
+        from service.log.kafka.session import KafkaWorkerSession
+
+        return KafkaWorkerSession(settings.kafka, topics, group=f"{settings.worker.group}.{topics.prefix}")
+    with _embedded_log_errors(settings):
+        return SqliteWorkerSession(settings.log.path, topics, exclusive=False)
+
+
+@contextmanager
+def _embedded_log_errors(settings: Settings) -> Iterator[None]:
+    """Errors name the file, and the setting that chose it."""
+    path = settings.log.path
     try:
-        return SqliteStream(path, topics, worker=worker, retention=retention)
+        yield
     except OSError as error:
         raise SettingsError(f"LABELWATCH_LOG_PATH: can't use {path}: {error.strerror or error}") from error
     except StreamError as error:
@@ -80,45 +94,40 @@ def _open_embedded_log(path: Path, topics: Topics, *, worker: bool, retention: R
 
 
 @contextmanager
-def open_existing_log(settings: Settings, topics: Topics | None = None) -> Iterator[Stream]:
-    """The log for commands that look at it, or write to it what only a log in use can take: it is not made anew."""
+def open_existing_log(settings: Settings) -> Iterator[Log]:
+    """Opens the log for commands that need one in use. It never creates an embedded log."""
     if settings.kafka is None and not settings.log.path.exists():
         raise SettingsError(
             f"there is no log at {settings.log.path} yet: send sentences or start a worker, or set LABELWATCH_LOG_PATH"
         )
-    with contextlib.closing(open_stream(settings, topics=topics)) as stream:
-        yield stream
+    with contextlib.closing(open_log(settings)) as log:
+        yield log
 
 
 @contextmanager
 def hold_state_lock(settings: Settings, topics: Topics) -> Iterator[None]:
-    """The right to write the statistics of a prefix in the embedded log, for a worker or a replay.
+    """Locks the state of a prefix in the embedded log for one worker or replay.
 
-    On Kafka the group's generation sees to it.
+    On Kafka the generation of the consumer group ensures the same.
     """
     if settings.kafka is not None:
         yield
         return
     path = settings.log.path.with_name(f"{settings.log.path.name}.{topics.state}.lock")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        lock = FileLock(path)
+    except BlockingIOError as error:
+        raise StreamError(
+            f"another worker or replay writes {topics.prefix}* in {settings.log.path}: stop it, "
+            "or use Kafka for several workers"
+        ) from error
     except OSError as error:
-        raise SettingsError(f"LABELWATCH_LOG_PATH: can't make {path}: {error.strerror or error}") from error
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StreamError(
-                f"another worker or replay writes {topics.prefix}* in {settings.log.path}: stop it, "
-                "or use Kafka for several workers"
-            ) from error
+        raise SettingsError(f"LABELWATCH_LOG_PATH: can't create {path}: {error.strerror or error}") from error
+    with lock:
         yield
-    finally:
-        os.close(lock)
 
 
-def read_topic(stream: Stream, topic: str) -> Iterator[Record]:
+def read_topic(stream: Log, topic: str) -> Iterator[Record]:
     """Every record from the beginning to the end that the topic has now."""
     with contextlib.closing(stream.follow(topic)) as follower:
         while True:
@@ -130,7 +139,7 @@ def read_topic(stream: Stream, topic: str) -> Iterator[Record]:
                 time.sleep(POLL_INTERVAL_S)
 
 
-def read_compacted_topic(stream: Stream, topic: str) -> dict[bytes, Record]:
+def read_compacted_topic(stream: Log, topic: str) -> dict[bytes, Record]:
     """A compacted topic: the newest record of each key that was not removed, in the topic's order."""
     found: dict[bytes, Record] = {}
     for record in read_topic(stream, topic):
@@ -145,13 +154,13 @@ def read_compacted_topic(stream: Stream, topic: str) -> dict[bytes, Record]:
 # -- what the log says -------------------------------------------------------------------------------------------------
 
 
-def read_datasets(stream: Stream, topics: Topics) -> dict[str, bytes]:
+def read_datasets(stream: Log, topics: Topics) -> dict[str, bytes]:
     """The dataset settings in force, by name, as they were written: the highest version of each that can be read."""
     found = read_latest_settings(stream, topics)
     return {name: latest.value for name, latest in found.items() if latest.value is not None}
 
 
-def read_latest_settings(stream: Stream, topics: Topics) -> dict[str, LatestSettings]:
+def read_latest_settings(stream: Log, topics: Topics) -> dict[str, LatestSettings]:
     """What the datasets topic holds, for who is about to change it."""
     found: dict[str, LatestSettings] = {}
     for record in read_topic(stream, topics.datasets):
@@ -160,7 +169,7 @@ def read_latest_settings(stream: Stream, topics: Topics) -> dict[str, LatestSett
     return found
 
 
-def write_settings(stream: Stream, topics: Topics, fields: Mapping[str, Any], latest: LatestSettings) -> None:
+def write_settings(stream: Log, topics: Topics, fields: Mapping[str, Any], latest: LatestSettings) -> None:
     """The one way in which commands change settings: on top of what they have read, or not at all."""
     record = build_settings_message(topics.datasets, fields, at=datetime.now(UTC))
     try:
@@ -173,7 +182,7 @@ def write_settings(stream: Stream, topics: Topics, fields: Mapping[str, Any], la
         ) from error
 
 
-def load_datasets(settings: Settings, folder: ModelFolder, stream: Stream, topics: Topics) -> DatasetRegistry:
+def load_datasets(settings: Settings, folder: ModelFolder, stream: Log, topics: Topics) -> DatasetRegistry:
     """The datasets as a worker with this model sees them."""
     datasets = build_datasets(settings, folder)
     datasets.apply_records(read_topic(stream, topics.datasets))
@@ -195,7 +204,7 @@ class RestoredState:
     positions: dict[int, int]
 
 
-def read_state(stream: Stream, topics: Topics) -> RestoredState:
+def read_state(stream: Log, topics: Topics) -> RestoredState:
     ledger, positions = StateSnapshot(), {}
     for key, record in read_compacted_topic(stream, topics.state).items():
         place, value = parse_state_key(key), record.value or b""

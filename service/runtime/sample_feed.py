@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from service.cli.stream.send import FileSource, SentenceOverrides, build_file_message
 from service.errors import InvalidInput, StreamError
 from service.formats import ReadOptions
-from service.runtime.open_log import POLL_INTERVAL_S, build_topics, open_stream
+from service.runtime.open_log import POLL_INTERVAL_S, build_topics, open_log
 
 if TYPE_CHECKING:
     import threading
 
-    from service.log.protocol import Stream
+    from service.log.protocol import Log
     from service.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class FileFeed:
         change = SentenceOverrides.from_options(dataset=SAMPLE_DATASET, annotator=None, update=False)
         names = cycle(SAMPLE_ANNOTATORS)
         sent = before = 0
-        with closing(open_stream(self.settings, topics=topics)) as stream:
+        with closing(open_log(self.settings)) as stream:
             there = self._read_sent_keys_with_retry(stream, topics.sentences, stop)
             for record in source.iter_records():
                 if stop.is_set():
@@ -75,7 +75,7 @@ class FileFeed:
             logger.info("%s was sent before: %s to start over", self.file, self._describe_start_over())
         stop.wait()
 
-    def _read_sent_keys_with_retry(self, stream: Stream, topic: str, stop: threading.Event) -> set[bytes]:
+    def _read_sent_keys_with_retry(self, stream: Log, topic: str, stop: threading.Event) -> set[bytes]:
         """Keys of what an earlier start has sent: every message teaches, so none is sent again."""
         while not stop.is_set():
             try:
@@ -85,7 +85,7 @@ class FileFeed:
                 stop.wait(RETRY_INTERVAL_S)
         return set()
 
-    def _read_sent_keys(self, stream: Stream, topic: str, stop: threading.Event) -> set[bytes]:
+    def _read_sent_keys(self, stream: Log, topic: str, stop: threading.Event) -> set[bytes]:
         found: set[bytes] = set()
         prefix = _build_record_key(f"{Path(self.file).name}:")
         with closing(stream.follow(topic)) as follower:

@@ -39,7 +39,7 @@ from service.runtime.open_log import (
     build_topics,
     hold_state_lock,
     load_model_folder,
-    open_stream,
+    open_log,
     set_up_logging,
     stop_on_signals,
 )
@@ -144,9 +144,7 @@ def _build_backend(
     topics, api = build_topics(settings), settings.api
     queue = exit_stack.enter_context(closing(_open_queue(settings)))
     # One for each thread that reads or writes the log, so that none waits for another.
-    own, mirrored, projected = (
-        exit_stack.enter_context(closing(open_stream(settings, topics=topics))) for _ in range(3)
-    )
+    own, mirrored, projected = (exit_stack.enter_context(closing(open_log(settings))) for _ in range(3))
     batcher = MicroBatcher(
         classifier,
         queue_sentences=api.queue_sentences,

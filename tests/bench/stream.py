@@ -19,9 +19,9 @@ from typing import IO, Any
 import numpy as np
 
 from service.log.kafka.admin import create_topics
-from service.log.kafka.session import KafkaStream
+from service.log.kafka.log import KafkaLog
 from service.log.protocol import Output
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 from service.settings.kafka import KafkaSettings
 from tests.bench.pipeline import read_sample
@@ -59,10 +59,10 @@ def fill_kafka(servers: str, prefix: str, values: list[bytes], partitions: int) 
     settings = KafkaSettings(bootstrap_servers=servers)
     topics = Topics(prefix)
     create_topics(settings, topics, partitions=partitions, replication=1, min_isr=1)
-    append_messages(KafkaStream(settings, topics, group="filler"), topics, values, partitions)
+    append_messages(KafkaLog(settings), topics, values, partitions)
 
 
-def append_messages(stream: KafkaStream | SqliteStream, topics: Topics, values: list[bytes], partitions: int) -> None:
+def append_messages(stream: KafkaLog | SqliteLog, topics: Topics, values: list[bytes], partitions: int) -> None:
     stream.append([Output(topics.sentences, None, v, partition=i % partitions) for i, v in enumerate(values)])
     stream.close()
 
@@ -123,7 +123,7 @@ def measure_two_workers(servers: str, values: list[bytes], cores: list[int]) -> 
             for process in running:
                 assert read_line(process.stdout) == "ready\n"
             begun = time.perf_counter()
-            append_messages(KafkaStream(settings, topics, group="filler"), topics, values, 2)
+            append_messages(KafkaLog(settings), topics, values, 2)
             taken.append(max(read_result(process)["ended"] for process in running) - begun)
     return {
         "name": "workers_2_vs_1",
@@ -143,7 +143,7 @@ def read_line(pipe: IO[str] | None) -> str:
 def measure_sqlite(folder: Path, values: list[bytes]) -> dict[str, Any]:
     prefixes = [f"round-{number}." for number in range(ROUNDS)]
     for prefix in prefixes:
-        append_messages(SqliteStream(folder / "log.sqlite", Topics(prefix), worker=False), Topics(prefix), values, 1)
+        append_messages(SqliteLog(folder / "log.sqlite", Topics(prefix)), Topics(prefix), values, 1)
     job = {"what": "measure", "kind": "sqlite", "path": str(folder / "log.sqlite"), "prefixes": prefixes}
     rounds = read_result(launch({**job, "records": len(values), "cores": list(WORKER_CORE)}))["rounds"]
     return compare_to_raw("sqlite_vs_raw_ort", "embedded log, one thread on its own core, over the graph alone", rounds)
@@ -158,7 +158,7 @@ def measure_memory(folder: Path) -> dict[str, Any]:
     ]
     topics = Topics("memory.")
     for _ in range(MARKS[-1] // len(values)):
-        append_messages(SqliteStream(folder / "memory.sqlite", topics, worker=False), topics, values, 1)
+        append_messages(SqliteLog(folder / "memory.sqlite", topics), topics, values, 1)
     job: dict[str, Any] = {
         "what": "memory",
         "kind": "sqlite",

@@ -19,8 +19,8 @@ from service.datasets.registry import DatasetRegistry
 from service.inference.classifier import Classifier
 from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
-from service.log.kafka.session import KafkaStream
-from service.log.sqlite.log import SqliteStream
+from service.log.kafka.session import KafkaWorkerSession
+from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.settings.kafka import KafkaSettings
 from service.stream.worker.batch_processor import BatchProcessor
@@ -30,12 +30,12 @@ from tests.bench.pipeline import make_raw_run, make_sorted_batches, measure_seco
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from service.log.protocol import BatchResult, Stream
+    from service.log.protocol import BatchResult, WorkerSession
 
 RAW_BATCHES = (8, 16)
 
 
-class NonTransactionalStream(KafkaStream):
+class NonTransactionalSession(KafkaWorkerSession):
     """The same log without the transaction: messages are written and waited for, offsets are not kept at all."""
 
     def commit(self, result: BatchResult) -> None:
@@ -43,10 +43,10 @@ class NonTransactionalStream(KafkaStream):
         self._committed |= result.batch.next_offsets
 
 
-def open_stream(job: dict[str, Any], topics: Topics) -> Stream:
+def open_stream(job: dict[str, Any], topics: Topics) -> WorkerSession:
     if job["kind"] == "sqlite":
-        return SqliteStream(Path(job["path"]), topics)
-    kind = NonTransactionalStream if job["kind"] == "untransacted" else KafkaStream
+        return SqliteWorkerSession(Path(job["path"]), topics)
+    kind = NonTransactionalSession if job["kind"] == "untransacted" else KafkaWorkerSession
     settings = KafkaSettings(bootstrap_servers=job["servers"])
     return kind(settings, topics, group="bench", worker_id=None)
 
@@ -83,7 +83,7 @@ class MeasuredWorker(Worker):
         return records
 
 
-def make_worker(classifier: Classifier, stream: Stream, topics: Topics) -> MeasuredWorker:
+def make_worker(classifier: Classifier, stream: WorkerSession, topics: Topics) -> MeasuredWorker:
     datasets = DatasetRegistry(classifier.folder, min_words=20, prior_words=200)
     return MeasuredWorker(stream, BatchProcessor(classifier, datasets, topics), datasets, topics)
 

@@ -24,7 +24,7 @@ from kafka import TopicPartition
 
 from service.contracts import DatasetSettings
 from service.log.kafka.admin import create_topics
-from service.log.kafka.session import KafkaStream
+from service.log.kafka.log import KafkaLog
 from service.log.protocol import Output
 from service.log.topics import Topics
 from service.settings.kafka import KafkaSettings
@@ -98,7 +98,7 @@ class HostileRun:
             cluster = stack.enter_context(Cluster(self._folder / "kafka"))
             settings = KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
             create_topics(settings, self._topics, partitions=PARTITIONS, replication=1, min_isr=1)
-            stream = KafkaStream(settings, self._topics, group="nobody")
+            stream = KafkaLog(settings)
             stack.callback(stream.close)
             forgets = DatasetSettings(name="forgets", version=1, forget_after_days=1)
             stream.append([Output(self._topics.datasets, b"forgets", forgets.model_dump_json().encode())])
@@ -125,7 +125,7 @@ class HostileRun:
             "LABELWATCH_WORKER_PUBLISH_SCORES": "true",
         }
 
-    def _feed(self, stream: KafkaStream, onlooker: ProgressMonitor, workers: WorkerProcesses) -> None:
+    def _feed(self, stream: KafkaLog, onlooker: ProgressMonitor, workers: WorkerProcesses) -> None:
         messages = itertools.islice(generate_hostile_messages(self._seed), self._messages)
         while portion := list(itertools.islice(messages, CHUNK_SIZE)):
             stream.append([self._record_sent(one) for one in portion], timeout=STALL_TIMEOUT_S)

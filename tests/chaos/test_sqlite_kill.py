@@ -23,7 +23,8 @@ from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
 from service.log.codec import parse_position, to_position_key, to_position_value
 from service.log.protocol import Output
-from service.log.sqlite.log import PARTITION, SqliteStream
+from service.log.sqlite.database import PARTITION
+from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 from service.runtime.open_log import read_state
 from service.stream.state.snapshot import StatsKey
@@ -104,14 +105,14 @@ class Watcher:
     """Sees from outside how far the worker is."""
 
     def __init__(self, desk: CommandHarness) -> None:
-        self._stream = SqliteStream(desk.log_path, TOPICS, worker=False)
+        self._stream = SqliteLog(desk.log_path, TOPICS)
 
     def position(self) -> int:
         kept = {record.key: record.value for record in self._stream.read(TOPICS.state, 0, 1_000)}
         return parse_position(kept.get(to_position_key(PARTITION)) or to_position_value(0))
 
     def end(self) -> int:
-        return self._stream.lag()[PARTITION]  # of one that has read nothing
+        return self._stream.read(TOPICS.sentences, 0, 1_000_000)[-1].offset + 1
 
     def close(self) -> None:
         self._stream.close()
@@ -170,7 +171,7 @@ def check(desk: CommandHarness, model: Path, sent: int) -> None:
     assert len(records) == sent
     assert len({record.key for record in records}) == len(records)
     expected = one_pass(model, records)
-    with closing(SqliteStream(desk.log_path, TOPICS, worker=False)) as stream:
+    with closing(SqliteLog(desk.log_path, TOPICS)) as stream:
         kept = read_state(stream, TOPICS)
     assert kept.positions == {PARTITION: len(records)}
     assert kept.snapshot.totals == expected.totals

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from service.log.codec import parse_position, to_position_key
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def started(folder: Path) -> Iterator[Run]:
 
 
 def log_of(folder: Path, topic: str) -> list[Record]:
-    with closing(SqliteStream(folder / ".labelwatch" / "log.sqlite", TOPICS, worker=False)) as stream:
+    with closing(SqliteLog(folder / ".labelwatch" / "log.sqlite", TOPICS)) as stream:
         return list(stream.read(topic, 0, 1_000_000))
 
 

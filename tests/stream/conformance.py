@@ -1,4 +1,7 @@
-"""The one suite that every log passes. A test class adds a `log` fixture and has all of it."""
+"""The suite that every log passes: `LogConformance` for `Log`, `SessionConformance` for `WorkerSession`.
+
+A test class inherits both and adds the fixture `log`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from tests.stream.steps import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from service.log.protocol import Follower, Record, Stream
+    from service.log.protocol import Follower, Log, Record, WorkerSession
     from service.log.topics import Topics
 
 HEADERS = (
@@ -38,179 +41,26 @@ HEADERS = (
 
 
 class LogUnderTest(Protocol):
-    """A log under test."""
-
     topics: Topics
 
-    def open(self) -> Stream:
-        """A worker's stream; closed when the test ends, if it isn't yet."""
+    def open_session(self) -> WorkerSession:
+        """A worker's session. It is closed when the test ends."""
 
-    def open_producer(self) -> Stream:
-        """Another process's view, that only appends."""
+    def open_log(self) -> Log:
+        """The log as another process opens it. It is closed when the test ends."""
 
     def make_unwritable_output(self) -> Output:
         """An output that the log can't write."""
 
     def crash_arguments(self) -> Sequence[str]:
-        """Arguments with which `abrupt.py` opens this log in a process of its own."""
+        """Arguments with which `crashing_worker.py` opens this log in a process of its own."""
 
 
-class Conformance:
-    def test_records_come_in_order_byte_for_byte(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        sent = [
-            Output(log.topics.sentences, b"key", b'{"tokens": []}', HEADERS, 0),
-            Output(log.topics.sentences, None, bytes(range(256)), (), 0),
-            Output(log.topics.sentences, b"\xff\x00", b"", (), 0),
-            Output(log.topics.sentences, b"deleted", None, (), 0),
-            Output(log.topics.sentences, None, None, HEADERS, 0),
-        ]
-        stream.append(sent)
-        wait_for_assignment(stream)
-        got: list[Record] = []
-        while len(got) < len(sent):
-            got += iter_records(poll_batch(stream, max_records=2))
-        assert [(one.key, one.value, one.headers) for one in got] == [(one.key, one.value, one.headers) for one in sent]
-        assert [one.offset for one in got] == list(range(len(sent)))
-        assert {(one.topic, one.partition) for one in got} == {(log.topics.sentences, 0)}
-        assert all(one.timestamp_ms > 1_700_000_000_000 for one in got)
-
-    def test_a_batch_has_no_more_records_than_asked_for(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        stream.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3", b"4", b"5"]))
-        wait_for_assignment(stream)
-        sizes: list[int] = []
-        while sum(sizes) < 5:
-            sizes.append(len(poll_batch(stream, max_records=2)))
-        assert max(sizes) <= 2
-
-    def test_a_batch_has_no_more_bytes_than_asked_for_and_at_least_one_record(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        sent = [b"1" * 400, b"2" * 400, b"3" * 400, b"4" * 2_000, b"5" * 10]
-        stream.append(make_sentence_outputs(log.topics.sentences, sent))
-        wait_for_assignment(stream)
-        got: list[list[bytes | None]] = []
-        while sum(map(len, got)) < len(sent):
-            got.append(list_values(poll_batch(stream, max_records=5, max_bytes=1_000)))
-        assert [value for some in got for value in some] == sent
-        assert all(len(some) == 1 or sum(len(value or b"") for value in some) <= 1_000 for some in got)
-
-    def test_without_records_a_poll_is_empty_and_nothing_is_there_to_commit(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        gained = wait_for_assignment(stream)[0]
-        polled = stream.poll(max_records=10, timeout=0.1)
-        assert len(polled) == 0
-        assert polled.next_offsets == {}
-        stream.commit(BatchResult(polled))
-        stream.close()
-        assert wait_for_assignment(log.open())[0] == gained
-
-    def test_a_stream_with_its_share_is_settled(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        wait_for_assignment(stream)
-        assert stream.assignment_complete
-
-    def test_a_new_log_begins_at_the_earliest_record_without_state(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        stream.append(make_sentence_outputs(log.topics.sentences, [b"first"]))
-        gained = wait_for_assignment(stream)[0]
-        assert (gained.next_offset, gained.state, gained.lost_records) == (0, {}, 0)
-
-    def test_a_commit_makes_outputs_visible_and_the_next_owner_goes_on_from_its_state(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        stream.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
-        wait_for_assignment(stream)
-        polled = poll_batch(stream, max_records=1)
-        outputs = [
-            Output(log.topics.review, b"d/1", b'{"flags": []}', HEADERS),
-            Output(log.topics.dead_letters, None, b"\x80", HEADERS),
-        ]
-        stream.commit(make_batch_result(polled, outputs, {b"statistics": b"[1]", b"more": b"\x00\xff"}))
-        assert [(r.key, r.value, r.headers) for r in read_topic(stream, log.topics.review)] == [
-            (b"d/1", b'{"flags": []}', HEADERS)
-        ]
-        assert [r.value for r in read_topic(stream, log.topics.dead_letters)] == [b"\x80"]
-        stream.close()
-
-        successor = log.open()
-        gained = wait_for_assignment(successor)[0]
-        assert gained.state == {b"statistics": b"[1]", b"more": b"\x00\xff"}
-        assert gained.next_offset == polled.next_offsets[0]
-        assert list_values(poll_batch(successor, max_records=1)) == [b"2"]
-
-    def test_a_commit_of_nothing_but_its_position_counts_too(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        stream.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2"]))
-        wait_for_assignment(stream)
-        stream.commit(BatchResult(poll_batch(stream, max_records=1)))
-        stream.close()
-        assert wait_for_assignment(log.open())[0].next_offset == 1
-
-    def test_a_refused_commit_leaves_no_trace_and_the_records_come_again(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        stream.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2"]))
-        wait_for_assignment(stream)
-        stream.commit(make_batch_result(poll_batch(stream, max_records=1), state={b"seen": b"1"}))
-        polled = poll_batch(stream)
-        visible = Output(log.topics.review, b"key", b"must not be seen")
-        with pytest.raises(CommitRefused):
-            stream.commit(make_batch_result(polled, [visible, log.make_unwritable_output()], {b"seen": b"2"}))
-
-        gained = wait_for_assignment(stream)[0]
-        assert (gained.next_offset, gained.state) == (1, {b"seen": b"1"})
-        assert read_topic(stream, log.topics.review) == []
-        again = poll_batch(stream)
-        assert list(iter_records(again)) == list(iter_records(polled))
-
-        stream.commit(make_batch_result(again, [visible], {b"seen": b"2"}))
-        assert [record.value for record in read_topic(stream, log.topics.review)] == [b"must not be seen"]
-        stream.close()
-        gained = wait_for_assignment(log.open())[0]
-        assert (gained.next_offset, gained.state) == (2, {b"seen": b"2"})
-
-    def test_refused_again_and_again_it_gets_through_in_the_end_exactly_once(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        stream.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
-        wait_for_assignment(stream)
-        for value in (b"1", b"2", b"3"):
-            for _ in range(2):
-                output = Output(log.topics.review, value, value)
-                with pytest.raises(CommitRefused):
-                    stream.commit(
-                        make_batch_result(poll_batch(stream, max_records=1), [output, log.make_unwritable_output()])
-                    )
-                wait_for_assignment(stream)
-            polled = poll_batch(stream, max_records=1)
-            assert list_values(polled) == [value]
-            stream.commit(make_batch_result(polled, [Output(log.topics.review, value, value)], {b"last": value}))
-        assert sorted(record.value or b"" for record in read_topic(stream, log.topics.review)) == [b"1", b"2", b"3"]
-
-    def test_state_and_offset_belong_together_after_every_commit(self, log: LogUnderTest) -> None:
-        log.open_producer().append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
-        for n in range(3):
-            stream = log.open()
-            gained = wait_for_assignment(stream)[0]
-            assert gained.next_offset == n
-            assert gained.state == ({b"count": str(n).encode()} if n else {})
-            stream.commit(make_batch_result(poll_batch(stream, max_records=1), state={b"count": str(n + 1).encode()}))
-            stream.close()
-
-    def test_of_each_state_key_only_the_newest_value_is_restored(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        stream.append(make_sentence_outputs(log.topics.sentences, [str(n).encode() for n in range(8)]))
-        wait_for_assignment(stream)
-        stream.commit(make_batch_result(poll_batch(stream, max_records=1), state={b"untouched": b"old", b"n": b"0"}))
-        for n in range(1, 8):
-            stream.commit(make_batch_result(poll_batch(stream, max_records=1), state={b"n": str(n).encode()}))
-        stream.close()
-        gained = wait_for_assignment(log.open())[0]
-        assert gained.state == {b"untouched": b"old", b"n": b"7"}
-        assert gained.next_offset == 8
-
-    def test_a_follower_reads_from_the_beginning_and_stays_behind(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        stream.append([Output(log.topics.datasets, b"a", b"1"), Output(log.topics.datasets, b"b", b"2", HEADERS)])
-        follower = stream.follow(log.topics.datasets)
+class LogConformance:
+    def test_a_follower_reads_from_the_beginning_and_continues(self, log: LogUnderTest) -> None:
+        writer = log.open_log()
+        writer.append([Output(log.topics.datasets, b"a", b"1"), Output(log.topics.datasets, b"b", b"2", HEADERS)])
+        follower = writer.follow(log.topics.datasets)
         assert not _is_caught_up(follower)
         first = read_records(follower, 2)
         wait_until(lambda: not follower.poll() and follower.caught_up, "the follower has caught up")
@@ -218,48 +68,21 @@ class Conformance:
             (b"a", b"1", ()),
             (b"b", b"2", HEADERS),
         ]
-        log.open_producer().append([Output(log.topics.datasets, b"a", None)])
+        log.open_log().append([Output(log.topics.datasets, b"a", None)])
         assert [(record.key, record.value) for record in read_records(follower, 1)] == [(b"a", None)]
         assert _is_caught_up(follower)
         follower.close()
 
-    def test_behind_an_empty_topic_one_is_caught_up(self, log: LogUnderTest) -> None:
-        assert read_topic(log.open(), log.topics.decisions) == []
+    def test_a_follower_of_an_empty_topic_is_caught_up(self, log: LogUnderTest) -> None:
+        assert read_topic(log.open_log(), log.topics.decisions) == []
 
-    def test_what_is_appended_is_there_for_everybody(self, log: LogUnderTest) -> None:
-        log.open_producer().append([Output(log.topics.decisions, b"k", b"v")], timeout=60)
-        assert [record.value for record in read_topic(log.open(), log.topics.decisions)] == [b"v"]
+    def test_every_log_reads_what_another_appended(self, log: LogUnderTest) -> None:
+        log.open_log().append([Output(log.topics.decisions, b"k", b"v")], timeout=60)
+        assert [record.value for record in read_topic(log.open_log(), log.topics.decisions)] == [b"v"]
 
-    def test_lag_counts_what_is_not_read_yet(self, log: LogUnderTest) -> None:
-        stream = log.open()
-        stream.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
-        wait_for_assignment(stream)
-        poll_batch(stream, max_records=1)
-        assert stream.lag()[0] == 2
-        log.open_producer().append(make_sentence_outputs(log.topics.sentences, [b"4"]))
-        left = 3
-        while left:
-            left -= len(poll_batch(stream))
-        assert stream.lag()[0] == 0
-
-    def test_after_an_end_without_close_the_next_one_goes_on(self, log: LogUnderTest) -> None:
-        log.open_producer().append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
-        # It commits one record with an output and state, reads the next, and is gone.
-        ran = subprocess.run(
-            [sys.executable, "-m", "tests.stream.crashing_worker", *log.crash_arguments()], check=False, timeout=600
-        )
-        assert ran.returncode == 9
-        stream = log.open()
-        gained = wait_for_assignment(stream)[0]
-        assert (gained.next_offset, gained.state) == (1, {b"state": b"of 1"})
-        assert [record.value for record in read_topic(stream, log.topics.review)] == [b"1"]
-        polled = poll_batch(stream)
-        assert list_values(polled)[0] == b"2"
-        stream.commit(make_batch_result(polled, state={b"state": b"of more"}))
-
-    def test_of_several_who_change_a_key_at_once_one_does(self, log: LogUnderTest) -> None:
+    def test_of_several_concurrent_changes_of_a_key_one_succeeds(self, log: LogUnderTest) -> None:
         topic = log.topics.datasets
-        writers = [log.open_producer() for _ in range(3)]
+        writers = [log.open_log() for _ in range(3)]
         writers[0].append([Output(topic, b"k", b"before"), Output(topic, b"other", b"before")])
         with pytest.raises(VersionConflict, match=r"k of .*datasets"):
             writers[1].append_if_unchanged(Output(topic, b"k", b"never"), None)
@@ -282,6 +105,186 @@ class Conformance:
         writers[1].append_if_unchanged(Output(topic, b"new", b"1"), None)
         with pytest.raises(VersionConflict):
             writers[2].append_if_unchanged(Output(topic, b"k", b"never"), found[-1].position)
+
+
+class SessionConformance:
+    def test_records_come_in_order_byte_for_byte(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        sent = [
+            Output(log.topics.sentences, b"key", b'{"tokens": []}', HEADERS, 0),
+            Output(log.topics.sentences, None, bytes(range(256)), (), 0),
+            Output(log.topics.sentences, b"\xff\x00", b"", (), 0),
+            Output(log.topics.sentences, b"deleted", None, (), 0),
+            Output(log.topics.sentences, None, None, HEADERS, 0),
+        ]
+        session.append(sent)
+        wait_for_assignment(session)
+        got: list[Record] = []
+        while len(got) < len(sent):
+            got += iter_records(poll_batch(session, max_records=2))
+        assert [(one.key, one.value, one.headers) for one in got] == [(one.key, one.value, one.headers) for one in sent]
+        assert [one.offset for one in got] == list(range(len(sent)))
+        assert {(one.topic, one.partition) for one in got} == {(log.topics.sentences, 0)}
+        assert all(one.timestamp_ms > 1_700_000_000_000 for one in got)
+
+    def test_a_batch_has_no_more_records_than_asked_for(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3", b"4", b"5"]))
+        wait_for_assignment(session)
+        sizes: list[int] = []
+        while sum(sizes) < 5:
+            sizes.append(len(poll_batch(session, max_records=2)))
+        assert max(sizes) <= 2
+
+    def test_a_batch_has_no_more_bytes_than_asked_for_and_at_least_one_record(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        sent = [b"1" * 400, b"2" * 400, b"3" * 400, b"4" * 2_000, b"5" * 10]
+        session.append(make_sentence_outputs(log.topics.sentences, sent))
+        wait_for_assignment(session)
+        got: list[list[bytes | None]] = []
+        while sum(map(len, got)) < len(sent):
+            got.append(list_values(poll_batch(session, max_records=5, max_bytes=1_000)))
+        assert [value for some in got for value in some] == sent
+        assert all(len(some) == 1 or sum(len(value or b"") for value in some) <= 1_000 for some in got)
+
+    def test_without_records_a_poll_is_empty_and_nothing_is_there_to_commit(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        gained = wait_for_assignment(session)[0]
+        polled = session.poll(max_records=10, timeout=0.1)
+        assert len(polled) == 0
+        assert polled.next_offsets == {}
+        session.commit(BatchResult(polled))
+        session.close()
+        assert wait_for_assignment(log.open_session())[0] == gained
+
+    def test_a_session_with_its_partitions_has_a_complete_assignment(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        wait_for_assignment(session)
+        assert session.assignment_complete
+
+    def test_a_new_log_begins_at_the_earliest_record_without_state(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append(make_sentence_outputs(log.topics.sentences, [b"first"]))
+        gained = wait_for_assignment(session)[0]
+        assert (gained.next_offset, gained.state, gained.lost_records) == (0, {}, 0)
+
+    def test_a_commit_makes_outputs_visible_and_the_next_owner_goes_on_from_its_state(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
+        wait_for_assignment(session)
+        polled = poll_batch(session, max_records=1)
+        outputs = [
+            Output(log.topics.review, b"d/1", b'{"flags": []}', HEADERS),
+            Output(log.topics.dead_letters, None, b"\x80", HEADERS),
+        ]
+        session.commit(make_batch_result(polled, outputs, {b"statistics": b"[1]", b"more": b"\x00\xff"}))
+        assert [(r.key, r.value, r.headers) for r in read_topic(session, log.topics.review)] == [
+            (b"d/1", b'{"flags": []}', HEADERS)
+        ]
+        assert [r.value for r in read_topic(session, log.topics.dead_letters)] == [b"\x80"]
+        session.close()
+
+        successor = log.open_session()
+        gained = wait_for_assignment(successor)[0]
+        assert gained.state == {b"statistics": b"[1]", b"more": b"\x00\xff"}
+        assert gained.next_offset == polled.next_offsets[0]
+        assert list_values(poll_batch(successor, max_records=1)) == [b"2"]
+
+    def test_a_commit_of_nothing_but_its_position_counts_too(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2"]))
+        wait_for_assignment(session)
+        session.commit(BatchResult(poll_batch(session, max_records=1)))
+        session.close()
+        assert wait_for_assignment(log.open_session())[0].next_offset == 1
+
+    def test_a_refused_commit_leaves_no_trace_and_the_records_come_again(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2"]))
+        wait_for_assignment(session)
+        session.commit(make_batch_result(poll_batch(session, max_records=1), state={b"seen": b"1"}))
+        polled = poll_batch(session)
+        visible = Output(log.topics.review, b"key", b"must not be seen")
+        with pytest.raises(CommitRefused):
+            session.commit(make_batch_result(polled, [visible, log.make_unwritable_output()], {b"seen": b"2"}))
+
+        gained = wait_for_assignment(session)[0]
+        assert (gained.next_offset, gained.state) == (1, {b"seen": b"1"})
+        assert read_topic(session, log.topics.review) == []
+        again = poll_batch(session)
+        assert list(iter_records(again)) == list(iter_records(polled))
+
+        session.commit(make_batch_result(again, [visible], {b"seen": b"2"}))
+        assert [record.value for record in read_topic(session, log.topics.review)] == [b"must not be seen"]
+        session.close()
+        gained = wait_for_assignment(log.open_session())[0]
+        assert (gained.next_offset, gained.state) == (2, {b"seen": b"2"})
+
+    def test_refused_again_and_again_it_gets_through_in_the_end_exactly_once(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
+        wait_for_assignment(session)
+        for value in (b"1", b"2", b"3"):
+            for _ in range(2):
+                output = Output(log.topics.review, value, value)
+                with pytest.raises(CommitRefused):
+                    session.commit(
+                        make_batch_result(poll_batch(session, max_records=1), [output, log.make_unwritable_output()])
+                    )
+                wait_for_assignment(session)
+            polled = poll_batch(session, max_records=1)
+            assert list_values(polled) == [value]
+            session.commit(make_batch_result(polled, [Output(log.topics.review, value, value)], {b"last": value}))
+        assert sorted(record.value or b"" for record in read_topic(session, log.topics.review)) == [b"1", b"2", b"3"]
+
+    def test_state_and_offset_belong_together_after_every_commit(self, log: LogUnderTest) -> None:
+        log.open_log().append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
+        for n in range(3):
+            session = log.open_session()
+            gained = wait_for_assignment(session)[0]
+            assert gained.next_offset == n
+            assert gained.state == ({b"count": str(n).encode()} if n else {})
+            session.commit(make_batch_result(poll_batch(session, max_records=1), state={b"count": str(n + 1).encode()}))
+            session.close()
+
+    def test_of_each_state_key_only_the_newest_value_is_restored(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append(make_sentence_outputs(log.topics.sentences, [str(n).encode() for n in range(8)]))
+        wait_for_assignment(session)
+        session.commit(make_batch_result(poll_batch(session, max_records=1), state={b"untouched": b"old", b"n": b"0"}))
+        for n in range(1, 8):
+            session.commit(make_batch_result(poll_batch(session, max_records=1), state={b"n": str(n).encode()}))
+        session.close()
+        gained = wait_for_assignment(log.open_session())[0]
+        assert gained.state == {b"untouched": b"old", b"n": b"7"}
+        assert gained.next_offset == 8
+
+    def test_lag_counts_what_is_not_read_yet(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
+        wait_for_assignment(session)
+        poll_batch(session, max_records=1)
+        assert session.lag()[0] == 2
+        log.open_log().append(make_sentence_outputs(log.topics.sentences, [b"4"]))
+        left = 3
+        while left:
+            left -= len(poll_batch(session))
+        assert session.lag()[0] == 0
+
+    def test_after_an_end_without_close_the_next_one_goes_on(self, log: LogUnderTest) -> None:
+        log.open_log().append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
+        # It commits one record with an output and state, reads the next, and is gone.
+        ran = subprocess.run(
+            [sys.executable, "-m", "tests.stream.crashing_worker", *log.crash_arguments()], check=False, timeout=600
+        )
+        assert ran.returncode == 9
+        session = log.open_session()
+        gained = wait_for_assignment(session)[0]
+        assert (gained.next_offset, gained.state) == (1, {b"state": b"of 1"})
+        assert [record.value for record in read_topic(session, log.topics.review)] == [b"1"]
+        polled = poll_batch(session)
+        assert list_values(polled)[0] == b"2"
+        session.commit(make_batch_result(polled, state={b"state": b"of more"}))
 
 
 def _is_caught_up(follower: Follower) -> bool:

@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient
 
 from service.log.kafka.admin import create_topics
 from service.log.kafka.clients import create_producer
-from service.log.kafka.session import KafkaStream
+from service.log.kafka.session import KafkaWorkerSession
 from service.log.topics import Topics
 from service.settings.kafka import KafkaSettings
 from tests.kafka.broker import Cluster
@@ -70,7 +70,7 @@ class OpenStream(Protocol):
         settings: KafkaSettings | None = None,
         watchdog: Watchdog | None = None,
         patience: float = 30.0,
-    ) -> KafkaStream: ...
+    ) -> KafkaWorkerSession: ...
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def group(kafka_topics: Topics) -> str:
 
 @pytest.fixture
 def opened(kafka_settings: KafkaSettings, kafka_topics: Topics, group: str) -> Iterator[OpenStream]:
-    streams: list[KafkaStream] = []
+    streams: list[KafkaWorkerSession] = []
 
     def made(
         worker_id: str | None = None,
@@ -88,9 +88,9 @@ def opened(kafka_settings: KafkaSettings, kafka_topics: Topics, group: str) -> I
         settings: KafkaSettings | None = None,
         watchdog: Watchdog | None = None,
         patience: float = 30.0,
-    ) -> KafkaStream:
+    ) -> KafkaWorkerSession:
         streams.append(
-            KafkaStream(
+            KafkaWorkerSession(
                 settings or kafka_settings,
                 kafka_topics,
                 group=group,

@@ -6,9 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from service.log.kafka.session import KafkaStream
-from service.log.protocol import Output, Stream
-from service.log.sqlite.log import SqliteStream
+from service.log.kafka.session import KafkaWorkerSession
+from service.log.protocol import Output, WorkerSession
+from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.settings.kafka import KafkaSettings
 from tests.stream.steps import list_values, make_batch_result, poll_batch, wait_for_assignment
@@ -16,12 +16,12 @@ from tests.stream.steps import list_values, make_batch_result, poll_batch, wait_
 EXIT_STATUS = 9
 
 
-def open_stream(kind: str, topics: Topics, *where: str) -> Stream:
+def open_stream(kind: str, topics: Topics, *where: str) -> WorkerSession:
     if kind == "sqlite":
         (path,) = where
-        return SqliteStream(Path(path), topics)
+        return SqliteWorkerSession(Path(path), topics)
     settings, group, worker_id = where
-    return KafkaStream(KafkaSettings.model_validate_json(settings), topics, group=group, worker_id=worker_id)
+    return KafkaWorkerSession(KafkaSettings.model_validate_json(settings), topics, group=group, worker_id=worker_id)
 
 
 def main(kind: str, prefix: str, *where: str) -> None:

@@ -11,14 +11,14 @@ from service.log.protocol import CommitRefused, Output
 from tests.stream.steps import iter_records, make_batch_result
 
 if TYPE_CHECKING:
-    from service.log.protocol import Stream
+    from service.log.protocol import WorkerSession
     from service.log.topics import Topics
 
 
 class CountingWorker(threading.Thread):
     """A worker that counts the records of each partition in its state, and writes each to the review topic."""
 
-    def __init__(self, stream: Stream, topics: Topics) -> None:
+    def __init__(self, stream: WorkerSession, topics: Topics) -> None:
         super().__init__(daemon=True)
         self.stream = stream
         self.topics = topics

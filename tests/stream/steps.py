@@ -10,7 +10,7 @@ from service.log.protocol import MAX_BATCH_BYTES, BatchResult, Output, Partition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from service.log.protocol import Follower, Stream
+    from service.log.protocol import Follower, Log, WorkerSession
 
 WAIT_TIMEOUT_S = 300.0
 POLL_TIMEOUT_S = 0.2
@@ -23,7 +23,7 @@ def wait_until(done: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def wait_for_assignment(stream: Stream, *wanted: int) -> dict[int, PartitionAssignment]:
+def wait_for_assignment(stream: WorkerSession, *wanted: int) -> dict[int, PartitionAssignment]:
     """Until the stream has given us the partitions; no record may come of one that it has not told of."""
     found: dict[int, PartitionAssignment] = {}
     needed = set(wanted or (0,))
@@ -42,7 +42,7 @@ def wait_for_assignment(stream: Stream, *wanted: int) -> dict[int, PartitionAssi
     return found
 
 
-def poll_batch(stream: Stream, *, max_records: int = 100, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
+def poll_batch(stream: WorkerSession, *, max_records: int = 100, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
     """The next batch that isn't empty."""
     got: list[RecordBatch] = []
 
@@ -68,7 +68,7 @@ def read_records(follower: Follower, n: int) -> list[Record]:
     return got
 
 
-def read_topic(stream: Stream, topic: str) -> list[Record]:
+def read_topic(stream: Log, topic: str) -> list[Record]:
     """All that is committed at this moment."""
     follower = stream.follow(topic)
     got: list[Record] = []

@@ -1,40 +1,39 @@
-"""Both logs, one suite."""
+"""Both logs pass one suite."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
 
-from service.log.kafka.session import KafkaStream
+from service.log.kafka.log import KafkaLog
+from service.log.kafka.session import KafkaWorkerSession
 from service.log.protocol import Output
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.log import SqliteLog
+from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import MAX_OUTPUT_BYTES, Topics
-from tests.stream.conformance import Conformance
+from tests.stream.conformance import LogConformance, SessionConformance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from service.log.protocol import Stream
+    from service.log.protocol import Log, WorkerSession
     from service.settings.kafka import KafkaSettings
 
 
 class SqliteLogUnderTest:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, exit_stack: ExitStack) -> None:
         self.topics = Topics()
         self.path = path
-        self.streams: list[SqliteStream] = []
+        self._exit_stack = exit_stack
 
-    def open(self) -> Stream:
-        return self._kept(SqliteStream(self.path, self.topics))
+    def open_session(self) -> WorkerSession:
+        return self._exit_stack.enter_context(closing(SqliteWorkerSession(self.path, self.topics)))
 
-    def open_producer(self) -> Stream:
-        return self._kept(SqliteStream(self.path, self.topics, worker=False))
-
-    def _kept(self, stream: SqliteStream) -> Stream:
-        self.streams.append(stream)
-        return stream
+    def open_log(self) -> Log:
+        return self._exit_stack.enter_context(closing(SqliteLog(self.path, self.topics)))
 
     def make_unwritable_output(self) -> Output:
         return Output(self.topics.review, b"key", object())  # type: ignore[arg-type]  # nothing SQLite could hold
@@ -44,20 +43,20 @@ class SqliteLogUnderTest:
 
 
 class KafkaLogUnderTest:
-    """All streams have one identity, so that a new one takes over at once."""
+    """All sessions have the same identity, so that a new one takes over at once."""
 
-    def __init__(self, settings: KafkaSettings, topics: Topics) -> None:
+    def __init__(self, settings: KafkaSettings, topics: Topics, exit_stack: ExitStack) -> None:
         self.topics = topics
         self.settings = settings
         self.group = f"{topics.prefix}group"
-        self.streams: list[KafkaStream] = []
+        self._exit_stack = exit_stack
 
-    def open(self) -> Stream:
-        self.streams.append(KafkaStream(self.settings, self.topics, group=self.group, worker_id="worker-0"))
-        return self.streams[-1]
+    def open_session(self) -> WorkerSession:
+        session = KafkaWorkerSession(self.settings, self.topics, group=self.group, worker_id="worker-0")
+        return self._exit_stack.enter_context(closing(session))
 
-    def open_producer(self) -> Stream:
-        return self.open()  # it joins the group only when it is asked for partitions
+    def open_log(self) -> Log:
+        return self._exit_stack.enter_context(closing(KafkaLog(self.settings)))
 
     def make_unwritable_output(self) -> Output:
         return Output(self.topics.review, b"key", bytes(MAX_OUTPUT_BYTES + 100_000))
@@ -67,19 +66,15 @@ class KafkaLogUnderTest:
         return ("kafka", self.topics.prefix, settings, self.group, "worker-0")
 
 
-class TestSqlite(Conformance):
+class TestSqlite(LogConformance, SessionConformance):
     @pytest.fixture
     def log(self, tmp_path: Path) -> Iterator[SqliteLogUnderTest]:
-        made = SqliteLogUnderTest(tmp_path / "log.sqlite")
-        yield made
-        for stream in made.streams:
-            stream.close()
+        with ExitStack() as exit_stack:
+            yield SqliteLogUnderTest(tmp_path / "log.sqlite", exit_stack)
 
 
-class TestKafka(Conformance):
+class TestKafka(LogConformance, SessionConformance):
     @pytest.fixture
     def log(self, kafka_settings: KafkaSettings, kafka_topics: Topics) -> Iterator[KafkaLogUnderTest]:
-        made = KafkaLogUnderTest(kafka_settings, kafka_topics)
-        yield made
-        for stream in made.streams:
-            stream.close()
+        with ExitStack() as exit_stack:
+            yield KafkaLogUnderTest(kafka_settings, kafka_topics, exit_stack)

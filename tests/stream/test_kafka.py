@@ -11,7 +11,7 @@ import pytest
 
 from service.log.kafka.clients import create_producer, send
 from service.log.kafka.library_fixes.watchdog import Watchdog
-from service.log.kafka.session import KafkaStream, Lease
+from service.log.kafka.session import KafkaWorkerSession, Lease
 from service.log.protocol import CommitRefused, FencedError, Output, RecordBatch
 from tests.stream.steps import (
     POLL_TIMEOUT_S,
@@ -166,7 +166,7 @@ def test_a_worker_that_took_too_long_can_not_commit_what_another_has(
     assert [record.value for record in read_topic(other, kafka_topics.review)] == [b"of the other"]
 
 
-def _generation(stream: KafkaStream) -> int:
+def _generation(stream: KafkaWorkerSession) -> int:
     time.sleep(0.2)
     found = stream._consumer.group_metadata()
     return 0 if found is None else int(found.generation_id)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pytest
     from kafka import KafkaProducer
 
-    from service.log.kafka.session import KafkaStream
+    from service.log.kafka.session import KafkaWorkerSession
     from service.log.topics import Topics
     from service.settings.kafka import KafkaSettings
     from tests.stream.conftest import OpenStream
@@ -52,7 +52,7 @@ def test_a_restore_waits_out_an_open_transaction_and_says_whose_itowns(
     assert list_open_transactions(kafka_settings, kafka_topics.state, 0) == []
 
 
-def _troubled(stream: KafkaStream) -> bool:
+def _troubled(stream: KafkaWorkerSession) -> bool:
     assert not stream.poll_rebalance().assigned
     stream.poll(max_records=1, timeout=0.2)
     return bool(stream.warnings)

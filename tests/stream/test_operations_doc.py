@@ -14,7 +14,7 @@ from service.contracts import Claim, Decision
 from service.log.kafka.admin import COMPACTED_TOPIC_CONFIG, create_topics
 from service.log.kafka.follower import KafkaFollower
 from service.log.protocol import Output, Record
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.review.decisions import build_claim_output, build_decision_output
 from tests.support.command_harness import CommandHarness
@@ -142,9 +142,9 @@ def test_the_embedded_log_is_saved_while_it_is_open(tmp_path: Path, capfd: pytes
     folder = tmp_path / ".labelwatch"
     folder.mkdir()
     desk = CommandHarness(folder, tmp_path, capfd=capfd)
-    with closing(SqliteStream(desk.log_path, desk.topics)) as stream:
+    with closing(SqliteWorkerSession(desk.log_path, desk.topics)) as stream:
         stream.append([Output(desk.topics.decisions, b"a/1/x", b"{}")])
         shell(command, tmp_path)
         stream.append([Output(desk.topics.decisions, b"a/2/x", b"{}")])
-    with closing(SqliteStream(tmp_path / "backup.sqlite", desk.topics)) as saved:
+    with closing(SqliteWorkerSession(tmp_path / "backup.sqlite", desk.topics)) as saved:
         assert [record.key for record in saved.read(desk.topics.decisions, 0, 10)] == [b"a/1/x"]

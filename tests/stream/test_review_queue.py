@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from service.contracts import Claim
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.log import SqliteLog
 from service.review.decisions import build_claim_output
 from service.review.queue.queue import ReviewQueue
 from tests.stream.steps import wait_until
@@ -32,7 +32,7 @@ def test_two_replicas_over_kafka_and_the_embedded_log_show_the_same(
     opened: OpenStream, kafka_topics: Topics, tmp_path: Path
 ) -> None:
     outputs = make_history(kafka_topics, sentences=70)
-    embedded = SqliteStream(tmp_path / "log.sqlite", kafka_topics, worker=False)
+    embedded = SqliteLog(tmp_path / "log.sqlite", kafka_topics)
     embedded.append(outputs)
     expected = dump_rebuilt_queue(embedded, kafka_topics)
     assert '"ranker":{' in str(expected["overview"])

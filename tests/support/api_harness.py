@@ -15,7 +15,7 @@ from service.api.backend import Backend
 from service.api.batching.batcher import MicroBatcher
 from service.datasets.registry import DatasetRegistry
 from service.log.protocol import Output
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.review.projection.projector import ReviewProjector
 from service.review.queue.queue import ReviewQueue
@@ -39,7 +39,7 @@ TOPICS = Topics()
 @dataclass
 class ApiHarness:
     backend: Backend
-    log: SqliteStream
+    log: SqliteWorkerSession
     worker: Worker
     projector: ReviewProjector
     app: FastAPI = field(init=False)
@@ -94,7 +94,7 @@ class ApiHarness:
 
 @contextmanager
 def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator[ApiHarness]:
-    log = SqliteStream(folder / "log.sqlite", TOPICS)
+    log = SqliteWorkerSession(folder / "log.sqlite", TOPICS)
 
     def datasets() -> DatasetRegistry:
         return DatasetRegistry(classifier.folder, min_words=1, prior_words=0)

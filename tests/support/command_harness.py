@@ -16,7 +16,7 @@ import pytest
 from service.cli.main import main
 from service.contracts import Assessment, DatasetSettings
 from service.log.protocol import Output, Record
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 from tests.support.tiny_models import LABELS
 
@@ -105,7 +105,7 @@ class CommandHarness:
         return path
 
     def append(self, *outputs: Output) -> None:
-        stream = SqliteStream(self.log_path, self.topics, worker=False)
+        stream = SqliteLog(self.log_path, self.topics)
         stream.append(outputs)
         stream.close()
 
@@ -114,7 +114,7 @@ class CommandHarness:
         self.append(Output(self.topics.datasets, made.name.encode(), made.model_dump_json().encode()))
 
     def read_records(self, topic: str) -> list[Record]:
-        stream = SqliteStream(self.log_path, self.topics, worker=False)
+        stream = SqliteLog(self.log_path, self.topics)
         try:
             return stream.read(topic, 0, 1_000_000)
         finally:

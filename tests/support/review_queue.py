@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from service.log.protocol import Stream
+    from service.log.protocol import Log
     from service.review.items import ReviewItem
 
 TOPICS = Topics()
@@ -113,7 +113,7 @@ def decide_item(item: ReviewItem, verdict: str, *, topics: Topics = TOPICS, **fi
 
 @dataclass
 class MemoryLog:
-    """Enough of a `Stream` for a projector: partitions by key, read in any interleaving and in batches of any size."""
+    """Enough of a `Log` for a projector: partitions by key, read in any interleaving and in batches of any size."""
 
     partitions: int = 3
     seed: int = 0
@@ -227,7 +227,7 @@ def dump_queue(queue: ReviewQueue, now: datetime = NOW) -> dict[str, object]:
     }
 
 
-def dump_rebuilt_queue(stream: Stream | MemoryLog, topics: Topics, path: Path | str = ":memory:") -> dict[str, object]:
+def dump_rebuilt_queue(stream: Log | MemoryLog, topics: Topics, path: Path | str = ":memory:") -> dict[str, object]:
     """What a replica that begins now comes to show."""
     desk = QueueHarness(stream, ReviewQueue(path), topics)
     try:

@@ -16,7 +16,7 @@ from service.api.app import create_app
 from service.api.backend import Backend
 from service.api.batching.batcher import MicroBatcher
 from service.datasets.registry import DatasetRegistry
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 from service.settings import ApiSettings
 from service.stream.state.view import StateView
@@ -41,7 +41,7 @@ class ScoringHarness:
     app: FastAPI
     backend: Backend
     batcher: MicroBatcher
-    stream: SqliteStream
+    stream: SqliteLog
     topics: Topics
     telemetry: Telemetry
 
@@ -81,7 +81,7 @@ def scoring_harness(
 ) -> Iterator[ScoringHarness]:
     """`queue`: options of the batcher, `limits`: API settings, `stream`: what is appended to instead of the log."""
     topics = Topics()
-    log = SqliteStream(folder / "log.sqlite", topics, worker=False)
+    log = SqliteLog(folder / "log.sqlite", topics)
     mirror = StateView(log, topics, DatasetRegistry(classifier.folder, min_words=1, prior_words=200))
     while not mirror.caught_up:
         mirror.step()

@@ -22,7 +22,7 @@ from service.runtime.open_log import (
     load_datasets,
     load_model_folder,
     open_existing_log,
-    open_stream,
+    open_log,
     read_latest_settings,
     read_state,
     write_settings,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from service.inference.model.folder import ModelFolder
-    from service.log.protocol import Stream
+    from service.log.protocol import Log
     from service.log.topics import Topics
     from service.settings import Settings
 
@@ -73,7 +73,7 @@ def list_datasets(as_json: JsonOption = False) -> None:
     """List the datasets: those that are set up, and those that sentences have come of."""
     settings = read_settings()
     topics, folder = build_topics(settings), load_model_folder(settings)
-    with open_existing_log(settings, topics) as stream:
+    with open_existing_log(settings) as stream:
         known = load_datasets(settings, folder, stream, topics)
         learned = {account.dataset for account in read_state(stream, topics).snapshot.totals}
     names = sorted({*known.names, *known.refused_settings, *learned})
@@ -108,7 +108,7 @@ def show(name: DatasetArgument) -> None:
     """Show a dataset's settings in force, as JSON that `datasets set NAME --file` takes."""
     settings = read_settings()
     topics, folder = build_topics(settings), load_model_folder(settings)
-    with open_existing_log(settings, topics) as stream:
+    with open_existing_log(settings) as stream:
         known = load_datasets(settings, folder, stream, topics)
         names = {
             *known.names,
@@ -131,7 +131,7 @@ def set_dataset(name: DatasetArgument, assignments: AssignmentsArgument = None, 
     topics, folder = build_topics(settings), load_model_folder(settings)
     _build_judge({"name": name}, settings, folder)
     asked = _read_settings_file(file) if file is not None else None
-    with closing(open_stream(settings, topics=topics)) as stream:
+    with closing(open_log(settings)) as stream:
         # As they were written, so that fields of a newer version survive a change of others.
         latest = read_latest_settings(stream, topics).get(name, LatestSettings())
         before: dict[str, Any] = json.loads(latest.value or b"{}")
@@ -156,7 +156,7 @@ def delete(name: DatasetArgument, yes: YesOption = False) -> None:
     """Take a dataset's settings back: it is judged with the defaults. What was learned stays."""
     settings = read_settings()
     topics = build_topics(settings)
-    with open_existing_log(settings, topics) as stream:
+    with open_existing_log(settings) as stream:
         known = {
             one: latest for one, latest in read_latest_settings(stream, topics).items() if latest.value is not None
         }
@@ -272,7 +272,7 @@ def _build_judge(
         raise InvalidInput(f"the model {folder.name} can't judge with these settings: {error}") from error
 
 
-def _is_statistics_reset(stream: Stream, topics: Topics, old: Judge, new: Judge) -> bool:
+def _is_statistics_reset(stream: Log, topics: Topics, old: Judge, new: Judge) -> bool:
     """Whether the settings leave behind what was learned."""
     if old.stats_key == new.stats_key:
         return False

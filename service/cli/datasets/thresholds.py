@@ -70,7 +70,7 @@ def show(named: DatasetArgument = None, dataset: DatasetOption = None, as_json: 
     dataset = named if dataset is None else dataset
     settings = read_settings()
     topics, folder = build_topics(settings), load_model_folder(settings)
-    with open_existing_log(settings, topics) as stream:
+    with open_existing_log(settings) as stream:
         datasets = load_datasets(settings, folder, stream, topics)
         ledger = read_state(stream, topics).snapshot
     names = {*datasets.names, *datasets.refused_settings, *(account.dataset for account in ledger.totals)}
@@ -147,7 +147,7 @@ def reset(dataset: ResetDatasetArgument, yes: YesOption = False) -> None:
     """Have a dataset's statistics start anew: its epoch is raised. The old ones stay in the log, unused."""
     settings = read_settings()
     topics = build_topics(settings)
-    with open_existing_log(settings, topics) as stream:
+    with open_existing_log(settings) as stream:
         known = {
             name: latest for name, latest in read_latest_settings(stream, topics).items() if latest.value is not None
         }

@@ -152,7 +152,7 @@ def _check_kafka(kafka: KafkaSettings, topics: Topics) -> Iterator[CheckResult]:
 def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> Iterator[CheckResult]:
     """What the log holds, as a worker would read it before it starts."""
     try:
-        with open_existing_log(settings, topics) as stream:
+        with open_existing_log(settings) as stream:
             datasets = load_datasets(settings, folder, stream, topics)
             totals = read_state(stream, topics).snapshot.totals
     except LabelwatchError as error:

@@ -18,7 +18,7 @@ from service.runtime.open_log import (
     build_topics,
     hold_state_lock,
     load_model_folder,
-    open_stream,
+    open_worker_session,
     set_up_logging,
     stop_on_signals,
 )
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import threading
 
     from service.datasets.registry import DatasetRegistry
-    from service.log.protocol import Stream
+    from service.log.protocol import WorkerSession
     from service.log.topics import Topics
     from service.telemetry import Reporter
 
@@ -145,7 +145,7 @@ def build_worker(
     classifier: Classifier,
     *,
     datasets: DatasetRegistry,
-    stream: Stream,
+    stream: WorkerSession,
     topics: Topics,
     reporter: Reporter | None = None,
 ) -> WorkerT:
@@ -183,7 +183,7 @@ class WorkerRunner:
         self._once = once
         self._previous_counts = WorkerCounts()  # of the workers before this one
         self._worker: Worker | None = None
-        self._stream: Stream | None = None
+        self._stream: WorkerSession | None = None
         self._stream_error = ""  # why there is no worker at this moment
         self._telemetry = telemetry
         self._last_logged_at = time.monotonic()
@@ -204,7 +204,7 @@ class WorkerRunner:
         while not stop.is_set():
             before = self.counts.records
             try:
-                with contextlib.closing(open_stream(self._settings, worker=True, topics=self._topics)) as stream:
+                with contextlib.closing(open_worker_session(self._settings, self._topics)) as stream:
                     opened, self._stream, self._stream_error = True, stream, ""
                     self._datasets = build_datasets(self._settings, self._classifier.folder)
                     kind = RunToEndWorker if self._once else Worker

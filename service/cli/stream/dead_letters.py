@@ -20,7 +20,7 @@ from service.text import pluralize
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from service.log.protocol import Headers, Record, Stream
+    from service.log.protocol import Headers, Log, Record
     from service.log.topics import Topics
 
 REASON_HEADERS = frozenset(
@@ -103,7 +103,7 @@ class DeadLetter:
         return json.dumps(told, ensure_ascii=False)
 
 
-def read_dead_letters(stream: Stream, topics: Topics, stage: str | None) -> Iterator[DeadLetter]:
+def read_dead_letters(stream: Log, topics: Topics, stage: str | None) -> Iterator[DeadLetter]:
     for record in read_topic(stream, topics.dead_letters):
         letter = DeadLetter(record)
         if stage is None or letter.stage == stage:
@@ -121,7 +121,7 @@ def list_dead_letters(
     settings = read_settings()
     topics = build_topics(settings)
     found: Counter[str] = Counter()
-    with open_existing_log(settings, topics) as stream:
+    with open_existing_log(settings) as stream:
         before: set[str] | None = None
         again = 0
         for letter in read_dead_letters(stream, topics, stage):
@@ -144,7 +144,7 @@ def replay(stage: StageOption = None, dry_run: DryRunOption = False, again: Agai
     """Send dead letters to the input topic again, byte for byte, as after the cause was mended. Each goes once."""
     settings = read_settings()
     topics = build_topics(settings)
-    with open_existing_log(settings, topics) as stream:
+    with open_existing_log(settings) as stream:
         chosen = list(read_dead_letters(stream, topics, stage))
         before = _read_replayed_positions(stream, topics) if chosen and not again else set()
         waiting = [letter for letter in chosen if letter.position not in before]
@@ -167,7 +167,7 @@ def _build_replay_message(letter: DeadLetter, topics: Topics) -> Output:
     return Output(topics.sentences, letter.record.key, letter.record.value, (*letter.original_headers, mark))
 
 
-def _read_replayed_positions(stream: Stream, topics: Topics) -> set[str]:
+def _read_replayed_positions(stream: Log, topics: Topics) -> set[str]:
     """The input itself says it: no second place that could disagree."""
     marks = (get_header(record.headers, REPLAY_HEADER) for record in read_topic(stream, topics.sentences))
     return {mark for mark in marks if mark is not None}

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from service.labels import Scheme
-    from service.log.protocol import Record, Stream
+    from service.log.protocol import Log, Record
     from service.log.topics import Topics
 
 DecisionsOption = Annotated[
@@ -81,7 +81,7 @@ def export(
         raise SettingsError("--reviewer and --decided-only need --decisions")
     settings = read_settings()
     topics = build_topics(settings)
-    with open_existing_log(settings, topics) as stream:
+    with open_existing_log(settings) as stream:
         found = read_newest_sentences(stream, topics, dataset)
         if not found:
             _check_dataset_exists(stream, topics, dataset)
@@ -150,7 +150,7 @@ def _list_notes(telling: WriteContext) -> Iterator[str]:
     yield from telling.notes
 
 
-def _check_dataset_exists(stream: Stream, topics: Topics, dataset: str) -> None:
+def _check_dataset_exists(stream: Log, topics: Topics, dataset: str) -> None:
     """An empty file for a misspelt name would look like an answer."""
     learned = {account.dataset for account in read_state(stream, topics).snapshot.totals}
     names = {
@@ -190,7 +190,7 @@ def resolve_decisions(decisions: list[Decision], word_count: int) -> tuple[str, 
     return ("differ" if labels else "uncorrected"), None
 
 
-def read_newest_sentences(stream: Stream, topics: Topics, dataset: str) -> list[LabelledSentence]:
+def read_newest_sentences(stream: Log, topics: Topics, dataset: str) -> list[LabelledSentence]:
     """The newest revision of each sentence, in the order in which they first came; deleted ones are left out."""
     found: dict[str, LabelledSentence] = {}
     for sentence in _read_received_sentences(stream, topics):
@@ -216,7 +216,7 @@ def _get_known_revision(found: dict[str, LabelledSentence], sentence: LabelledSe
     return -(2**63) - 1 if known is None else known.revision
 
 
-def _read_received_sentences(stream: Stream, topics: Topics) -> Iterator[LabelledSentence]:
+def _read_received_sentences(stream: Log, topics: Topics) -> Iterator[LabelledSentence]:
     records = sorted(read_topic(stream, topics.sentences), key=lambda record: (record.partition, record.offset))
     for record in records:
         try:
@@ -228,7 +228,7 @@ def _read_received_sentences(stream: Stream, topics: Topics) -> Iterator[Labelle
         yield sentence
 
 
-def _read_reviewed_sentences(stream: Stream, topics: Topics, dataset: str) -> Iterable[LabelledSentence]:
+def _read_reviewed_sentences(stream: Log, topics: Topics, dataset: str) -> Iterable[LabelledSentence]:
     """What the input topic has let go of may still be in review; an older revision may stand after a newer one."""
     found: dict[str, LabelledSentence] = {}
     records = sorted(read_topic(stream, topics.review), key=lambda record: (record.partition, record.offset))
@@ -250,7 +250,7 @@ def _read_reviewed_sentences(stream: Stream, topics: Topics, dataset: str) -> It
     return found.values()
 
 
-def read_decisions(stream: Stream, topics: Topics, dataset: str) -> dict[str, list[Decision]]:
+def read_decisions(stream: Log, topics: Topics, dataset: str) -> dict[str, list[Decision]]:
     """The last decision of each reviewer, by sentence."""
     found: dict[str, list[Decision]] = {}
     for record in read_compacted_topic(stream, topics.decisions).values():

@@ -28,7 +28,7 @@ from service.runtime.open_log import (
     load_datasets,
     load_model_folder,
     open_existing_log,
-    open_replay_stream,
+    open_replay_session,
     read_compacted_topic,
     read_state,
     set_up_logging,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from service.inference.model.folder import ModelFolder
-    from service.log.protocol import Stream
+    from service.log.protocol import Log, WorkerSession
 
 OffsetRanges = dict[int, tuple[int, int]]
 
@@ -84,17 +84,17 @@ def replay(*, start: FromOption, to_prefix: ToPrefixOption = None, model: ModelO
     live, folder = build_topics(settings), load_model_folder(settings, model)
     topics = Topics(_choose_prefix(to_prefix, live, folder), live.sentences)
     with hold_state_lock(settings, topics):
-        with open_existing_log(settings, live) as log:
+        with open_existing_log(settings) as log:
             ranges = _read_offset_ranges(settings, live)
             starts = _parse_start_offsets(start, ranges, live.sentences)
             _create_topics(settings, topics)
-            with closing(open_replay_stream(settings, topics)) as stream:
+            with closing(open_replay_session(settings, topics)) as stream:
                 for one, other in ((live.datasets, topics.datasets), (live.decisions, topics.decisions)):
                     _copy_compacted_topic(log, one, stream, other)
                 positions = _write_start_positions(settings, folder, stream, topics, starts)
                 total = sum(max(0, end - positions[partition]) for partition, (_, end) in ranges.items())
                 records = _run_worker(settings, folder, stream, topics, total=total)
-        with open_existing_log(settings, live) as log:
+        with open_existing_log(settings) as log:
             kept, before = (read_state(log, names).positions for names in (topics, live))
             bounds = {
                 partition: (at, min(kept.get(partition, 0), before.get(partition, 0)))
@@ -172,7 +172,7 @@ def _create_topics(settings: Settings, topics: Topics) -> None:
     )
 
 
-def _copy_compacted_topic(source: Stream, source_topic: str, target: Stream, target_topic: str) -> None:
+def _copy_compacted_topic(source: Log, source_topic: str, target: Log, target_topic: str) -> None:
     """What a compacted topic holds, as far as the other does not hold it yet."""
     there = read_compacted_topic(target, target_topic)
     missing = [
@@ -185,7 +185,7 @@ def _copy_compacted_topic(source: Stream, source_topic: str, target: Stream, tar
 
 
 def _write_start_positions(
-    settings: Settings, folder: ModelFolder, stream: Stream, topics: Topics, starts: Mapping[int, int]
+    settings: Settings, folder: ModelFolder, stream: Log, topics: Topics, starts: Mapping[int, int]
 ) -> dict[int, int]:
     """Where each partition goes on: positions that the prefix has already, else the asked ones, which are written."""
     kept = read_state(stream, topics)
@@ -209,7 +209,7 @@ def _write_start_positions(
     return {**new, **kept.positions}
 
 
-def _run_worker(settings: Settings, folder: ModelFolder, stream: Stream, topics: Topics, *, total: int) -> int:
+def _run_worker(settings: Settings, folder: ModelFolder, stream: WorkerSession, topics: Topics, *, total: int) -> int:
     classifier = Classifier(folder, threads=settings.model.threads)
     stop = threading.Event()
     with (

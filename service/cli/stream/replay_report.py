@@ -16,7 +16,7 @@ from service.text import pluralize
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from service.log.protocol import Stream
+    from service.log.protocol import Log
     from service.log.topics import Topics
 
 FlaggedWords = dict[bytes, tuple[int, ...]]
@@ -52,7 +52,7 @@ class ReplayComparison:
 
 
 def compare_flags(
-    stream: Stream, live: Topics, replayed: Topics, bounds: Mapping[int, tuple[int, int]]
+    stream: Log, live: Topics, replayed: Topics, bounds: Mapping[int, tuple[int, int]]
 ) -> ReplayComparison:
     """Of the messages from `bounds` (by partition: from, up to) which were flagged, by either or by both."""
     before, now = (_read_flagged_words(stream, topics, bounds) for topics in (live, replayed))
@@ -68,7 +68,7 @@ def compare_flags(
     )
 
 
-def _read_flagged_words(stream: Stream, topics: Topics, bounds: Mapping[int, tuple[int, int]]) -> FlaggedWords:
+def _read_flagged_words(stream: Log, topics: Topics, bounds: Mapping[int, tuple[int, int]]) -> FlaggedWords:
     """The flagged words of each sentence, by key, as its newest assessment has them."""
     found: FlaggedWords = {}
     for record in read_topic(stream, topics.review):
@@ -86,7 +86,7 @@ def _read_flagged_words(stream: Stream, topics: Topics, bounds: Mapping[int, tup
     return found
 
 
-def _count_dead_letters(stream: Stream, topics: Topics, bounds: Mapping[int, tuple[int, int]]) -> int:
+def _count_dead_letters(stream: Log, topics: Topics, bounds: Mapping[int, tuple[int, int]]) -> int:
     count = 0
     for letter in read_dead_letters(stream, topics, None):
         *_, partition, offset = letter.origin.rsplit("-", 2)

@@ -24,14 +24,14 @@ from service.log.codec import build_sentence_message
 from service.log.protocol import NothingAppended, Output
 from service.log.topics import MAX_INPUT_BYTES
 from service.runtime.dataset_schemes import DatasetSchemes
-from service.runtime.open_log import build_topics, open_stream
+from service.runtime.open_log import build_topics, open_log
 from service.settings import read_settings
 from service.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from service.log.protocol import Stream
+    from service.log.protocol import Log
 
 STDIN = STDOUT  # both are called `-`
 MAX_BATCH_SENTENCES = 500
@@ -108,7 +108,7 @@ def send(
     log = None if settings.kafka is not None else settings.log.path.absolute()
     new = log is not None and not log.exists()
     with ExitStack() as stack:
-        stream = stack.enter_context(closing(open_stream(settings, topics=topics)))
+        stream = stack.enter_context(closing(open_log(settings)))
         if new:
             print_stderr(
                 f"labelwatch: {log} is a new log: only who starts in this folder or has this LABELWATCH_LOG_PATH reads it"
@@ -194,7 +194,7 @@ def _count_valid_sentences(source: FileSource, overrides: SentenceOverrides) -> 
 class BatchSender:
     """Appends in batches, each safe in the log before the next."""
 
-    def __init__(self, stream: Stream, topic: str, bar: tqdm[Any]) -> None:
+    def __init__(self, stream: Log, topic: str, bar: tqdm[Any]) -> None:
         self._stream = stream
         self._bar = bar
         self._pending: list[Output] = []

@@ -52,7 +52,7 @@ def tail(
     if follow and settings.kafka is None and not _wait_for_log(settings.log.path.absolute()):
         return
     with (
-        open_existing_log(settings, topics) as stream,
+        open_existing_log(settings) as stream,
         closing(stream.follow(_get_topic_name(topic, topics))) as follower,
     ):
         found = _read_newest(follower, last)

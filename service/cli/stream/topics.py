@@ -54,7 +54,7 @@ def describe() -> None:
 
 
 def _describe_embedded_log(settings: Settings, topics: Topics) -> None:
-    with open_existing_log(settings, topics) as stream:
+    with open_existing_log(settings) as stream:
         found = describe_file(settings.log.path, topics)
         positions = read_state(stream, topics).positions
     rows = [

@@ -80,7 +80,7 @@ def push_to_label_studio(
     renamed = _parse_label_map(mapping or ())
     settings = read_settings()
     topics = build_topics(settings)
-    with open_existing_log(settings, topics) as stream:
+    with open_existing_log(settings) as stream:
         server = LabelStudioClient(url, token)
         board = TaskState(project, dataset)
         pusher = PredictionPusher(server, project, control=control, label_map=renamed, dry_run=dry_run)

@@ -34,7 +34,7 @@ MAX_BACKOFF_S = 0.5
 def append_if_unchanged(
     settings: KafkaSettings, output: Output, expected: RecordPosition | None, *, timeout: float
 ) -> None:
-    """As `Stream` says."""
+    """As `Log` says."""
     until = time.monotonic() + timeout
     while not _try_append(settings, output, expected, until):
         # Two who go on at once would fence each other off again and again.

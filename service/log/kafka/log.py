@@ -1,4 +1,4 @@
-"""Messages appended without a transaction: by one producer that all threads share."""
+"""The log on Kafka, as the API and the commands open it: append without a worker, follow topics."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from service.errors import StreamError
 from service.log.kafka.clients import CLIENT_ERRORS, create_producer, dispose, send
+from service.log.kafka.compare_and_set import append_if_unchanged
+from service.log.kafka.follower import KafkaFollower, follow
 from service.log.kafka.library_fixes.patches import describe_error
-from service.log.kafka.transactional_producer import CLOSE_TIMEOUT_S
 from service.log.protocol import NothingAppended
 
 if TYPE_CHECKING:
@@ -18,44 +19,52 @@ if TYPE_CHECKING:
     from kafka import KafkaProducer
     from kafka.producer.future import FutureRecordMetadata
 
-    from service.log.protocol import Output
+    from service.log.protocol import Output, RecordPosition
     from service.settings.kafka import KafkaSettings
 
+CLOSE_TIMEOUT_S = 5.0
 
-class SharedProducer:
-    """Makes its producer when it is first needed, and a new one after an error."""
+
+class KafkaLog:
+    """A `Log` over Kafka. All threads share one producer, created on first use and again after an error."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._producer: KafkaProducer | None = None
-        self._mutex = threading.Lock()
+        self._append_producer: KafkaProducer | None = None
+        self._append_mutex = threading.Lock()
 
-    def append(self, outputs: Sequence[Output], *, timeout: float) -> None:
+    def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
         producer: KafkaProducer | None = None
         futures: list[FutureRecordMetadata] = []
         try:
-            producer = self._ensure_producer()
+            producer = self._ensure_append_producer()
             for output in outputs:
-                futures.append(send(producer, output))  # noqa: PERF401 - so that it is known whether any was taken
+                futures.append(send(producer, output))  # noqa: PERF401 - after an error it tells whether any was sent
             producer.flush(timeout=timeout)
             for future in futures:
                 future.get(timeout=0)
         except CLIENT_ERRORS as error:
-            with self._mutex:
-                if producer is not None and self._producer is producer:
-                    self._producer = None
+            with self._append_mutex:
+                if producer is not None and self._append_producer is producer:
+                    self._append_producer = None
                     dispose(producer)
-            kind = StreamError if futures else NothingAppended
-            raise kind(f"Kafka did not take the messages: {describe_error(error)}") from error
+            error_class = StreamError if futures else NothingAppended
+            raise error_class(f"Kafka did not accept the messages: {describe_error(error)}") from error
 
-    def _ensure_producer(self) -> KafkaProducer:
-        with self._mutex:
-            if self._producer is None:
-                self._producer = create_producer(self._settings)
-            return self._producer
+    def _ensure_append_producer(self) -> KafkaProducer:
+        with self._append_mutex:
+            if self._append_producer is None:
+                self._append_producer = create_producer(self._settings)
+            return self._append_producer
+
+    def append_if_unchanged(self, output: Output, expected: RecordPosition | None, *, timeout: float = 30.0) -> None:
+        append_if_unchanged(self._settings, output, expected, timeout=timeout)
+
+    def follow(self, topic: str) -> KafkaFollower:
+        return follow(self._settings, topic)
 
     def close(self) -> None:
-        with self._mutex, contextlib.suppress(*CLIENT_ERRORS):
-            if self._producer is not None:
-                self._producer.close(timeout=CLOSE_TIMEOUT_S)
-            self._producer = None
+        with self._append_mutex, contextlib.suppress(*CLIENT_ERRORS):
+            if self._append_producer is not None:
+                self._append_producer.close(timeout=CLOSE_TIMEOUT_S)
+            self._append_producer = None

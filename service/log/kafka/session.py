@@ -19,11 +19,9 @@ from kafka import OffsetAndMetadata, TopicPartition
 from service.log.codec import to_position_key, to_position_value
 from service.log.kafka.batching import take_fairly
 from service.log.kafka.clients import to_records
-from service.log.kafka.compare_and_set import append_if_unchanged
-from service.log.kafka.follower import KafkaFollower, follow
 from service.log.kafka.group_consumer import GroupConsumer, OffsetLostError
 from service.log.kafka.library_fixes.watchdog import Watchdog
-from service.log.kafka.log import SharedProducer
+from service.log.kafka.log import KafkaLog
 from service.log.kafka.state_restore import RESTORE_GRACE_S, RestoredPartition, StateRestorer
 from service.log.kafka.transactional_producer import TransactionalProducer
 from service.log.protocol import (
@@ -37,11 +35,10 @@ from service.log.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from kafka import ConsumerGroupMetadata
 
-    from service.log.protocol import RecordPosition
     from service.log.topics import Topics
     from service.settings.kafka import KafkaSettings
 
@@ -60,8 +57,8 @@ class Lease:
     start_offsets: Mapping[int, int]
 
 
-class KafkaStream:
-    """A `Stream` over Kafka. Without a worker id it makes one up, and leaves its group when it is closed."""
+class KafkaWorkerSession(KafkaLog):
+    """A `WorkerSession` over Kafka. Without a worker id it has no fixed identity, and leaves its group when it closes."""
 
     def __init__(
         self,
@@ -73,7 +70,7 @@ class KafkaStream:
         watchdog: Watchdog | None = None,
         restore_grace_s: float = RESTORE_GRACE_S,
     ) -> None:
-        self._settings = settings
+        super().__init__(settings)
         self._topics = topics
         self._watchdog = watchdog or Watchdog()
         self._consumer = GroupConsumer(settings, topics.sentences, group=group, worker_id=worker_id)
@@ -93,7 +90,6 @@ class KafkaStream:
         self._last_served = -1  # the partition that came last in a batch that could not take all of them
         self._end_offsets: dict[int, int] = {}
         self._lag: dict[int, int] = {}
-        self._shared_producer = SharedProducer(settings)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -228,9 +224,6 @@ class KafkaStream:
     def lag(self) -> dict[int, int]:
         return dict(self._lag)
 
-    def follow(self, topic: str) -> KafkaFollower:
-        return follow(self._settings, topic)
-
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, result: BatchResult) -> None:
@@ -284,15 +277,9 @@ class KafkaStream:
         for partition, offset in result.batch.next_offsets.items():
             yield Output(state, to_position_key(partition), to_position_value(offset), partition=partition)
 
-    def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
-        self._shared_producer.append(outputs, timeout=timeout)
-
-    def append_if_unchanged(self, output: Output, expected: RecordPosition | None, *, timeout: float = 30.0) -> None:
-        append_if_unchanged(self._settings, output, expected, timeout=timeout)
-
     def close(self) -> None:
         self._producer.close()
         self._consumer.close()
         self._restorer.close()
         self._watchdog.close()
-        self._shared_producer.close()
+        super().close()

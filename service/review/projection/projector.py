@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable
 
-    from service.log.protocol import Follower, Record, Stream
+    from service.log.protocol import Follower, Log, Record
     from service.log.topics import Topics
     from service.review.projection.outcomes import RankerExample
     from service.review.queue.queue import ReviewQueue
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 class ReviewProjector:
     """One thread runs it; the properties may be read from any."""
 
-    def __init__(self, stream: Stream, topics: Topics, queue: ReviewQueue) -> None:
+    def __init__(self, stream: Log, topics: Topics, queue: ReviewQueue) -> None:
         self._stream = stream
         self._queue = queue
         self._handlers: tuple[tuple[str, Callable[[sqlite3.Connection, Record], None]], ...] = (

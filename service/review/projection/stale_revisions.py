@@ -18,7 +18,7 @@ from service.log.protocol import Output
 if TYPE_CHECKING:
     import sqlite3
 
-    from service.log.protocol import Record, Stream
+    from service.log.protocol import Log, Record
     from service.review.queue.queue import ReviewQueue
 
     Key = tuple[str, str]
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 class StaleRevisions:
     """The items whose topic ends with an older revision than we hold. The projector's thread uses it."""
 
-    def __init__(self, stream: Stream, topic: str, queue: ReviewQueue) -> None:
+    def __init__(self, stream: Log, topic: str, queue: ReviewQueue) -> None:
         self._stream = stream
         self._topic = topic
         self._queue = queue

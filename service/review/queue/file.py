@@ -5,8 +5,6 @@ It may be deleted at any time; the projector begins a new one when it starts. On
 
 from __future__ import annotations
 
-import fcntl
-import os
 import sqlite3
 import tempfile
 import threading
@@ -15,10 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.errors import SettingsError, StateError
+from service.file_lock import FileLock
 from service.review.projection import tables as store
+from service.sqlite_errors import translate_sqlite_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 MEMORY = ":memory:"
 
@@ -39,13 +40,13 @@ class QueueFile:
         try:
             self._writer, self._inode = self._create_file()
         except BaseException:
-            os.close(self._lock)
+            self._lock.release()
             raise
 
     @contextmanager
     def read_transaction(self) -> Iterator[sqlite3.Connection]:
         """One moment of the file."""
-        with _translate_sqlite_errors(self.path):
+        with self._translate_errors():
             with self._mutex:
                 if self._idle_connections is None:
                     raise StateError("the review queue is closed")
@@ -71,7 +72,7 @@ class QueueFile:
 
     @contextmanager
     def write_transaction(self) -> Iterator[sqlite3.Connection]:
-        with _translate_sqlite_errors(self.path):
+        with self._translate_errors():
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield self._writer
@@ -108,13 +109,13 @@ class QueueFile:
             return
         for db in (*idle, self._writer):
             db.close()
-        os.close(self._lock)
+        self._lock.release()
         if self._temporary_folder is not None:
             self._temporary_folder.cleanup()
 
     def _create_file(self) -> tuple[sqlite3.Connection, int]:
         """A new file with its tables. What an earlier process left is not trusted: the topics may be others now."""
-        with _translate_sqlite_errors(self.path):
+        with self._translate_errors():
             made = self.path.with_name(self.path.name + ".new")  # whoever opens the file finds its tables in it
             for path in (made, self.path):
                 for suffix in ("", "-wal", "-shm"):
@@ -126,6 +127,9 @@ class QueueFile:
             made.replace(self.path)
             return self._connect(self.path), file
 
+    def _translate_errors(self) -> AbstractContextManager[None]:
+        return translate_sqlite_errors(StateError, f"the review queue at {self.path} failed")
+
     def _connect(self, path: Path) -> sqlite3.Connection:
         address = f"{path.resolve().as_uri()}?mode=rw"  # never makes an empty one where ours is gone
         db = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
@@ -134,23 +138,10 @@ class QueueFile:
         return db
 
 
-def _acquire_lock(path: Path) -> int:
+def _acquire_lock(path: Path) -> FileLock:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        return FileLock(path.with_name(path.name + ".lock"))
+    except BlockingIOError:
+        raise SettingsError(f"another process keeps its review queue at {path}: give each a file of its own") from None
     except OSError as error:
         raise SettingsError(f"the review queue can't be kept at {path}: {error.strerror or error}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise SettingsError(f"another process keeps its review queue at {path}: give each a file of its own") from None
-    return lock
-
-
-@contextmanager
-def _translate_sqlite_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StateError(f"the review queue at {path} failed: {error}") from error

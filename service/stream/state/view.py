@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from service.datasets.registry import DatasetRegistry, LatestSettings
     from service.judging.judge import Judge
     from service.judging.types import ThresholdSet
-    from service.log.protocol import Follower, Record, Stream
+    from service.log.protocol import Follower, Log, Record
     from service.log.topics import Topics
     from service.stream.state.threshold_history import ThresholdPoint
 
@@ -51,7 +51,7 @@ _dataset_name_adapter: TypeAdapter[str] = TypeAdapter(DatasetName)
 class StateView:
     """Thresholds and settings of all datasets, from the topics."""
 
-    def __init__(self, stream: Stream, topics: Topics, datasets: DatasetRegistry) -> None:
+    def __init__(self, stream: Log, topics: Topics, datasets: DatasetRegistry) -> None:
         self._stream = stream
         self._topics = topics
         self._datasets = datasets

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from service.datasets.registry import DatasetRegistry
-    from service.log.protocol import BatchResult, Follower, RecordBatch, Stream
+    from service.log.protocol import BatchResult, Follower, RecordBatch, WorkerSession
     from service.log.topics import Topics
     from service.stream.worker.batch_processor import BatchProcessor
     from service.telemetry.batch_report import Reporter
@@ -93,7 +93,7 @@ class Worker:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: WorkerSession,
         processor: BatchProcessor,
         datasets: DatasetRegistry,
         topics: Topics,

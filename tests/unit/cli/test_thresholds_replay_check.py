@@ -17,7 +17,7 @@ from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
 from service.log.codec import to_state_key
 from service.log.protocol import Output
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.stream.state.snapshot import StatsKey
 from tests.support.command_harness import CommandHarness, make_sentences
@@ -225,7 +225,7 @@ def test_a_replay_with_the_same_model_from_the_start_finds_no_difference(desk: C
 def test_a_replay_goes_on_where_it_was_and_runs_beside_the_live_worker(desk: CommandHarness, other_model: Path) -> None:
     command = ["replay", "--from", 0, "--to-prefix", "trial.", "--model", other_model]
     desk.run("send", desk.write_file(make_sentences(10)))
-    with closing(SqliteStream(desk.log_path, TOPICS, worker=True)):
+    with closing(SqliteWorkerSession(desk.log_path, TOPICS)):
         assert "10 messages assessed" in desk.run(*command).out
         desk.run("send", desk.write_file(make_sentences(10, seed=1)))
         ran = desk.run(*command)

@@ -9,7 +9,7 @@ import pytest
 
 from service.cli.main import build_command_line
 from service.errors import InvalidInput
-from service.runtime.open_log import build_topics, open_stream
+from service.runtime.open_log import build_topics, open_log
 from service.runtime.sample_feed import SAMPLE_ANNOTATORS, SAMPLE_DATASET, FileFeed
 from service.settings import read_settings
 from tests.stream.steps import read_topic
@@ -35,7 +35,7 @@ def test_the_sentences_of_a_file_arrive_as_if_annotated_now_and_the_thread_waits
     thread = threading.Thread(target=FileFeed(settings, str(file), 1000.0).run, args=(stop,), daemon=True)
     thread.start()
     topics = build_topics(settings)
-    with closing(open_stream(settings, topics=topics)) as stream:
+    with closing(open_log(settings)) as stream:
         while len(found := read_topic(stream, topics.sentences)) < 2:
             assert thread.is_alive()
             stop.wait(0.01)
@@ -67,7 +67,7 @@ def test_a_second_start_sends_only_what_the_first_did_not(
             stop.wait(0.01)
         stop.set()
         thread.join(30)
-        with closing(open_stream(settings, topics=topics)) as stream:
+        with closing(open_log(settings)) as stream:
             return [json.loads(record.value or b"")["tokens"] for record in read_topic(stream, topics.sentences)]
 
     both = [["Oslo"], ["Ivo", "ran"]]

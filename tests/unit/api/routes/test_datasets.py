@@ -19,7 +19,7 @@ from service.datasets.registry import DatasetRegistry
 from service.errors import StreamError
 from service.log.codec import get_header
 from service.log.protocol import Output
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.log import SqliteLog
 from service.stream.state.view import StateView
 from tests.support.api_harness import TOPICS, wait_for
 from tests.support.command_harness import make_sentences
@@ -194,7 +194,7 @@ def test_who_was_slower_hears_of_it_and_changes_nothing(
 
 def test_of_many_changes_at_once_none_is_lost_without_a_word(desk: ApiHarness, tmp_path: Path) -> None:
     """Two instances on one log: the versions that were answered 200 are all there are, one after the other."""
-    with closing(SqliteStream(tmp_path / "log.sqlite", TOPICS, worker=False)) as log:
+    with closing(SqliteLog(tmp_path / "log.sqlite", TOPICS)) as log:
         mirror = StateView(log, TOPICS, new_datasets(desk))
         stop = threading.Event()
         following = threading.Thread(target=mirror.run, args=(stop,))

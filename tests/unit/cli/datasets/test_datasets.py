@@ -11,7 +11,7 @@ import typer
 from service.contracts import DatasetSettings
 from service.log.codec import DATASET_EVENT_TYPE
 from service.log.protocol import Output
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 from tests.support.command_harness import CommandHarness, make_sentences
 
@@ -60,13 +60,13 @@ def test_who_was_slower_changes_nothing(
     """Somebody else writes between what the command reads and what it writes."""
     put(desk, "news", "method=product")
     theirs = DatasetSettings(name="news", version=2, method="good-fraction").model_dump_json().encode()
-    real = SqliteStream.append_if_unchanged
+    real = SqliteLog.append_if_unchanged
 
-    def append_if_unchanged(stream: SqliteStream, output: Output, seen: Any, **more: Any) -> None:
+    def append_if_unchanged(stream: SqliteLog, output: Output, seen: Any, **more: Any) -> None:
         desk.append(Output(TOPICS.datasets, b"news", theirs))
         real(stream, output, seen, **more)
 
-    monkeypatch.setattr(SqliteStream, "append_if_unchanged", append_if_unchanged)
+    monkeypatch.setattr(SqliteLog, "append_if_unchanged", append_if_unchanged)
     ran = desk.run(*command)
     assert ran.code != 0
     assert "somebody else has changed the settings of news" in ran.err

@@ -18,7 +18,7 @@ import pytest
 from service.api.http.auth import hash_key
 from service.inference.model.default import find_default_model
 from service.log.protocol import Output
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.session import SqliteWorkerSession
 from tests.support.command_harness import CommandHarness
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def test_a_wrong_label_comes_to_review_and_nothing_is_left_behind(desk: CommandH
         assert "1 message read, 1 to review" in err
     (assessment,) = desk.read_assessments()
     assert assessment.request_id == "r-1"
-    with contextlib.closing(SqliteStream(desk.log_path, desk.topics)):
+    with contextlib.closing(SqliteWorkerSession(desk.log_path, desk.topics)):
         pass  # its place is free again
 
 

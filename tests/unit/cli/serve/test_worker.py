@@ -21,7 +21,7 @@ from service.cli.serve import worker as command
 from service.errors import ModelError, StreamError
 from service.inference.classifier import Classifier
 from service.log.protocol import MAX_BATCH_BYTES, BatchResult, FencedError, RecordBatch
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.runtime.open_log import load_model_folder, set_up_logging
 from service.runtime.supervisor import Supervisor
@@ -60,7 +60,7 @@ def test_a_signal_drains_and_ends_well(desk: CommandHarness, number: signal.Sign
     _, err = worker.communicate(timeout=60)
     assert worker.returncode == 0, err
     assert "25 messages read" in err
-    with closing(SqliteStream(desk.log_path, TOPICS)):
+    with closing(SqliteWorkerSession(desk.log_path, TOPICS)):
         pass  # its place is free again
 
 
@@ -102,7 +102,7 @@ def test_a_second_signal_ends_at_once(second: signal.Signals) -> None:
 
 
 def test_a_second_worker_on_the_embedded_log_is_refused(desk: CommandHarness) -> None:
-    with closing(SqliteStream(desk.log_path, TOPICS)):
+    with closing(SqliteWorkerSession(desk.log_path, TOPICS)):
         ran = desk.run("worker", "--once")
     assert ran.code == 1
     assert f"another worker is running on {desk.log_path}" in ran.err
@@ -114,7 +114,7 @@ def test_a_model_that_cannot_be_used_ends_it(desk: CommandHarness) -> None:
     assert ran.err.splitlines()[-1].startswith("labelwatch: nowhere is not a folder")
 
 
-class Failing(SqliteStream):
+class Failing(SqliteWorkerSession):
     """Fails at the first commits and polls, as a log that is away for a while."""
 
     failures: list[Exception]
@@ -144,7 +144,7 @@ def test_what_no_retry_mends_ends_it_with_a_sentence(
 ) -> None:
     desk.run("send", desk.write_file(make_sentences(5)))
     monkeypatch.setattr(Failing, "failures", [error], raising=False)
-    monkeypatch.setattr("service.runtime.open_log.SqliteStream", Failing)
+    monkeypatch.setattr("service.runtime.open_log.SqliteWorkerSession", Failing)
     ran = desk.run("worker")
     assert ran.code == 1
     assert told in ran.err.splitlines()
@@ -158,7 +158,7 @@ def test_a_log_that_is_away_for_a_while_is_waited_for(
     desk.run("send", desk.write_file(make_sentences(12)))
     monkeypatch.setattr(command, "MIN_RETRY_INTERVAL_S", 0.001)
     monkeypatch.setattr(Failing, "failures", [StreamError("gone"), StreamError("still gone")], raising=False)
-    monkeypatch.setattr("service.runtime.open_log.SqliteStream", Failing)
+    monkeypatch.setattr("service.runtime.open_log.SqliteWorkerSession", Failing)
     for name, value in desk.environment.items():
         monkeypatch.setenv(name, value)
     running, stop = command.WorkerRunner(Settings(), TOPICS, once=False), threading.Event()
@@ -178,7 +178,7 @@ def test_a_log_that_is_away_for_a_while_is_waited_for(
 def test_once_does_not_wait_for_a_log_that_fails(desk: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.run("send", desk.write_file(make_sentences(2)))
     monkeypatch.setattr(Failing, "failures", [StreamError("the disk is gone")], raising=False)
-    monkeypatch.setattr("service.runtime.open_log.SqliteStream", Failing)
+    monkeypatch.setattr("service.runtime.open_log.SqliteWorkerSession", Failing)
     ran = desk.run("worker", "--once")
     assert ran.code == 1
     assert ran.err.splitlines()[-1] == "labelwatch: the disk is gone"
@@ -265,7 +265,7 @@ def test_a_port_that_is_taken_ends_the_worker_with_a_sentence(desk: CommandHarne
 def test_a_worker_without_its_log_is_not_ready_and_says_why(
     desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def away(*_: object, **__: object) -> SqliteStream:
+    def away(*_: object, **__: object) -> SqliteWorkerSession:
         told.append(running.conditions())
         if len(told) > 1:
             stop.set()
@@ -276,7 +276,7 @@ def test_a_worker_without_its_log_is_not_ready_and_says_why(
     for name, value in {**desk.environment, "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": "localhost:1"}.items():
         monkeypatch.setenv(name, value)
     running = command.WorkerRunner(Settings(), TOPICS, once=False)
-    monkeypatch.setattr(command, "open_stream", away)
+    monkeypatch.setattr(command, "open_worker_session", away)
     monkeypatch.setattr(command, "MIN_RETRY_INTERVAL_S", 0.0)
     running.run(stop)
     assert told[0]["state"] == "the state is not read yet"

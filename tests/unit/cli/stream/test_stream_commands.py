@@ -13,7 +13,7 @@ from service.contracts import LabelledSentence
 from service.errors import StreamError
 from service.log.codec import get_header
 from service.log.protocol import NothingAppended, Output
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 from tests.support.command_harness import CommandHarness, make_sentences
 
@@ -133,15 +133,15 @@ def test_what_is_wrong_on_the_command_line_is_told(desk: CommandHarness, argumen
 
 
 def test_a_log_that_fails_says_what_is_safe(desk: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = SqliteStream.append, []
+    real, calls = SqliteLog.append, []
 
-    def append(stream: SqliteStream, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
+    def append(stream: SqliteLog, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
         calls.append(len(outputs))
         if len(calls) == 2:
             raise StreamError("the disk is full")
         real(stream, outputs)
 
-    monkeypatch.setattr(SqliteStream, "append", append)
+    monkeypatch.setattr(SqliteLog, "append", append)
     ran = desk.run("send", desk.write_file(make_sentences(700)))
     assert ran.code == 1
     assert (
@@ -151,10 +151,10 @@ def test_a_log_that_fails_says_what_is_safe(desk: CommandHarness, monkeypatch: p
 
 
 def test_a_log_that_was_never_reached_holds_nothing(desk: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    def append(_: SqliteStream, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
+    def append(_: SqliteLog, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
         raise NothingAppended(f"nobody took {len(outputs)} in {timeout:.0f} s")
 
-    monkeypatch.setattr(SqliteStream, "append", append)
+    monkeypatch.setattr(SqliteLog, "append", append)
     ran = desk.run("send", desk.write_file(make_sentences(7)))
     assert ran.code == 1
     assert "nobody took 7 in 30 s; nothing was sent" in ran.err

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from service.contracts import Claim
 from service.errors import StreamError
 from service.log.protocol import Output
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.log import SqliteLog
 from service.review.decisions import build_claim_output
 from service.review.projection import control_sample as controls
 from service.review.projection.projector import ReviewProjector
@@ -80,7 +80,7 @@ def test_a_replica_that_saw_everything_as_it_came_agrees_too(expected: dict[str,
 
 
 def test_over_the_embedded_log(tmp_path: Path, expected: dict[str, object]) -> None:
-    stream = SqliteStream(tmp_path / "log.sqlite", TOPICS, worker=False)
+    stream = SqliteLog(tmp_path / "log.sqlite", TOPICS)
     desk = QueueHarness(stream, ReviewQueue(tmp_path / "live.sqlite"))
     outputs = make_history(sentences=70)
     for start in range(0, len(outputs), 25):
@@ -113,7 +113,7 @@ def revisions(records: Sequence[Record]) -> list[int]:
 
 
 def test_a_late_older_revision_does_not_outlive_the_newer_in_the_embedded_log(tmp_path: Path) -> None:
-    stream = SqliteStream(tmp_path / "log.sqlite", TOPICS, worker=False)
+    stream = SqliteLog(tmp_path / "log.sqlite", TOPICS)
     live = QueueHarness(stream, ReviewQueue(tmp_path / "live.sqlite"))
     for reason, number in LATE:
         live.write(revision(number, reason))

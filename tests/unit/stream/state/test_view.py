@@ -17,7 +17,7 @@ from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from service.log.codec import parse_state_key, to_state_key
 from service.log.protocol import Output
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.statistics.running import RunningStats
 from service.stream.state.snapshot import StatsKey
@@ -42,8 +42,8 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[SqliteStream]:
-    stream = SqliteStream(tmp_path / "log.sqlite", TOPICS)
+def log(tmp_path: Path) -> Iterator[SqliteWorkerSession]:
+    stream = SqliteWorkerSession(tmp_path / "log.sqlite", TOPICS)
     yield stream
     stream.close()
 
@@ -52,24 +52,24 @@ def datasets(classifier: Classifier, **limits: int) -> DatasetRegistry:
     return DatasetRegistry(classifier.folder, **{"max_datasets": 4, "min_words": 1, "prior_words": 0, **limits})
 
 
-def worker(log: SqliteStream, classifier: Classifier) -> Worker:
+def worker(log: SqliteWorkerSession, classifier: Classifier) -> Worker:
     known = datasets(classifier)
     made = Worker(log, BatchProcessor(classifier, known, TOPICS), known, TOPICS, batch_records=16, poll_timeout=0.0)
     made.apply_rebalance()
     return made
 
 
-def send(log: SqliteStream, n: int, *, seed: int = 0, **fields: object) -> None:
+def send(log: SqliteWorkerSession, n: int, *, seed: int = 0, **fields: object) -> None:
     messages = [json.dumps({**one, **fields}).encode() for one in make_sentences(n, seed=seed)]
     log.append([Output(TOPICS.sentences, None, value) for value in messages])
 
 
-def settle(log: SqliteStream, **fields: object) -> None:
+def settle(log: SqliteWorkerSession, **fields: object) -> None:
     made = DatasetSettings.model_validate(fields)
     log.append([Output(TOPICS.datasets, made.name.encode(), made.model_dump_json().encode())])
 
 
-def work(one: Worker, log: SqliteStream) -> None:
+def work(one: Worker, log: SqliteWorkerSession) -> None:
     with_settings = log.follow(TOPICS.datasets)
     while records := with_settings.poll():
         one._datasets.apply_records(records)
@@ -96,7 +96,7 @@ def same(mirror: StateView, one: Worker, dataset: str) -> bool:
     )
 
 
-def test_thresholds_are_the_workers_to_the_bit(log: SqliteStream, classifier: Classifier) -> None:
+def test_thresholds_are_the_workers_to_the_bit(log: SqliteWorkerSession, classifier: Classifier) -> None:
     settle(log, name="news", version=1, flag_policy={"kind": "budget", "share": 0.1})
     one = worker(log, classifier)
     mirror = StateView(log, TOPICS, datasets(classifier))
@@ -112,7 +112,7 @@ def test_thresholds_are_the_workers_to_the_bit(log: SqliteStream, classifier: Cl
     assert mirror.get_stats("news").histogram.total == 90
 
 
-def test_partitions_are_added_up(log: SqliteStream, classifier: Classifier) -> None:
+def test_partitions_are_added_up(log: SqliteWorkerSession, classifier: Classifier) -> None:
     one = worker(log, classifier)
     send(log, 40)
     work(one, log)
@@ -132,7 +132,7 @@ def test_partitions_are_added_up(log: SqliteStream, classifier: Classifier) -> N
     assert caught_up(mirror).get_total(account) == own
 
 
-def test_forgetting_is_as_the_settings_say_now(log: SqliteStream, classifier: Classifier) -> None:
+def test_forgetting_is_as_the_settings_say_now(log: SqliteWorkerSession, classifier: Classifier) -> None:
     settle(log, name="default", version=1, forget_after_days=3)
     one = worker(log, classifier)
     for day in range(1, 9):
@@ -146,7 +146,7 @@ def test_forgetting_is_as_the_settings_say_now(log: SqliteStream, classifier: Cl
     assert mirror.get_stats("default").keep_days == 2
 
 
-def test_an_epoch_starts_anew_and_tells_it_in_the_history(log: SqliteStream, classifier: Classifier) -> None:
+def test_an_epoch_starts_anew_and_tells_it_in_the_history(log: SqliteWorkerSession, classifier: Classifier) -> None:
     one = worker(log, classifier)
     mirror = StateView(log, TOPICS, datasets(classifier))
     send(log, 50)
@@ -164,7 +164,7 @@ def test_an_epoch_starts_anew_and_tells_it_in_the_history(log: SqliteStream, cla
 
 
 def test_the_history_notes_moves_only_and_stays_bounded(
-    log: SqliteStream, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+    log: SqliteWorkerSession, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.stream.state.threshold_history.MAX_POINTS", 4)
     one = worker(log, classifier)
@@ -183,7 +183,7 @@ def test_the_history_notes_moves_only_and_stays_bounded(
     assert len(mirror.list_threshold_points("default")) == 4
 
 
-def test_what_is_only_asked_for_is_not_remembered(log: SqliteStream, classifier: Classifier) -> None:
+def test_what_is_only_asked_for_is_not_remembered(log: SqliteWorkerSession, classifier: Classifier) -> None:
     mirror = caught_up(StateView(log, TOPICS, datasets(classifier, max_datasets=2)))
     for number in range(MAX_EPHEMERAL_JUDGES + 10):
         mirror.get_judge(f"made-up-{number}")
@@ -197,7 +197,7 @@ def test_what_is_only_asked_for_is_not_remembered(log: SqliteStream, classifier:
     assert mirror.list_names() == ("x",)
 
 
-def test_settings_that_do_not_fit_leave_the_ones_before(log: SqliteStream, classifier: Classifier) -> None:
+def test_settings_that_do_not_fit_leave_the_ones_before(log: SqliteWorkerSession, classifier: Classifier) -> None:
     settle(log, name="x", version=1, method="product")
     mirror = caught_up(StateView(log, TOPICS, datasets(classifier)))
     settle(log, name="x", version=2, method="no-such-method")
@@ -222,7 +222,7 @@ def of_two_classes(value: bytes) -> bytes:
     ids=["newer", "nested", "classes"],
 )
 def test_statistics_that_cannot_be_read_leave_the_ones_before(
-    log: SqliteStream, classifier: Classifier, spoilt: Callable[[bytes], bytes], told: str
+    log: SqliteWorkerSession, classifier: Classifier, spoilt: Callable[[bytes], bytes], told: str
 ) -> None:
     one = worker(log, classifier)
     mirror = StateView(log, TOPICS, datasets(classifier))
@@ -240,7 +240,7 @@ def test_statistics_that_cannot_be_read_leave_the_ones_before(
 @pytest.mark.parametrize("key", [b"No Name", b"", b"\xff\xfe", b"x" * 65, None])
 @pytest.mark.parametrize("value", [None, b'{"name": 7}', b"no JSON"])
 def test_settings_under_a_key_that_is_no_name_end_nothing(
-    log: SqliteStream, classifier: Classifier, key: bytes | None, value: bytes | None
+    log: SqliteWorkerSession, classifier: Classifier, key: bytes | None, value: bytes | None
 ) -> None:
     settle(log, name="news", version=1, method="product")
     log.append([Output(TOPICS.datasets, key, value)])
@@ -251,7 +251,7 @@ def test_settings_under_a_key_that_is_no_name_end_nothing(
     assert mirror.get_settings("late").method == "product"
 
 
-def test_statistics_of_what_is_no_name_end_nothing(log: SqliteStream, classifier: Classifier) -> None:
+def test_statistics_of_what_is_no_name_end_nothing(log: SqliteWorkerSession, classifier: Classifier) -> None:
     one = worker(log, classifier)
     send(log, 40)
     work(one, log)
@@ -268,7 +268,9 @@ def test_statistics_of_what_is_no_name_end_nothing(log: SqliteStream, classifier
 
 
 @pytest.mark.parametrize("at_ms", [-1, -(2**63), 2**63 - 1])
-def test_a_time_that_no_calendar_knows_ends_nothing(log: SqliteStream, classifier: Classifier, at_ms: int) -> None:
+def test_a_time_that_no_calendar_knows_ends_nothing(
+    log: SqliteWorkerSession, classifier: Classifier, at_ms: int
+) -> None:
     send(log, 40)
     work(worker(log, classifier), log)
     settle(log, name="news", version=1)
@@ -279,7 +281,7 @@ def test_a_time_that_no_calendar_knows_ends_nothing(log: SqliteStream, classifie
     assert mirror.get_stats("default").histogram.total == 40
 
 
-class Moody(SqliteStream):
+class Moody(SqliteWorkerSession):
     """A log that does not answer while it is told so."""
 
     gone = False

@@ -16,7 +16,10 @@ from service.inference.classifier import Classifier, WordProbs
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
 from service.log.protocol import MAX_BATCH_BYTES, BatchResult, CommitRefused, Output, Record, RecordBatch
-from service.log.sqlite.log import PARTITION, Retention, SqliteStream
+from service.log.sqlite.database import PARTITION
+from service.log.sqlite.log import SqliteLog
+from service.log.sqlite.retention import Retention
+from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.scoring.confident import UNREACHABLE_THRESHOLD, flag_words
 from service.stream.state.snapshot import StatsKey
@@ -56,24 +59,24 @@ class Bench:
         self.classifier = classifier
 
     def send(self, values: Iterable[bytes | None], **more: object) -> None:
-        stream = SqliteStream(self.path, TOPICS, worker=False)
+        stream = SqliteLog(self.path, TOPICS)
         stream.append([Output(TOPICS.sentences, None, value, **more) for value in values])  # type: ignore[arg-type]
         stream.close()
 
     def settings(self, **fields: object) -> None:
         made = DatasetSettings.model_validate(fields)
-        stream = SqliteStream(self.path, TOPICS, worker=False)
+        stream = SqliteLog(self.path, TOPICS)
         stream.append([Output(TOPICS.datasets, made.name.encode(), made.model_dump_json().encode())])
         stream.close()
 
-    def worker(self, stream: SqliteStream) -> Worker:
+    def worker(self, stream: SqliteWorkerSession) -> Worker:
         datasets = DatasetRegistry(self.classifier.folder, max_datasets=4, min_words=1, prior_words=0)
         assessor = BatchProcessor(self.classifier, datasets, TOPICS, max_words=50)
         return Worker(stream, assessor, datasets, TOPICS, batch_records=16, poll_timeout=0.0)
 
     def run(self) -> Worker:
         """A worker that runs until it has read everything, as SIGTERM would end it."""
-        stream = SqliteStream(self.path, TOPICS)
+        stream = SqliteWorkerSession(self.path, TOPICS)
         worker, stop = self.worker(stream), threading.Event()
         real = worker.step
 
@@ -88,7 +91,7 @@ class Bench:
         return worker
 
     def records(self, topic: str) -> list[Record]:
-        stream = SqliteStream(self.path, TOPICS, worker=False)
+        stream = SqliteLog(self.path, TOPICS)
         try:
             return stream.read(topic, 0, 100_000)
         finally:
@@ -245,7 +248,7 @@ def test_datasets_have_thresholds_of_their_own_and_a_limit(bench: Bench, classif
     assert len(bench.records(TOPICS.dead_letters)) == 4
 
 
-class Refusing(SqliteStream):
+class Refusing(SqliteWorkerSession):
     """Refuses every other commit, after doing the work of nothing."""
 
     attempts = 0
@@ -287,19 +290,19 @@ def test_a_refused_batch_leaves_no_trace_and_comes_again(
 
 
 def test_only_one_worker_at_a_time(bench: Bench) -> None:
-    first = SqliteStream(bench.path, TOPICS)
+    first = SqliteWorkerSession(bench.path, TOPICS)
     with pytest.raises(StreamError, match="another worker is running"):
-        SqliteStream(bench.path, TOPICS)
+        SqliteWorkerSession(bench.path, TOPICS)
     first.close()
-    SqliteStream(bench.path, TOPICS).close()
+    SqliteWorkerSession(bench.path, TOPICS).close()
 
 
 def test_retention_drops_what_is_old_but_nothing_unread(bench: Bench, classifier: Classifier) -> None:
     bench.send(messages(classifier.folder.labels, 20))
     bench.run()
     bench.send(messages(classifier.folder.labels, 5))
-    stream = SqliteStream(bench.path, TOPICS, retention=Retention(max_age_ms=-1000))
-    stream.prune(consumed=20)
+    stream = SqliteWorkerSession(bench.path, TOPICS, retention=Retention(max_age_ms=-1000))
+    stream.prune(consumed_offset=20)
     assert [record.offset for record in stream.read(TOPICS.sentences, 0, 100)] == [20, 21, 22, 23, 24]
     stream.close()
     assert bench.run().counts.lost_records == 0
@@ -309,15 +312,15 @@ def test_retention_drops_what_is_old_but_nothing_unread(bench: Bench, classifier
 def test_size_retention_shrinks_the_log(bench: Bench, classifier: Classifier) -> None:
     bench.send(messages(classifier.folder.labels, 500))
     bench.run()
-    stream = SqliteStream(bench.path, TOPICS, retention=Retention(max_bytes=1))
+    stream = SqliteWorkerSession(bench.path, TOPICS, retention=Retention(max_bytes=1))
     before = len(stream.read(TOPICS.sentences, 0, 1000))
-    stream.prune(consumed=500)
+    stream.prune(consumed_offset=500)
     assert len(stream.read(TOPICS.sentences, 0, 1000)) < before
     stream.close()
 
 
 def test_readiness_waits_for_settings_state_and_partitions(bench: Bench) -> None:
-    stream = SqliteStream(bench.path, TOPICS)
+    stream = SqliteWorkerSession(bench.path, TOPICS)
     worker = bench.worker(stream)
     assert not worker.status.ready
     stream.close()
@@ -327,7 +330,7 @@ def test_readiness_waits_for_settings_state_and_partitions(bench: Bench) -> None
     assert not finished.status.ready
 
 
-class Troubled(SqliteStream):
+class Troubled(SqliteWorkerSession):
     """Has troubles for some polls, and goes on all the same."""
 
     said: Iterator[tuple[str, ...]]

@@ -14,7 +14,9 @@ from service.datasets.registry import DatasetRegistry
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from service.log.protocol import BatchResult, CommitRefused, Output
-from service.log.sqlite.log import SqliteStream
+from service.log.sqlite.log import SqliteLog
+from service.log.sqlite.retention import Retention
+from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.stream.worker import loop
 from service.stream.worker.batch_processor import BatchProcessor
@@ -66,12 +68,12 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 
 
 def send(path: Path, values: Iterable[object], topic: str = TOPICS.sentences) -> None:
-    stream = SqliteStream(path, TOPICS, worker=False)
+    stream = SqliteLog(path, TOPICS)
     stream.append([Output(topic, b"news", json.dumps(value).encode()) for value in values])
     stream.close()
 
 
-def run(stream: SqliteStream, classifier: Classifier, **limits: int) -> Listener:
+def run(stream: SqliteWorkerSession, classifier: Classifier, **limits: int) -> Listener:
     """A worker that runs until it has read everything."""
     listener, stop = Listener(), threading.Event()
     datasets = DatasetRegistry(classifier.folder, min_words=1, prior_words=0, **limits)
@@ -96,7 +98,7 @@ def test_each_kind_of_dead_letter_is_told_once_a_batch_with_its_first_reason(
     path = tmp_path / "log.sqlite"
     ghosts = [{"tokens": ["a"], "labels": [f"B-GHOST{n}\x1b"], "dataset": "news"} for n in range(3)]
     send(path, [*make_sentences(2), *ghosts, 7, {"tokens": ["a"], "labels": [], "dataset": "\x1b[2J"}])
-    run(SqliteStream(path, TOPICS), classifier)
+    run(SqliteWorkerSession(path, TOPICS), classifier)
     told = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
     kinds = sorted(line.removeprefix("dead letters: ").partition(";")[0] for line in told)
     assert kinds == ["2 of stage validate, dataset (unknown)", "3 of stage labels, dataset news"]
@@ -119,7 +121,7 @@ def test_each_committed_batch_is_told_in_numbers(tmp_path: Path, classifier: Cla
     bad: list[object] = [{"tokens": ["a"], "labels": ["B-GHOST"]}, {"tokens": ["a"]}, 7]
     gone = {"id": "0-1", "deleted": True}
     send(path, [*make_sentences(20, annotator="ann"), *make_sentences(9, seed=1, dataset="news"), *bad, gone])
-    listener = run(SqliteStream(path, TOPICS), classifier)
+    listener = run(SqliteWorkerSession(path, TOPICS), classifier)
     classifier.on_run = None
 
     assert [report.records for report in listener.reports] == [16, 16, 1]
@@ -147,14 +149,14 @@ def test_each_committed_batch_is_told_in_numbers(tmp_path: Path, classifier: Cla
 def test_datasets_are_introduced_before_their_sentences_come(tmp_path: Path, classifier: Classifier) -> None:
     path = tmp_path / "log.sqlite"
     send(path, make_sentences(8, dataset="seen"))
-    run(SqliteStream(path, TOPICS), classifier)
+    run(SqliteWorkerSession(path, TOPICS), classifier)
     kind = classifier.folder.labels[-1].partition("-")[2]
     send(
         path,
         [DatasetSettings(name="news", version=1, label_map={"B-PERSON": f"B-{kind}"}).model_dump()],
         TOPICS.datasets,
     )
-    listener = run(SqliteStream(path, TOPICS), classifier, max_datasets=1)
+    listener = run(SqliteWorkerSession(path, TOPICS), classifier, max_datasets=1)
     assert set(listener.known) == {"default", "news", "seen"}
     assert listener.known["news"][1] == {"PERSON"}
     assert set(listener.known["news"][0]) == {"O", "B-PERSON", "B-MISC", "B-ORG", "B-PER"}  # what may be suggested
@@ -163,13 +165,13 @@ def test_datasets_are_introduced_before_their_sentences_come(tmp_path: Path, cla
     assert sum(listener.standards["default"].words.values()) == 0
     assert listener.bad_settings == 0
     send(path, [{"name": "news", "version": 2, "method": "guess"}], TOPICS.datasets)
-    assert run(SqliteStream(path, TOPICS), classifier).bad_settings == 1
+    assert run(SqliteWorkerSession(path, TOPICS), classifier).bad_settings == 1
 
 
 def test_a_refused_batch_is_told_once_and_its_numbers_only_when_it_is_taken(
     tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Refusing(SqliteStream):
+    class Refusing(SqliteWorkerSession):
         refusals = 1
 
         def commit(self, work: BatchResult) -> None:
@@ -190,8 +192,8 @@ def test_a_refused_batch_is_told_once_and_its_numbers_only_when_it_is_taken(
 def test_records_that_retention_took_are_told(tmp_path: Path, classifier: Classifier) -> None:
     path = tmp_path / "log.sqlite"
     send(path, make_sentences(5))
-    run(SqliteStream(path, TOPICS), classifier)
+    run(SqliteWorkerSession(path, TOPICS), classifier)
     send(path, make_sentences(10, seed=1))
-    stream = SqliteStream(path, TOPICS)
-    stream._db.execute("DELETE FROM records WHERE topic = ? AND offset < 9", (TOPICS.sentences,))
+    stream = SqliteWorkerSession(path, TOPICS, retention=Retention(max_age_ms=-1000))
+    stream.prune(consumed_offset=9)
     assert run(stream, classifier).lost_records == 4
