@@ -256,7 +256,7 @@ class Refusing(SqliteWorkerSession):
     def commit(self, result: BatchResult) -> None:
         self.attempts += 1
         if self.attempts % 2:
-            self._next = None
+            self._next_offset = None
             raise CommitRefused("for the test")
         super().commit(result)
 

@@ -177,7 +177,7 @@ def test_a_refused_batch_is_told_once_and_its_numbers_only_when_it_is_taken(
         def commit(self, work: BatchResult) -> None:
             if self.refusals:
                 self.refusals -= 1
-                self._next = None
+                self._next_offset = None
                 raise CommitRefused("a moment, please")
             super().commit(work)
 
