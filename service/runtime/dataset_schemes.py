@@ -10,7 +10,7 @@ from service.formats.text.alignment import get_given_scheme
 from service.inference.model.default import find_default_model
 from service.inference.model.manifest import read_manifest
 from service.labels import Scheme, convert_scheme
-from service.runtime.open_log import read_datasets
+from service.runtime.dataset_settings import read_datasets
 
 if TYPE_CHECKING:
     from service.contracts import LabelledSentence

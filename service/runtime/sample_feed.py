@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from service.cli.stream.send import FileSource, SentenceOverrides, build_file_message
 from service.errors import InvalidInput, StreamError
 from service.formats import ReadOptions
-from service.runtime.open_log import POLL_INTERVAL_S, build_topics, open_log
+from service.log.read import POLL_INTERVAL_S
+from service.runtime.open_log import build_topics, open_log
 
 if TYPE_CHECKING:
     import threading

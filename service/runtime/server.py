@@ -34,15 +34,10 @@ from service.errors import InvalidInput, SettingsError
 from service.inference.classifier import Classifier
 from service.review.projection.projector import ReviewProjector
 from service.review.queue.queue import ReviewQueue
-from service.runtime.open_log import (
-    build_datasets,
-    build_topics,
-    hold_state_lock,
-    load_model_folder,
-    open_log,
-    set_up_logging,
-    stop_on_signals,
-)
+from service.runtime.dataset_settings import build_datasets
+from service.runtime.load_model import load_model_folder
+from service.runtime.open_log import build_topics, hold_state_lock, open_log
+from service.runtime.process import set_up_logging, stop_on_signals
 from service.runtime.sample_feed import FileFeed
 from service.runtime.supervisor import Supervisor
 from service.settings import find_unknown_variables, read_settings

@@ -26,7 +26,7 @@ from service.log.protocol import Output
 from service.log.sqlite.database import PARTITION
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
-from service.runtime.open_log import read_state
+from service.runtime.read_state import read_state
 from service.stream.state.snapshot import StatsKey
 from tests.support.command_harness import CommandHarness, make_sentences
 from tests.support.tiny_models import make_model

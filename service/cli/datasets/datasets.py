@@ -17,16 +17,10 @@ from service.contracts.validation import to_decode_error
 from service.datasets.registry import LatestSettings, parse_settings
 from service.errors import DecodeError, InvalidInput, LabelwatchError, SettingsError
 from service.judging.judge import Judge
-from service.runtime.open_log import (
-    build_topics,
-    load_datasets,
-    load_model_folder,
-    open_existing_log,
-    open_log,
-    read_latest_settings,
-    read_state,
-    write_settings,
-)
+from service.runtime.dataset_settings import load_datasets, read_latest_settings, write_settings
+from service.runtime.load_model import load_model_folder
+from service.runtime.open_log import build_topics, open_existing_log, open_log
+from service.runtime.read_state import read_state
 from service.settings import read_settings
 from service.stream.state.snapshot import StatsKey
 

@@ -13,15 +13,10 @@ from service.cli.shared.terminal import sanitize
 from service.contracts import DatasetSettings
 from service.datasets.registry import LatestSettings
 from service.errors import InvalidInput
-from service.runtime.open_log import (
-    build_topics,
-    load_datasets,
-    load_model_folder,
-    open_existing_log,
-    read_latest_settings,
-    read_state,
-    write_settings,
-)
+from service.runtime.dataset_settings import load_datasets, read_latest_settings, write_settings
+from service.runtime.load_model import load_model_folder
+from service.runtime.open_log import build_topics, open_existing_log
+from service.runtime.read_state import read_state
 from service.settings import read_settings
 from service.stream.state.snapshot import StatsKey
 from service.text import pluralize

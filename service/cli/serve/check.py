@@ -12,7 +12,10 @@ from service.cli.shared.terminal import sanitize
 from service.errors import LabelwatchError, SettingsError
 from service.inference.classifier import Classifier
 from service.log.sqlite.admin import describe_log_file
-from service.runtime.open_log import build_topics, load_datasets, load_model_folder, open_existing_log, read_state
+from service.runtime.dataset_settings import load_datasets
+from service.runtime.load_model import load_model_folder
+from service.runtime.open_log import build_topics, open_existing_log
+from service.runtime.read_state import read_state
 from service.settings import ENV_PREFIX, find_unknown_variables, read_settings
 from service.text import pluralize
 

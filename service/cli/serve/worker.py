@@ -13,15 +13,10 @@ from service.cli.shared.terminal import print_stderr
 from service.errors import SettingsError, StreamError
 from service.inference.classifier import Classifier
 from service.log.protocol import FencedError
-from service.runtime.open_log import (
-    build_datasets,
-    build_topics,
-    hold_state_lock,
-    load_model_folder,
-    open_worker_session,
-    set_up_logging,
-    stop_on_signals,
-)
+from service.runtime.dataset_settings import build_datasets
+from service.runtime.load_model import load_model_folder
+from service.runtime.open_log import build_topics, hold_state_lock, open_worker_session
+from service.runtime.process import set_up_logging, stop_on_signals
 from service.runtime.supervisor import Supervisor
 from service.settings import Settings, read_settings
 from service.stream.worker.batch_processor import BatchProcessor

@@ -13,7 +13,8 @@ from service.cli.shared.tables import bytes_to_json, format_timestamp, truncate
 from service.cli.shared.terminal import print_stderr, sanitize
 from service.log.codec import ERROR_HEADER_PREFIX, get_header
 from service.log.protocol import Output
-from service.runtime.open_log import build_topics, open_existing_log, read_topic
+from service.log.read import read_topic
+from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
 from service.text import pluralize
 

@@ -18,17 +18,13 @@ from service.errors import InvalidInput, SettingsError
 from service.formats.plain.writers import SentenceFormat, choose_format, get_extension, write_sentences
 from service.formats.text.restored_text import WriteContext
 from service.log.codec import get_header
+from service.log.read import read_compacted_topic, read_topic
 from service.review.decisions import CLAIM_EVENT_TYPE
 from service.review.items import compute_majority_verdict, select_sure_decisions
 from service.runtime.dataset_schemes import DatasetSchemes
-from service.runtime.open_log import (
-    build_topics,
-    open_existing_log,
-    read_compacted_topic,
-    read_datasets,
-    read_state,
-    read_topic,
-)
+from service.runtime.dataset_settings import read_datasets
+from service.runtime.open_log import build_topics, open_existing_log
+from service.runtime.read_state import read_state
 from service.settings import read_settings
 from service.text import pluralize
 

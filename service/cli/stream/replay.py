@@ -19,21 +19,14 @@ from service.errors import InvalidInput, SettingsError
 from service.inference.classifier import Classifier
 from service.log.codec import to_position_key, to_position_value
 from service.log.protocol import Output
+from service.log.read import read_compacted_topic
 from service.log.sqlite.admin import describe_log_file
 from service.log.topics import Topics
-from service.runtime.open_log import (
-    build_datasets,
-    build_topics,
-    hold_state_lock,
-    load_datasets,
-    load_model_folder,
-    open_existing_log,
-    open_replay_session,
-    read_compacted_topic,
-    read_state,
-    set_up_logging,
-    stop_on_signals,
-)
+from service.runtime.dataset_settings import build_datasets, load_datasets
+from service.runtime.load_model import load_model_folder
+from service.runtime.open_log import build_topics, hold_state_lock, open_existing_log, open_replay_session
+from service.runtime.process import set_up_logging, stop_on_signals
+from service.runtime.read_state import read_state
 from service.settings import Settings, read_settings
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from service.cli.shared.tables import render_table
 from service.cli.stream.dead_letters import read_dead_letters
 from service.contracts import Assessment
-from service.runtime.open_log import read_topic
+from service.log.read import read_topic
 from service.text import pluralize
 
 if TYPE_CHECKING:

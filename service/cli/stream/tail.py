@@ -15,7 +15,8 @@ from service.cli.shared.tables import format_timestamp
 from service.cli.shared.terminal import print_stderr, render_sentence, sanitize
 from service.cli.stream.dead_letters import DeadLetter
 from service.contracts import Assessment
-from service.runtime.open_log import POLL_INTERVAL_S, build_topics, open_existing_log
+from service.log.read import POLL_INTERVAL_S
+from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
 
 if TYPE_CHECKING:

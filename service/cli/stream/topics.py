@@ -8,7 +8,8 @@ import typer
 
 from service.cli.shared.tables import render_table
 from service.log.sqlite.admin import describe_log_file as describe_file
-from service.runtime.open_log import build_topics, open_existing_log, read_state
+from service.runtime.open_log import build_topics, open_existing_log
+from service.runtime.read_state import read_state
 from service.settings import read_settings
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from service.formats.platforms.label_studio.predictions import (
 from service.formats.platforms.label_studio.read import PLATFORM
 from service.integrations.label_studio.client import LabelStudioClient, LabelStudioRejectedError
 from service.integrations.label_studio.open_flags import TaskState
-from service.runtime.open_log import POLL_INTERVAL_S, build_topics, open_existing_log
+from service.log.read import POLL_INTERVAL_S
+from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
 from service.text import pluralize
 

@@ -69,7 +69,7 @@ def test_who_was_slower_changes_nothing(
     monkeypatch.setattr(SqliteLog, "append_if_unchanged", append_if_unchanged)
     ran = desk.run(*command)
     assert ran.code != 0
-    assert "somebody else has changed the settings of news" in ran.err
+    assert "another writer has changed the settings of news" in ran.err
     assert "datasets show news" in ran.err
     assert written(desk) == [(b"news", theirs)]
 

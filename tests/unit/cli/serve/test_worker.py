@@ -23,7 +23,8 @@ from service.inference.classifier import Classifier
 from service.log.protocol import MAX_BATCH_BYTES, BatchResult, FencedError, RecordBatch
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
-from service.runtime.open_log import load_model_folder, set_up_logging
+from service.runtime.load_model import load_model_folder
+from service.runtime.process import set_up_logging
 from service.runtime.supervisor import Supervisor
 from service.settings import Settings
 from service.telemetry import Telemetry
@@ -79,7 +80,7 @@ def wait_until(reached: Callable[[], bool], worker: subprocess.Popen[str]) -> No
 
 STUBBORN = """
 import sys, threading, time
-from service.runtime.open_log import stop_on_signals
+from service.runtime.process import stop_on_signals
 stop = threading.Event()
 with stop_on_signals(stop):
     print("ready", flush=True)

@@ -1,0 +1,27 @@
+"""Loads the model folder that a command or the settings name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from service.errors import ModelError
+from service.inference.model.default import find_default_model
+from service.inference.model.folder import ModelFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from service.settings import Settings
+
+NO_MODEL_MESSAGE = "this installation has no default model: set LABELWATCH_MODEL_FOLDER to a model folder"
+
+
+def load_model_folder(settings: Settings, folder: Path | None = None) -> ModelFolder:
+    """Loads `folder`, or else the folder that the settings name, or else the default model."""
+    path = folder or settings.model.folder
+    if path is None:
+        try:
+            path = find_default_model()
+        except ModelError as error:
+            raise ModelError(NO_MODEL_MESSAGE) from error
+    return ModelFolder.load(path, precision=settings.model.precision)
