@@ -1,1 +1,1 @@
-"""Audits files: judges every sentence of a file and ranks them."""
+"""Audits files: judges every sentence of a file and ranks the sentences, worst first."""

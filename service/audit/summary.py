@@ -1,4 +1,4 @@
-"""What an audit found, gathered one assessment at a time: its size depends on the classes, not on the data."""
+"""Sums up an audit, one assessment at a time. Its size depends on the number of classes, not on the data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ClassConfusion(NamedTuple):
     suggested: str
     words: int
     share: float
-    """Of the words that were given this class."""
+    """Of the words given this class."""
 
 
 class SuspectExample(NamedTuple):
@@ -39,12 +39,12 @@ class SuspectExample(NamedTuple):
 
 @dataclass(slots=True)
 class ScoreHistogram:
-    """How scores lie between 0 and 1: counts of all and of flagged sentences per bin of ODDS, with both ends open."""
+    """Counts of all and of flagged sentences per bin of LOG_ODDS_EDGES, with one open bin at each end."""
 
     total: NDArray[np.int64]
     flagged: NDArray[np.int64]
     out_of_range: int = 0
-    """Scores that are not between 0 and 1: the paper's counting methods have them."""
+    """Scores outside [0, 1], as the paper's counting methods give."""
 
     @classmethod
     def empty(cls) -> ScoreHistogram:
@@ -54,20 +54,20 @@ class ScoreHistogram:
         if not 0 <= score <= 1:
             self.out_of_range += 1
             return
-        place = find_bin(score)
-        self.total[place] += 1
-        self.flagged[place] += flagged
+        index = find_bin(score)
+        self.total[index] += 1
+        self.flagged[index] += flagged
 
 
 def find_bin(score: float) -> int:
-    """The bin of a score in [0, 1]; each holds its lower edge."""
+    """The index of a score's bin. A bin includes its lower edge."""
     if score in (0.0, 1.0):
         return 0 if score == 0.0 else len(LOG_ODDS_EDGES)
     return int(np.searchsorted(LOG_ODDS_EDGES, np.log10(score) - np.log10(1 - score), side="right"))
 
 
 class AuditSummary:
-    """Counts over all sentences, and the worst of them whole."""
+    """Counts over all sentences, and the worst sentences themselves."""
 
     def __init__(self, classes: Sequence[str], *, max_worst: int = DEFAULT_MAX_WORST) -> None:
         self.classes = tuple(classes)
@@ -75,7 +75,7 @@ class AuditSummary:
         self.words = 0
         self.flagged_sentences = 0
         self.deleted = 0
-        """Sentences marked as deleted: they have no words, and are in no other count."""
+        """Sentences marked deleted. They have no words and are in no other count."""
         self.unscored: Counter[str] = Counter()
         self.scores = ScoreHistogram.empty()
         self.priorities = ScoreHistogram.empty()
@@ -84,7 +84,7 @@ class AuditSummary:
         self.thresholds: dict[str, float | None] = {}
         self.warming_up: tuple[str, ...] = ()
         self.noise = np.zeros((len(self.classes), len(self.classes)), np.int64)
-        """Words by given class and by what they should be: the suggestion where flagged, else as given."""
+        """Words by given class (row) and by suggested class (column); unflagged words are on the diagonal."""
         self._max_worst = max_worst
         self._worst: list[tuple[float, int, Assessment]] = []
 
@@ -96,12 +96,13 @@ class AuditSummary:
         self.unscored.update(observation.unscored.values())
         self.thresholds, self.warming_up = assessment.thresholds, assessment.warming_up
         np.add.at(self.noise, (observation.given, observation.given), 1)
-        row_at = {place: row for row, place in enumerate(observation.word_index.tolist())} if flagged else {}
+        row_by_word = {word: row for row, word in enumerate(observation.word_index.tolist())} if flagged else {}
         for flag in assessment.flags:
-            row = row_at[flag.index]
+            row = row_by_word[flag.index]
             given = int(observation.given[row])
             self.noise[given, given] -= 1
-            self.noise[given, suggest_class(observation.probs[row], given)] += 1  # a flag tells the dataset's own label
+            # A flag names labels of the dataset, the matrix counts classes of the model.
+            self.noise[given, suggest_class(observation.probs[row], given)] += 1
         if assessment.score is not None:
             self.scores.add(assessment.score, flagged=flagged)
         if assessment.priority is not None:
@@ -114,7 +115,7 @@ class AuditSummary:
                 self.examples[suspect.kind] = SuspectExample(assessment, suspect)
 
     def _keep_worst(self, assessment: Assessment, priority: float) -> None:
-        # The heap's first is the best of the worst; of equals the later one goes.
+        # The top of the heap is the best of the worst sentences. Of equal ones the later is dropped.
         entry = (-priority, -self.sentences, assessment)
         if len(self._worst) < self._max_worst:
             heapq.heappush(self._worst, entry)
@@ -123,7 +124,7 @@ class AuditSummary:
 
     @property
     def worst(self) -> list[Assessment]:
-        """The worst sentences, worst first."""
+        """The sentences with the lowest priority, lowest first."""
         return [entry[2] for entry in sorted(self._worst, key=lambda entry: entry[:2], reverse=True)]
 
     @property
@@ -145,16 +146,16 @@ class AuditSummary:
 
     @property
     def noise_shares(self) -> NDArray[np.float64]:
-        """The noise matrix estimate: of the words given a class (row) the share that should be another (column)."""
+        """The estimated noise matrix: of the words given a class (row), the share that should be another (column)."""
         totals = self.noise.sum(axis=1, keepdims=True)
         return np.asarray(self.noise / np.maximum(totals, 1), np.float64)
 
     def list_confusions(self, limit: int | None = None) -> list[ClassConfusion]:
-        """Pairs given → suggested, the most frequent first."""
+        """Pairs given → suggested, most frequent first."""
         shares = self.noise_shares
-        found = [
+        pairs = [
             ClassConfusion(self.classes[i], self.classes[j], int(self.noise[i, j]), float(shares[i, j]))
             for i, j in zip(*np.nonzero(self.noise), strict=True)
             if i != j
         ]
-        return sorted(found, key=lambda pair: (-pair.words, pair.given, pair.suggested))[:limit]
+        return sorted(pairs, key=lambda pair: (-pair.words, pair.given, pair.suggested))[:limit]

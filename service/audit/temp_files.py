@@ -1,4 +1,4 @@
-"""Temporary files that keep an audit's memory flat: observations between two passes, results until they are ranked."""
+"""Temporary files that bound an audit's memory: observations between two passes, results until they are ranked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _RECORD_HEADER: Final = struct.Struct("<QQIII")
 
 
-class _Spool:
+class _TempFile:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="labelwatch-")  # noqa: SIM115 - closed by __exit__
 
@@ -38,13 +38,13 @@ class _Spool:
                 self._file.write(piece)
         except OSError as error:
             raise SettingsError(
-                f"temporary data can't be kept in {tempfile.gettempdir()} ({error.strerror or error}): "
-                "set TMPDIR to a folder with room"
+                f"temporary data can't be written to {tempfile.gettempdir()} ({error.strerror or error}): "
+                "set TMPDIR to a folder with enough free space"
             ) from error
 
 
-class ObservationSpool(_Spool):
-    """Written once in order, read once in order, and to the bit the same."""
+class ObservationFile(_TempFile):
+    """Observations, written and read in order. Numbers come back bit for bit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,29 +56,31 @@ class ObservationSpool(_Spool):
     def append(self, observation: Observation) -> None:
         sentence = observation.sentence.model_dump_json().encode()
         unscored = json.dumps(dict(observation.unscored)).encode() if observation.unscored else b""
-        numbers = [
+        integers = [
             values.astype("<i8") for values in (observation.given, observation.word_index, observation.all_given)
         ]
-        head = _RECORD_HEADER.pack(len(sentence), len(unscored), *observation.probs.shape, len(observation.all_given))
+        header = _RECORD_HEADER.pack(len(sentence), len(unscored), *observation.probs.shape, len(observation.all_given))
         probs = observation.probs.astype("<f8")
-        self._write(head, sentence, unscored, *(values.tobytes() for values in (probs, *numbers)))
+        self._write(header, sentence, unscored, *(values.tobytes() for values in (probs, *integers)))
         self._count += 1
 
     def __iter__(self) -> Iterator[Observation]:
         self._file.seek(0)
         for _ in range(self._count):
-            sentence, unscored, rows, columns, words = _RECORD_HEADER.unpack(self._file.read(_RECORD_HEADER.size))
-            told = LabelledSentence.model_validate_json(self._file.read(sentence))
-            why = {int(place): reason for place, reason in json.loads(self._file.read(unscored) or b"{}").items()}
+            header = self._file.read(_RECORD_HEADER.size)
+            sentence_size, unscored_size, rows, columns, words = _RECORD_HEADER.unpack(header)
+            sentence = LabelledSentence.model_validate_json(self._file.read(sentence_size))
+            reasons = json.loads(self._file.read(unscored_size) or b"{}")
+            unscored = {int(index): reason for index, reason in reasons.items()}
             probs = np.frombuffer(self._file.read(8 * rows * columns), "<f8").astype(np.float64)
-            given, index, classes = (
+            given, word_index, all_given = (
                 np.frombuffer(self._file.read(8 * size), "<i8").astype(np.intp) for size in (rows, rows, words)
             )
-            yield Observation(told, probs.reshape(rows, columns), given, index, why, classes)
+            yield Observation(sentence, probs.reshape(rows, columns), given, word_index, unscored, all_given)
 
 
-class RankedLineSpool(_Spool):
-    """Lines in a file, and in memory only where each starts, its priority and whether it was flagged."""
+class RankedLineFile(_TempFile):
+    """Lines in a file. Memory holds only each line's offset, its priority and whether it is flagged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +92,7 @@ class RankedLineSpool(_Spool):
         return len(self._priorities)
 
     def add(self, line: str, *, priority: float | None, flagged: bool) -> None:
-        """A sentence without any scored word has no priority and comes last."""
+        """Adds a line. A sentence without a scored word has no priority and ranks last."""
         raw = line.encode()
         self._write(raw)
         self._starts.append(self._starts[-1] + len(raw))
@@ -98,11 +100,11 @@ class RankedLineSpool(_Spool):
         self._flagged.append(flagged)
 
     def iterate_worst_first(self, *, limit: int | None = None, flagged_only: bool = False) -> Iterator[str]:
-        """The lines by priority; of equals the earlier one first."""
+        """Yields the lines by priority, lowest first. Lines with equal priority stay in the order they were added."""
         order = np.argsort(np.frombuffer(self._priorities), kind="stable") if len(self) else np.zeros(0, np.intp)
         if flagged_only and len(self):
             order = order[np.frombuffer(self._flagged, np.int8)[order] > 0]
-        for place in order[:limit]:
-            start, end = self._starts[place], self._starts[place + 1]
+        for index in order[:limit]:
+            start, end = self._starts[index], self._starts[index + 1]
             self._file.seek(start)
             yield self._file.read(end - start).decode()

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from service.audit.audit import audit
 from service.audit.report.page import ReportMetadata, render_page
 from service.audit.summary import AuditSummary
-from service.audit.temp_files import RankedLineSpool
+from service.audit.temp_files import RankedLineFile
 from service.cli.shared import score_options as opt
 from service.cli.shared.file_options import FileReadOptions, add_file_options
 from service.cli.shared.rejects import RejectHandler
@@ -49,7 +49,6 @@ from service.text import pluralize
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from service.audit.audit import AuditRecord
 
 # A pipe can't be read twice: its scheme is told by this many sentences.
 SCHEME_SAMPLE_SENTENCES = 1_000
@@ -105,7 +104,7 @@ def score(
         judge = Judge(folder, settings)
         classifier = Classifier(folder, threads=threads or _count_cores())
         started = time.monotonic()
-        summary, ranking = AuditSummary(judge.classes), stack.enter_context(RankedLineSpool())
+        summary, ranking = AuditSummary(judge.classes), stack.enter_context(RankedLineFile())
         bar = stack.enter_context(
             tqdm(
                 total=expected,
@@ -115,7 +114,7 @@ def score(
             )
         )
 
-        def deleted(_: AuditRecord) -> None:
+        def deleted(_: FileRecord) -> None:
             summary.deleted += 1
 
         judged = audit(
@@ -226,7 +225,7 @@ def _count_cores() -> int:
 
 
 def _write_results(
-    ranking: RankedLineSpool, output: str | None, form: OutputFormat | None, *, top: int | None, flagged_only: bool
+    ranking: RankedLineFile, output: str | None, form: OutputFormat | None, *, top: int | None, flagged_only: bool
 ) -> None:
     lines = ranking.iterate_worst_first(
         limit=top if output is not None else top or opt.DEFAULT_TOP, flagged_only=flagged_only

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from service.audit.audit import AuditRecord
     from service.errors import LabelwatchError
+    from service.formats.records import FileRecord
 
 OnError = Literal["stop", "skip"]
 
@@ -41,7 +41,7 @@ class RejectHandler:
             # earlier output.
             self.path.unlink(missing_ok=True)
 
-    def __call__(self, record: AuditRecord, error: LabelwatchError) -> None:
+    def __call__(self, record: FileRecord, error: LabelwatchError) -> None:
         reason = error.cli_message if isinstance(error, UnknownLabelError) else str(error)
         told = reason if record.error is error else f"{record.location}: {reason}"
         if self.stops_on_error:

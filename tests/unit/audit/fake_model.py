@@ -1,4 +1,4 @@
-"""Audits to test with: a judge over a folder that has no model, and observations with the probabilities one likes."""
+"""Support for tests of the audit: a judge over a folder without a model, and observations with chosen probabilities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from service.contracts import Assessment
-    from service.errors import InferenceError, InvalidInput
+    from service.errors import InferenceError
     from service.inference.classifier import Classifier
     from service.inference.model.folder import ModelFolder
     from service.judging.types import Observation
@@ -28,7 +28,7 @@ CLASSES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 
 @dataclass(frozen=True)
 class FakeModelFolder:
-    """What a judge asks of a model folder."""
+    """The attributes of a model folder that a judge reads."""
 
     labels: tuple[str, ...] = CLASSES
     scheme: Scheme = Scheme.IOB2
@@ -49,7 +49,7 @@ def make_judge(
 
 
 def make_word_probs(read: Sequence[str], sure: float = 0.9, *, classes: tuple[str, ...] = CLASSES) -> WordProbs:
-    """Probabilities of a model that reads these labels and is that sure of each; "?" is a word it gives none for."""
+    """Probabilities of a model that predicts the labels `read`, each with probability `sure`. "?" is a word without any."""
     rest = (1 - sure) / (len(classes) - 1)
     probs = np.full((len(read), len(classes)), rest)
     for row, label in enumerate(read):
@@ -58,17 +58,8 @@ def make_word_probs(read: Sequence[str], sure: float = 0.9, *, classes: tuple[st
     return WordProbs(probs, scored, 1, {int(i): "no subword" for i in np.flatnonzero(~scored)})
 
 
-@dataclass(frozen=True)
-class LocatedSentence:
-    """A sentence at its place, or an error."""
-
-    location: str
-    sentence: LabelledSentence | None = None
-    error: InvalidInput | None = None
-
-
 class FakeClassifier:
-    """A classifier that has its answers ready."""
+    """A classifier with prepared answers."""
 
     def __init__(self, answers: Iterable[WordProbs | InferenceError]) -> None:
         self._answers = iter(answers)
@@ -76,7 +67,7 @@ class FakeClassifier:
     def infer_stream(
         self, sentences: Iterable[Sequence[str]], *, pooling: object = None
     ) -> Iterator[WordProbs | InferenceError]:
-        # Reads ahead of its answers, as the real one does.
+        # Reads ahead of its answers, as the real classifier does.
         for _ in list(sentences):
             yield next(self._answers)
 
@@ -88,9 +79,9 @@ class FakeClassifier:
 def assess_sentence(
     tokens: str, given: str, read: str, *, judge: Judge, sure: float = 0.97, fields: Mapping[str, str] = NO_FIELDS
 ) -> tuple[Assessment, Observation]:
-    """A sentence judged by thresholds of one half, so that every word is flagged that the model reads otherwise."""
+    """A sentence judged with uniform thresholds, so that every word the model labels differently is flagged."""
     sentence = LabelledSentence.model_validate({"tokens": tokens.split(), "labels": given.split(), **fields})
-    seen = judge.observe(sentence, make_word_probs(read.split(), sure))
+    observation = judge.observe(sentence, make_word_probs(read.split(), sure))
     half = len(judge.classes)
     stats = judge.create_empty_stats().update(np.full((40 * half, half), 1 / half), np.repeat(np.arange(half), 40))
-    return judge.assess(seen, stats), seen
+    return judge.assess(observation, stats), observation

@@ -17,11 +17,11 @@ def test_bins_keep_the_order_of_scores(a: float, b: float) -> None:
 
 
 def test_bins_stretch_towards_both_ends() -> None:
-    places = [find_bin(score) for score in (0.0, 1e-9, 0.0002, 0.002, 0.02, 0.2, 0.5, 0.8, 0.98, 0.998, 0.9998, 1.0)]
-    assert places == sorted(places)
-    assert len(set(places)) == len(places) - 1
-    assert places[0] == places[1] == 0
-    assert places[-1] == len(LOG_ODDS_EDGES)
+    bins = [find_bin(score) for score in (0.0, 1e-9, 0.0002, 0.002, 0.02, 0.2, 0.5, 0.8, 0.98, 0.998, 0.9998, 1.0)]
+    assert bins == sorted(bins)
+    assert len(set(bins)) == len(bins) - 1
+    assert bins[0] == bins[1] == 0
+    assert bins[-1] == len(LOG_ODDS_EDGES)
 
 
 def test_counts() -> None:
@@ -65,12 +65,14 @@ def test_the_worst_are_kept_and_of_equals_the_first(most: int) -> None:
     judge = make_judge()
     summary = AuditSummary(judge.classes, max_worst=most)
     rng = np.random.default_rng(5)
-    found = []
+    assessments = []
     for number, sure in enumerate(rng.choice([0.6, 0.7, 0.8, 0.9], 30)):
-        assessment, seen = assess_sentence("Ann", "O", "B-PER", judge=judge, sure=sure, fields={"id": str(number)})
-        summary.add(assessment, seen)
-        found.append(assessment)
-    assert summary.worst == sorted(found, key=lambda a: a.priority or 0)[:most]
+        assessment, observation = assess_sentence(
+            "Ann", "O", "B-PER", judge=judge, sure=sure, fields={"id": str(number)}
+        )
+        summary.add(assessment, observation)
+        assessments.append(assessment)
+    assert summary.worst == sorted(assessments, key=lambda assessment: assessment.priority or 0)[:most]
 
 
 def test_scores_beyond_zero_and_one_are_counted_apart() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from service.audit.temp_files import ObservationSpool, RankedLineSpool
+from service.audit.temp_files import ObservationFile, RankedLineFile
 from service.contracts import LabelledSentence
 from service.errors import SettingsError
 from service.judging.types import Observation
@@ -45,11 +45,11 @@ def test_observations_come_back_to_the_bit(tables: list[NDArray[np.float64]]) ->
         )
         for probs in tables
     ]
-    with ObservationSpool() as spool:
-        for seen in written:
-            spool.append(seen)
-        assert len(spool) == len(written)
-        for before, after in zip(written, spool, strict=True):
+    with ObservationFile() as file:
+        for observation in written:
+            file.append(observation)
+        assert len(file) == len(written)
+        for before, after in zip(written, file, strict=True):
             assert after.sentence == before.sentence
             assert after.unscored == before.unscored
             for name in ("probs", "given", "word_index", "all_given"):
@@ -62,7 +62,7 @@ def test_observations_come_back_to_the_bit(tables: list[NDArray[np.float64]]) ->
 @given(st.lists(st.tuples(st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 1.0])), st.booleans()), max_size=20))
 @settings(deadline=None, max_examples=100)
 def test_ranking_is_a_stable_sort(entries: list[tuple[float | None, bool]]) -> None:
-    with RankedLineSpool() as ranking:
+    with RankedLineFile() as ranking:
         for number, (priority, flagged) in enumerate(entries):
             ranking.add(f"ö{number}" * (number % 3), priority=priority, flagged=flagged)
         order = sorted(range(len(entries)), key=lambda n: 9.0 if entries[n][0] is None else float(entries[n][0] or 0))
@@ -75,7 +75,7 @@ def test_ranking_is_a_stable_sort(entries: list[tuple[float | None, bool]]) -> N
         assert list(ranking.iterate_worst_first(flagged_only=True, limit=2)) == flagged_only[:2]
 
 
-def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_raises_an_error_that_names_tmpdir(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
         def write(self, _: bytes) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -84,5 +84,5 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
     monkeypatch.setattr("service.audit.temp_files.tempfile.TemporaryFile", lambda **_: Full())
-    with RankedLineSpool() as ranking, pytest.raises(SettingsError, match=r"\(No space left on device\): set TMPDIR"):
+    with RankedLineFile() as ranking, pytest.raises(SettingsError, match=r"\(No space left on device\): set TMPDIR"):
         ranking.add("x", priority=0.5, flagged=False)
