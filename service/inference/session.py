@@ -48,7 +48,7 @@ OPEN_ERRORS: tuple[type[Exception], ...] = (
 class OnnxSession:
     """Token ids in, logits out."""
 
-    def __init__(self, path: Path, *, n_classes: int, threads: int, level: OrtLevel, pad_id: int) -> None:
+    def __init__(self, path: Path, *, width: int, threads: int, level: OrtLevel, pad_id: int) -> None:
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -69,7 +69,7 @@ class OnnxSession:
             ) from error
         self._path = path
         self._pad_id = pad_id
-        self._n_classes = n_classes
+        self._width = width
         self._input_dtypes = self._check_inputs()
         self._output_name = self._check_output()
 
@@ -103,7 +103,7 @@ class OnnxSession:
                 f"{self._path} fails on an ordinary sequence of {len(ids)} ids up to {ids.max()} ({describe_error(error)}): "
                 "graph and tokenizer.json may belong to different models; export both again"
             ) from error
-        wanted = (1, len(ids), self._n_classes)
+        wanted = (1, len(ids), self._width)
         if answer.shape != wanted:
             raise ModelError(
                 f"{self._path} answers in the shape {list(answer.shape)} where {list(wanted)} (batch, tokens, labels) is "
@@ -140,9 +140,9 @@ class OnnxSession:
                 "expected: export the model for token classification"
             )
         width = chosen.shape[2] if chosen.shape else None
-        if isinstance(width, int) and width != self._n_classes:
+        if isinstance(width, int) and width != self._width:
             raise ModelError(
-                f"{self._path} has {width} outputs a token and the folder names {self._n_classes} labels: "
+                f"{self._path} has {width} outputs a token and the folder names {self._width} labels: "
                 "give id2label (or the manifest's labels) exactly one name for each output"
             )
         return str(chosen.name)

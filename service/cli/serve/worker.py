@@ -108,7 +108,7 @@ def start_probes(settings: Settings, supervisor: Supervisor, runner: WorkerRunne
 
 def register_model(telemetry: Telemetry, classifier: Classifier) -> None:
     """The metrics name the model, and hear of each of its runs."""
-    classifier.on_run = telemetry.observe_model_run
+    classifier.runner.on_run = telemetry.observe_model_run
     telemetry.set_model(classifier.folder.name, classifier.folder.fingerprint)
 
 

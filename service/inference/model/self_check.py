@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.errors import InferenceError, ModelError
-from service.inference.classifier import MAX_BATCH_DEVIATION, Classifier
+from service.inference.classifier import Classifier
+from service.inference.graph_runner import MAX_BATCH_DEVIATION
 from service.inference.model.folder import ModelFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.inference.classifier import Batching
+    from service.inference.graph_runner import Batching
     from service.inference.model.manifest import Precision
 
 _SAMPLE_TEXT = (
@@ -84,6 +85,6 @@ def check_model_folder(path: Path, *, precision: Precision = "fast", threads: in
         sentences_per_second=done / (time.perf_counter() - started),
         words_per_sentence=sum(map(len, sentences)) / len(sentences),
         threads=threads,
-        batch_deviation=0.0 if classifier.batch_deviation is None else classifier.batch_deviation,
+        batch_deviation=0.0 if classifier.runner.batch_deviation is None else classifier.runner.batch_deviation,
         batching=classifier.batching,
     )

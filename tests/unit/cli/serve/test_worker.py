@@ -294,7 +294,7 @@ def test_a_model_that_others_use_too_is_made_known_by_them(
     settings, telemetry = Settings(), Telemetry()
     shared = Classifier(load_model_folder(settings), self_test=False)
     command.WorkerRunner(settings, TOPICS, once=False, telemetry=telemetry, classifier=shared)
-    assert shared.on_run is None
+    assert shared.runner.on_run is None
     assert b"labelwatch_model_info{" not in telemetry.render_exposition()[0]
     command.WorkerRunner(settings, TOPICS, once=False, telemetry=telemetry)
     assert b"labelwatch_model_info{" in telemetry.render_exposition()[0]

@@ -62,7 +62,7 @@ def test_the_folder_is_small_and_starts_warm() -> None:
 
 
 def test_the_self_test_finds_no_change_between_batches(classifier: Classifier) -> None:
-    assert classifier.batch_deviation == 0
+    assert classifier.runner.batch_deviation == 0
     assert classifier.batching == "planned"
 
 
@@ -75,7 +75,7 @@ def test_probabilities_do_not_depend_on_batch_mates_to_the_bit(
     @settings(deadline=None, max_examples=15)
     @given(st.permutations(range(len(chosen))), st.integers(1, 40), st.sampled_from([64, 256, 512, 4096]))
     def any_plan(order: list[int], size: int, budget: int) -> None:
-        classifier._batch_tokens = budget
+        classifier.runner._batch_tokens = budget
         for start in range(0, len(order), size):
             group = order[start : start + size]
             for index, probs in zip(group, answers(classifier, [chosen[i] for i in group]), strict=True):
