@@ -46,7 +46,7 @@ def render_files() -> dict[Path, str]:
 
 def build_openapi() -> dict[str, Any]:
     """The document that a service with nothing set serves; the app answers it without any of its parts."""
-    parts = SimpleNamespace(settings=ApiSettings(), telemetry=Telemetry())
+    parts = SimpleNamespace(settings=ApiSettings(), telemetry=Telemetry(), open_metrics=False)
     return create_app(cast("Backend", parts)).openapi()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -14,6 +15,8 @@ from starlette.middleware.cors import CORSMiddleware
 from service import __version__
 from service.api import openapi as docs
 from service.api.backend import get_request_id
+from service.api.http.auth import Authenticator
+from service.api.http.line_spool import StreamLimiter
 from service.api.http.middleware import REQUEST_ID_HEADER, AccessControl, RequestContext
 from service.api.http.problems import respond_to_error
 from service.api.routes import (
@@ -29,6 +32,7 @@ from service.api.routes import (
     sentences,
     webhooks,
 )
+from service.api.scoring.scorer import Scorer
 from service.errors import LabelwatchError
 
 if TYPE_CHECKING:
@@ -65,6 +69,11 @@ def create_app(backend: Backend) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False},  # asked of at each request; ours is `Telemetry`
     )
     app.state.backend = backend
+    app.state.authenticator = Authenticator.from_settings(backend.settings, open_metrics=backend.open_metrics)
+    app.state.scorer = Scorer(backend)
+    app.state.stream_limiter = StreamLimiter(
+        backend.settings, on_reject=partial(backend.telemetry.count_overload, "streams_full")
+    )
     app.state.counters = events.QueueWatcher(backend)
     app.state.writing = asyncio.Lock()
     for module in ROUTE_MODULES:
@@ -77,7 +86,7 @@ def create_app(backend: Backend) -> FastAPI:
         app.add_exception_handler(kind, _handle_error)
     # The last one added is the outermost.
     app.add_middleware(score.ScoreFastPath)
-    app.add_middleware(AccessControl, backend=backend)
+    app.add_middleware(AccessControl, backend=backend, authenticator=app.state.authenticator)
     if backend.settings.origins:
         app.add_middleware(
             CORSMiddleware,

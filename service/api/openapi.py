@@ -1,4 +1,4 @@
-"""The OpenAPI document and its page, with everything it needs served from here: it works without internet."""
+"""The OpenAPI document and its page. All assets are served from here, so it works without internet access."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from fastapi import APIRouter
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import FileResponse, HTMLResponse, Response
 
-from service.api.http.auth import get_required_scope
 from service.api.http.problems import PROBLEM_MEDIA_TYPE, NotFoundError, Problem
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from service.api.http.auth import Authenticator
 
 ASSETS = {
     "swagger-ui-bundle.js": "text/javascript",
     "swagger-ui.css": "text/css",
     "favicon.png": "image/png",
 }
-# The page's own parts only; its styles are written into elements by its script.
+# Own assets only; Swagger UI sets inline styles.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -50,18 +51,19 @@ START_SCRIPT = """SwaggerUIBundle({
   validatorUrl: null,
 });
 """
-DESCRIPTION = """Finds label errors in token-classification data seconds after they are made.
+DESCRIPTION = """Finds label errors in token-classification data seconds after annotation.
 
-Send labelled sentences to `POST /v1/sentences`: they are judged and teach the thresholds, and the doubtful ones come
-to `GET /v1/review`, worst first. `POST /v1/score` judges without teaching. **Low is bad** in every score.
+Send labelled sentences to `POST /v1/sentences`: each is assessed and updates the thresholds, and the doubtful ones
+appear in `GET /v1/review`, worst first. `POST /v1/score` assesses without updating anything. **Low is bad** in every
+score.
 
-Errors are problem details (RFC 9457): `type` and `field` for programs, `detail` for people. Every answer names its
-request in `X-Request-ID`; send your own to find it again in logs and messages.
+Errors are problem details (RFC 9457): `type` and `field` for programs, `detail` for people. Every response carries
+`X-Request-ID`; send your own to find the request in logs and messages.
 """
 TAGS = [
-    {"name": "sentences", "description": "Judge sentences, or send them to be judged and learned from."},
-    {"name": "review", "description": "The queue of doubtful sentences, and what reviewers decide about them."},
-    {"name": "datasets", "description": "How each dataset is judged, and what was learned of it."},
+    {"name": "sentences", "description": "Score sentences, or send them to the stream."},
+    {"name": "review", "description": "The queue of doubtful sentences, and the decisions of reviewers."},
+    {"name": "datasets", "description": "Settings and thresholds of each dataset."},
     {"name": "service", "description": "The service itself: model, health, metrics."},
 ]
 
@@ -81,32 +83,32 @@ def serve_start_script() -> Response:
 @router.get("/docs/assets/{name}")
 def serve_asset(name: str) -> FileResponse:
     if name not in ASSETS:
-        raise NotFoundError(f"there is no {name!r} here")
+        raise NotFoundError(f"there is no asset {name!r}")
     path = str(files("fastapi_offline") / "static" / name)
     return FileResponse(path, media_type=ASSETS[name], headers={"Cache-Control": CACHE_CONTROL})
 
 
 def build_openapi(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, with what all operations share: problems, and the key each needs."""
+    """The OpenAPI document, with what all operations share: problem responses and security."""
     document = get_openapi(title=app.title, version=app.version, description=DESCRIPTION, tags=TAGS, routes=app.routes)
-    parts = document.setdefault("components", {})
-    schemas = parts.setdefault("schemas", {})
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    parts["securitySchemes"] = {
-        "bearer": {"type": "http", "scheme": "bearer", "description": "A key of `labelwatch key new`"},
-        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-    }
-    told = {"content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    authenticator: Authenticator = app.state.authenticator
+    components["securitySchemes"] = authenticator.security_schemes
+    problem = {"content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             responses = operation["responses"]
             responses.pop("422", None)
-            responses.setdefault("4XX", {"description": "What is wrong with the request", **told})
-            responses.setdefault("5XX", {"description": "What the service can't do at the moment", **told})
-            scope = get_required_scope(method.upper(), path)
+            responses.setdefault(
+                "4XX", {"description": "The request is wrong: `detail` says what to change", **problem}
+            )
+            responses.setdefault("5XX", {"description": "The service can't answer now: `detail` says why", **problem})
+            scope = authenticator.get_required_scope(method.upper(), path)
             if scope is not None:
-                operation["security"] = [{"bearer": []}, {"key": []}]
+                operation["security"] = [{name: []} for name in authenticator.security_schemes]
                 operation["x-labelwatch-scope"] = scope
     return document

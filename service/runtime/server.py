@@ -24,9 +24,10 @@ import typer
 import uvicorn
 
 from service.api.app import create_app
-from service.api.backend import Backend, FailFastLog
+from service.api.backend import Backend
 from service.api.batching.batcher import MicroBatcher
 from service.api.http.connection import LimitedHttpProtocol
+from service.api.ingest.log_appender import LogAppender
 from service.api.routes.health import get_conditions, get_degraded, get_readiness
 from service.cli.serve.worker import WorkerRunner, register_model
 from service.cli.shared.terminal import print_stderr
@@ -43,7 +44,7 @@ from service.runtime.supervisor import Supervisor
 from service.settings import find_unknown_variables, read_settings
 from service.stream.state.view import StateView
 from service.telemetry import Telemetry
-from service.telemetry.conditions import merge_conditions
+from service.telemetry.readiness import merge_conditions
 
 if TYPE_CHECKING:
     from service.settings import ApiSettings, Settings
@@ -158,13 +159,15 @@ def _build_backend(
         return merge_conditions({"review": projector.error}, part.degraded() if part else {})
 
     mirror = StateView(mirrored, topics, build_datasets(settings, classifier.folder))
+    appender = LogAppender(own, request_timeout_s=api.timeout_s, get_broker_error=lambda: mirror.broker_error)
+    exit_stack.callback(appender.close)
     backend = Backend(
         settings=api,
         state_view=mirror,
         batcher=batcher,
         queue=queue,
         projector=projector,
-        stream=FailFastLog(own, mirror),
+        appender=appender,
         topics=topics,
         classifier=classifier,
         telemetry=telemetry,
@@ -174,7 +177,6 @@ def _build_backend(
         degraded=degraded,
         draining=supervisor.stop,
     )
-    exit_stack.callback(backend.append_pool.close)
     telemetry.watch_readiness(lambda: get_conditions(backend), lambda: get_degraded(backend))
     telemetry.watch_queue(lambda: batcher.waiting)
     telemetry.on_scrape(lambda: _report_review_metrics(telemetry, queue))

@@ -1,4 +1,4 @@
-"""A worker's own port: /metrics, /healthz and /readyz, for processes that have no API beside them."""
+"""/metrics, /healthz and /readyz on a port of their own, for a worker that runs without the API."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 from service.errors import SettingsError
+from service.telemetry.readiness import Readiness
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from service.telemetry.readiness import Conditions
     from service.telemetry.recorder import Telemetry
-
-    Conditions = Callable[[], Mapping[str, str]]
 
 logger = logging.getLogger(__name__)
 
-READ_TIMEOUT_S = 10.0  # a client that says nothing holds a thread no longer than this
+READ_TIMEOUT_S = 10.0  # how long a silent client may hold a thread
 STOP_CHECK_INTERVAL_S = 0.2
 
 
 class ProbeServer:
-    """Listens from the moment it is made; `run` answers until it is asked to stop."""
+    """Listens as soon as it is created; `run` answers until `stop` is set."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class ProbeServer:
         degraded: Conditions = dict,
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`conditions`: why the process is not ready, by name (empty: it holds); `degraded`: what it does without."""
+        """`conditions`: by name why the process is not ready (empty: the condition holds); `degraded`: what does not work."""
 
         class Handler(_ProbeHandler):
-            answers = _ProbeResponder(telemetry, conditions, degraded, alive)
+            responder = _ProbeResponder(telemetry, conditions, degraded, alive)
 
         try:
             self._server = _ProbeHttpServer((host, port), Handler)
@@ -54,7 +54,7 @@ class ProbeServer:
     def run(self, stop: threading.Event) -> None:
         with self._server:
             while not stop.is_set():
-                self._server.handle_request()  # waits for one as long as the server's `timeout`
+                self._server.handle_request()  # waits for a request as long as the server's `timeout`
 
 
 class _ProbeResponder:
@@ -73,10 +73,8 @@ class _ProbeResponder:
             alive = self._alive()
             return _to_status(alive), *_to_json({"status": "ok" if alive else "a thread has died"})
         if path == "/readyz":
-            conditions = self._conditions()
-            ready = not any(conditions.values())
-            degraded = {name: why for name, why in self._degraded().items() if why}
-            return _to_status(ready), *_to_json({"ready": ready, "conditions": dict(conditions), "degraded": degraded})
+            readiness = Readiness.evaluate(self._conditions(), self._degraded())
+            return _to_status(readiness.ready), *_to_json(readiness.model_dump())
         return HTTPStatus.NOT_FOUND, *_to_json({"status": "no such path: use /metrics, /healthz or /readyz"})
 
 
@@ -89,15 +87,15 @@ def _to_json(value: object) -> tuple[bytes, str]:
 
 
 class _ProbeHandler(BaseHTTPRequestHandler):
-    answers: _ProbeResponder
+    responder: _ProbeResponder
     server_version = "labelwatch"
     sys_version = ""
     timeout = READ_TIMEOUT_S
 
     def do_GET(self) -> None:
-        status, body, kind = self.answers.respond(self.path.partition("?")[0])
+        status, body, media_type = self.responder.respond(self.path.partition("?")[0])
         self.send_response(status)
-        self.send_header("Content-Type", kind)
+        self.send_header("Content-Type", media_type)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
@@ -115,7 +113,7 @@ class _ProbeHttpServer(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - as it is called
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the base class passes them
         error = sys.exc_info()[1]
-        if not isinstance(error, OSError):  # who asked has gone
-            logger.error("a probe could not be answered", exc_info=error)
+        if not isinstance(error, OSError):  # the client has disconnected
+            logger.error("can't answer a probe", exc_info=error)

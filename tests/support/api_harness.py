@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from service.api.app import create_app
 from service.api.backend import Backend
 from service.api.batching.batcher import MicroBatcher
+from service.api.ingest.log_appender import MAX_PENDING_APPENDS, LogAppender
 from service.datasets.registry import DatasetRegistry
 from service.log.protocol import Output
 from service.log.sqlite.session import SqliteWorkerSession
@@ -42,15 +43,24 @@ class ApiHarness:
     log: SqliteWorkerSession
     worker: Worker
     projector: ReviewProjector
+    append_to: Any = field(init=False)
     app: FastAPI = field(init=False)
     client: TestClient = field(init=False)
 
     def __post_init__(self) -> None:
+        self.append_to = self.log
         self.serve_with()
 
-    def serve_with(self, **changed: Any) -> TestClient:
-        """Serves with some parts of the backend changed."""
+    def serve_with(
+        self, *, append_to: Any = None, max_pending: int = MAX_PENDING_APPENDS, **changed: Any
+    ) -> TestClient:
+        """Serves with some parts of the backend changed; `append_to`: what requests append to instead of the log."""
         self.backend = replace(self.backend, **changed)
+        if append_to is not None or "settings" in changed:
+            self.append_to = append_to or self.append_to
+            timeout_s = self.backend.settings.timeout_s
+            appender = LogAppender(self.append_to, request_timeout_s=timeout_s, max_pending=max_pending)
+            self.backend = replace(self.backend, appender=appender)
         self.app = create_app(self.backend)
         self.client = TestClient(self.app, raise_server_exceptions=False)
         return self.client
@@ -104,13 +114,14 @@ def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator
     queue = ReviewQueue(folder / "queue.sqlite")
     projector = ReviewProjector(log, TOPICS, queue)
     mirror = StateView(log, TOPICS, datasets())
+    settings = ApiSettings(**limits)
     backend = Backend(
-        settings=ApiSettings(**limits),
+        settings=settings,
         state_view=mirror,
-        batcher=MicroBatcher(classifier),  # nobody asks it here
+        batcher=MicroBatcher(classifier),  # its thread does not run here
         queue=queue,
         projector=projector,
-        stream=log,
+        appender=LogAppender(log, request_timeout_s=settings.timeout_s),
         topics=TOPICS,
         classifier=classifier,
         telemetry=Telemetry(),

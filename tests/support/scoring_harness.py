@@ -15,6 +15,7 @@ import httpx
 from service.api.app import create_app
 from service.api.backend import Backend
 from service.api.batching.batcher import MicroBatcher
+from service.api.ingest.log_appender import LogAppender
 from service.datasets.registry import DatasetRegistry
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
@@ -77,22 +78,23 @@ class ScoringHarness:
 
 @contextmanager
 def scoring_harness(
-    folder: Path, classifier: Classifier, *, queue: dict[str, Any] | None = None, stream: Any = None, **limits: Any
+    folder: Path, classifier: Classifier, *, queue: dict[str, Any] | None = None, append_to: Any = None, **limits: Any
 ) -> Iterator[ScoringHarness]:
-    """`queue`: options of the batcher, `limits`: API settings, `stream`: what is appended to instead of the log."""
+    """`queue`: options of the batcher, `limits`: API settings, `append_to`: what requests append to instead of the log."""
     topics = Topics()
     log = SqliteLog(folder / "log.sqlite", topics)
     mirror = StateView(log, topics, DatasetRegistry(classifier.folder, min_words=1, prior_words=200))
     while not mirror.caught_up:
         mirror.step()
     batcher, telemetry, stop = MicroBatcher(classifier, **(queue or {})), Telemetry(), threading.Event()
+    settings = ApiSettings(**limits)
     backend = Backend(
-        settings=ApiSettings(**limits),
+        settings=settings,
         state_view=mirror,
         batcher=batcher,
         queue=cast("Any", None),
         projector=cast("Any", None),
-        stream=stream or log,
+        appender=LogAppender(append_to or log, request_timeout_s=settings.timeout_s),
         topics=topics,
         classifier=classifier,
         telemetry=telemetry,

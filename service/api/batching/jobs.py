@@ -1,13 +1,12 @@
-"""What waits for the model: a job is one call's sentences, an item one of them on its way through the graph."""
+"""What waits for the model: a job is the sentences of one call, a job sentence is one of them in the window."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from typing import TYPE_CHECKING
 
-from service.api.backend import BatchedInference, Timing
+from service.api.batching.results import BatchedInference, Timing
 from service.errors import InferenceError
 
 if TYPE_CHECKING:
@@ -17,12 +16,9 @@ if TYPE_CHECKING:
     from service.inference.pooling import Pooling
     from service.inference.tokenization.encoder import EncodedSentence
 
-THROUGHPUT_DECAY = 0.9  # what the past counts for in the throughput
-MAX_RETRY_AFTER_S = 120
-
 
 class Job:
-    """The sentences of one call."""
+    """The sentences of one call, and the future that its caller awaits."""
 
     def __init__(self, sentences: Sequence[Sequence[str]], words: int, pooling: Pooling | None) -> None:
         self.sentences = sentences
@@ -32,13 +28,13 @@ class Job:
         self.future: asyncio.Future[BatchedInference] = self.loop.create_future()
         self.answers: list[InferenceResult] = [InferenceError("not run")] * len(sentences)
         self.remaining = len(sentences)
-        self.next_index = 0
+        self.next_index = 0  # of the first sentence that is not in the window yet
         self.cancelled = False
         self.enqueued_at = time.monotonic()
         self.tokenize_seconds = self.inference_seconds = 0.0
 
     def finish(self) -> None:
-        """In the loop's thread."""
+        """Must be called in the thread of the job's event loop."""
         if not self.future.done():
             busy = self.tokenize_seconds + self.inference_seconds
             waited = max(0.0, time.monotonic() - self.enqueued_at - busy)
@@ -47,12 +43,13 @@ class Job:
             )
 
     def fail(self, error: Exception) -> None:
+        """Must be called in the thread of the job's event loop."""
         if not self.future.done():
             self.future.set_exception(error)
 
 
 class JobSentence:
-    """One sentence in the window."""
+    """One sentence of a job, from the window to its answer."""
 
     __slots__ = ("encoded", "index", "job", "length")
 
@@ -67,35 +64,16 @@ class JobSentence:
         return self.job.sentences[self.index]
 
 
-class ThroughputEstimate:
-    """Words a second of late."""
-
-    def __init__(self) -> None:
-        self._words = self._seconds = 0.0
-
-    def add(self, words: int, seconds: float) -> None:
-        self._words = THROUGHPUT_DECAY * self._words + words
-        self._seconds = THROUGHPUT_DECAY * self._seconds + seconds
-
-    def estimate_retry_after(self, words: int) -> int:
-        expected = self.estimate_seconds(words) if self._words else 1.0
-        return min(max(1, math.ceil(expected)), MAX_RETRY_AFTER_S)
-
-    def estimate_seconds(self, words: int) -> float:
-        """Seconds for so many; 0 while nothing is known."""
-        return words * self._seconds / self._words if self._words else 0.0
-
-
 def call_in_loops(calls: Sequence[tuple[asyncio.AbstractEventLoop, Callable[[], None]]]) -> None:
-    """Makes the calls in their loops; each loop is woken once."""
+    """Schedules each call in its event loop; wakes each loop once."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Callable[[], None]]] = {}
     for loop, call in calls:
         by_loop.setdefault(loop, []).append(call)
-    for loop, mine in by_loop.items():
+    for loop, loop_calls in by_loop.items():
         try:
-            loop.call_soon_threadsafe(_run_calls, mine)
+            loop.call_soon_threadsafe(_run_calls, loop_calls)
         except RuntimeError:
-            if not loop.is_closed():  # a closed loop has nobody who waits
+            if not loop.is_closed():  # nobody waits in a closed loop
                 raise
 
 

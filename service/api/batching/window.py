@@ -1,4 +1,4 @@
-"""The sentences that may share the model's next run. The model's thread alone touches them, and counts none of them."""
+"""The sentences that may share the next run of the model. Only the model's thread uses a window."""
 
 from __future__ import annotations
 
@@ -21,33 +21,36 @@ MAX_WINDOW_WORDS = 4_096
 
 
 class BatchWindow:
-    """Filled from jobs, a batch at a time runs out of it."""
+    """Takes sentences from jobs, and runs them one batch at a time."""
 
     def __init__(self, classifier: Classifier, *, batch_tokens: int, max_batch: int) -> None:
         self._classifier = classifier
         self._batch_tokens = batch_tokens
         self._max_batch = max_batch
         self._items: list[JobSentence] = []
-        self._running: list[JobSentence] = []  # in the graph: neither in the window nor answered
+        self._running: list[JobSentence] = []  # in the batch that runs: no longer in the window, not answered yet
 
     def __len__(self) -> int:
         return len(self._items)
 
     @property
     def jobs(self) -> set[Job]:
-        """Those with sentences that are in the window or in the graph."""
+        """The jobs with sentences in the window or in the batch that runs."""
         return {item.job for item in (*self._running, *self._items)}
 
     def remove_cancelled(self) -> list[JobSentence]:
-        """The sentences whose client has gone; they leave the window."""
-        gone = [item for item in self._items if item.job.cancelled]
-        if gone:
+        """Removes the sentences of cancelled jobs, and returns them."""
+        cancelled = [item for item in self._items if item.job.cancelled]
+        if cancelled:
             self._items = [item for item in self._items if not item.job.cancelled]
-        return gone
+        return cancelled
 
     def fill(self, jobs: deque[Job]) -> list[JobSentence]:
-        """Takes one sentence of each job in turn; gives those that are new here. A job that has no more is dropped."""
-        fresh = []
+        """Takes one sentence of each job in turn until the window is full; returns those added.
+
+        A job without further sentences leaves the queue.
+        """
+        added = []
         words = sum(len(item.tokens) for item in self._items)
         while jobs and len(self._items) < MAX_WINDOW_SENTENCES and (words < MAX_WINDOW_WORDS or not self._items):
             job = jobs.popleft()
@@ -57,28 +60,33 @@ class BatchWindow:
                 jobs.append(job)
             words += len(item.tokens)
             self._items.append(item)
-            fresh.append(item)
-        return fresh
+            added.append(item)
+        return added
 
-    def encode(self, fresh: Sequence[JobSentence]) -> list[JobSentence]:
-        """Words that the tokenizer fails on cost their own sentence, which leaves the window with an answer."""
+    def encode(self, added: Sequence[JobSentence]) -> list[JobSentence]:
+        """Tokenizes the sentences. One that the tokenizer fails on leaves the window with an error as its answer.
+
+        Returns those that failed.
+        """
         try:
-            found = self._classifier.encode([item.tokens for item in fresh])
-        except Exception as error:  # noqa: BLE001 - whatever a tokenizer that somebody brings may raise
-            if len(fresh) == 1:
-                item = fresh[0]
-                item.job.answers[item.index] = InferenceError(f"can't be cut into subwords: {describe_error(error)}")
+            encodings = self._classifier.encode([item.tokens for item in added])
+        except Exception as error:  # noqa: BLE001 - a custom tokenizer may raise anything
+            if len(added) == 1:
+                item = added[0]
+                item.job.answers[item.index] = InferenceError(
+                    f"the tokenizer fails on this sentence: {describe_error(error)}"
+                )
                 self._items.remove(item)
                 return [item]
-            middle = len(fresh) // 2
-            return self.encode(fresh[:middle]) + self.encode(fresh[middle:])
-        for item, encoded in zip(fresh, found, strict=True):
+            middle = len(added) // 2
+            return self.encode(added[:middle]) + self.encode(added[middle:])
+        for item, encoded in zip(added, encodings, strict=True):
             item.encoded = encoded
             item.length = sum(len(window.ids) for window in encoded.windows)
         return []
 
     def run(self) -> list[JobSentence]:
-        """Answers the oldest sentence and those that are best run with it; they leave the window."""
+        """Runs the batch that holds the oldest sentence. Its sentences leave the window with their answers."""
         if not self._items:
             return []
         chosen = self._running = self._choose_batch()
@@ -91,17 +99,17 @@ class BatchWindow:
 
     def _choose_batch(self) -> list[JobSentence]:
         pooling = self._items[0].job.pooling
-        like = [item for item in self._items if item.job.pooling == pooling]
+        compatible = [item for item in self._items if item.job.pooling == pooling]
         batches = plan_batches(
-            [item.length for item in like], batch_tokens=self._batch_tokens, max_batch=self._max_batch
+            [item.length for item in compatible], batch_tokens=self._batch_tokens, max_batch=self._max_batch
         )
-        chosen = [like[index] for index in next(batch for batch in batches if 0 in batch)]
-        left = set(chosen)
-        self._items = [item for item in self._items if item not in left]
+        chosen = [compatible[index] for index in next(batch for batch in batches if 0 in batch)]
+        running = set(chosen)
+        self._items = [item for item in self._items if item not in running]
         return chosen
 
     def clear_running(self) -> None:
-        """Whoever waited for what ran last knows."""
+        """Forgets the batch that ran last: its callers have their answers."""
         self._running = []
 
     def clear(self) -> None:

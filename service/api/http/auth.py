@@ -1,39 +1,43 @@
-"""API keys: only their hashes are known here. A key may read, or read and write."""
+"""Who may call what.
+
+The `Authenticator` of an app says which scope a request needs, and whether its caller has it. A new way for callers to
+prove who they are is one class with the members of `AuthMethod`, added in `Authenticator.from_settings`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from service.api.http.problems import ForbiddenError, UnauthorizedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.datastructures import Headers
+    from starlette.requests import HTTPConnection
 
-    from service.settings import ApiKey, KeyScope
+    from service.settings import ApiKey, ApiSettings, KeyScope
 
-KEY_PREFIX = "lw_"
-KEY_HEADER = "x-api-key"
-GRANTED_SCOPES: dict[KeyScope, frozenset[KeyScope]] = {
+KEY_PREFIX: Final = "lw_"
+KEY_HEADER: Final = "X-API-Key"
+GRANTED_SCOPES: Final[dict[KeyScope, frozenset[KeyScope]]] = {
     "read": frozenset({"read"}),
     "write": frozenset({"read", "write"}),
 }
-# What needs no key: whether the service lives, and pages that hold no data.
-PUBLIC_PATHS = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"})
-PUBLIC_PREFIXES = ("/docs/", "/console/")
-METRICS_PATH = "/metrics"
-# Webhooks of senders that can't send a key: where their secret is set, the route asks for their signature instead.
-SIGNED_WEBHOOK_PATHS = frozenset({"/v1/webhooks/argilla"})
-# Answers that change nothing although they are asked for with a body.
-READ_ONLY_POST_PATHS = frozenset({"/v1/score"})
+# Public: liveness, readiness, and pages without data.
+PUBLIC_PATHS: Final = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"})
+PUBLIC_PREFIXES: Final = ("/docs/", "/console/")
+METRICS_PATH: Final = "/metrics"
+# Webhooks of platforms that can't send a key: if their secret is set, the route checks their signature instead.
+SIGNED_WEBHOOK_PATHS: Final = frozenset({"/v1/webhooks/argilla"})
+READ_ONLY_POST_PATHS: Final = frozenset({"/v1/score"})
 
 
 def hash_key(key: str) -> str:
-    """Keys are long random text, so that a plain hash keeps them as well as a slow one would."""
+    """SHA-256 is enough: keys are 256 random bits, so a slow password hash would add nothing."""
     return hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()
 
 
@@ -41,45 +45,118 @@ def generate_key() -> str:
     return KEY_PREFIX + secrets.token_urlsafe(32)
 
 
-def get_required_scope(method: str, path: str, *, open_metrics: bool = False, signed: bool = False) -> KeyScope | None:
-    """The scope that a request needs; none where it needs no key. What nobody has thought of needs one that writes."""
-    if method in ("GET", "HEAD"):
-        if path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES) or (open_metrics and path == METRICS_PATH):
-            return None
-        return "read"
-    if signed and method == "POST" and path in SIGNED_WEBHOOK_PATHS:
-        return None
-    return "read" if method == "POST" and path in READ_ONLY_POST_PATHS else "write"
+class Caller(NamedTuple):
+    name: str
+    scope: KeyScope
 
 
-class Authenticator:
-    """The keys that are known."""
+class AuthMethod(Protocol):
+    """One way for callers to prove who they are."""
+
+    @property
+    def is_configured(self) -> bool: ...
+
+    @property
+    def usage(self) -> str:
+        """How to send the credentials, for a caller who sent none."""
+
+    @property
+    def security_schemes(self) -> Mapping[str, Mapping[str, Any]]:
+        """OpenAPI security schemes by name."""
+
+    def identify(self, headers: Headers) -> Caller | None:
+        """The caller; None if the request has no credentials of this kind. Raises `UnauthorizedError` for wrong ones."""
+
+
+class ApiKeys:
+    """Keys from the settings, which hold only their hashes."""
+
+    usage = "send a key as `Authorization: Bearer KEY` or `X-API-Key: KEY`"
+    security_schemes: Mapping[str, Mapping[str, Any]] = {
+        "bearer": {"type": "http", "scheme": "bearer", "description": "A key of `labelwatch key new`"},
+        "key": {"type": "apiKey", "in": "header", "name": KEY_HEADER},
+    }
 
     def __init__(self, keys: Sequence[ApiKey]) -> None:
         self._keys = tuple(keys)
 
     @property
-    def is_open(self) -> bool:
-        """Whether everybody may do everything, since no key is set."""
-        return not self._keys
+    def is_configured(self) -> bool:
+        return bool(self._keys)
+
+    def identify(self, headers: Headers) -> Caller | None:
+        key = _extract_key(headers)
+        if key is None:
+            return None
+        digest = hash_key(key)
+        match: ApiKey | None = None
+        for known in self._keys:  # compares with every key: the time taken does not depend on which one matches
+            if hmac.compare_digest(known.digest, digest):
+                match = known
+        if match is None:
+            raise UnauthorizedError("this key is not known: ask for one made with `labelwatch key new`")
+        return Caller(match.name, match.scope)
+
+
+class Authenticator:
+    """Checks every request of an app. Without configured credentials every caller may do everything."""
+
+    def __init__(
+        self, methods: Sequence[AuthMethod], *, open_metrics: bool = False, has_signed_webhooks: bool = False
+    ) -> None:
+        """`open_metrics`: /metrics needs no key; `has_signed_webhooks`: nor do webhooks that are signed."""
+        self._methods = tuple(methods)
+        self._is_open = not any(method.is_configured for method in methods)
+        self._open_metrics = open_metrics
+        self._has_signed_webhooks = has_signed_webhooks
+
+    @classmethod
+    def from_settings(cls, settings: ApiSettings, *, open_metrics: bool) -> Authenticator:
+        return cls(
+            [ApiKeys(settings.known_keys)],
+            open_metrics=open_metrics,
+            has_signed_webhooks=bool(settings.webhook_secrets),
+        )
+
+    @property
+    def security_schemes(self) -> dict[str, Mapping[str, Any]]:
+        return {name: scheme for method in self._methods for name, scheme in method.security_schemes.items()}
+
+    def get_required_scope(self, method: str, path: str) -> KeyScope | None:
+        """The scope that a request needs; None for public paths. A path without a rule of its own is not public."""
+        if method in ("GET", "HEAD"):
+            is_public = path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES)
+            return None if is_public or (self._open_metrics and path == METRICS_PATH) else "read"
+        if self._has_signed_webhooks and method == "POST" and path in SIGNED_WEBHOOK_PATHS:
+            return None
+        return "read" if method == "POST" and path in READ_ONLY_POST_PATHS else "write"
 
     def authorize(self, headers: Headers, scope: KeyScope) -> str | None:
-        """The name of the caller's key, none where no keys are set; raises where it may not."""
-        if self.is_open:
+        """The caller's name; None if every caller may do everything.
+
+        Raises `UnauthorizedError` for an unknown caller, `ForbiddenError` for one without the scope.
+        """
+        if self._is_open:
             return None
-        presented = _extract_key(headers)
-        if presented is None:
-            raise UnauthorizedError("send a key as `Authorization: Bearer KEY` or `X-API-Key: KEY`")
-        digest = hash_key(presented)
-        found: ApiKey | None = None
-        for known in self._keys:  # all of them, always: how long it takes tells nothing
-            if hmac.compare_digest(known.digest, digest):
-                found = known
-        if found is None:
-            raise UnauthorizedError("this key is not known: ask for one made with `labelwatch key new`")
-        if scope not in GRANTED_SCOPES[found.scope]:
-            raise ForbiddenError(f"the key {found.name!r} may only {found.scope}: use one with the scope `{scope}`")
-        return found.name
+        caller = self._identify(headers)
+        if scope not in GRANTED_SCOPES[caller.scope]:
+            raise ForbiddenError(f"the key {caller.name!r} may only {caller.scope}: use one with the scope `{scope}`")
+        return caller.name
+
+    def may(self, headers: Headers, scope: KeyScope) -> bool:
+        """Whether a known caller has the scope."""
+        return self._is_open or scope in GRANTED_SCOPES[self._identify(headers).scope]
+
+    def _identify(self, headers: Headers) -> Caller:
+        for method in self._methods:
+            caller = method.identify(headers)
+            if caller is not None:
+                return caller
+        raise UnauthorizedError("; or ".join(method.usage for method in self._methods))
+
+
+def get_authenticator(connection: HTTPConnection) -> Authenticator:
+    return cast("Authenticator", connection.app.state.authenticator)
 
 
 def _extract_key(headers: Headers) -> str | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import contextmanager
-from functools import partial
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from service.api.http.problems import OverloadedError, TooLargeError
 
@@ -100,14 +99,8 @@ class StreamLimiter:
 
 
 def get_stream_limiter(connection: HTTPConnection) -> StreamLimiter:
-    """Those of the app: all requests share them."""
-    state = connection.app.state
-    found: StreamLimiter | None = getattr(state, "streams", None)
-    if found is None:
-        backend = state.backend
-        turned_away = partial(backend.telemetry.count_overload, "streams_full")
-        found = state.streams = StreamLimiter(backend.settings, on_reject=turned_away)
-    return found
+    """The limiter that all requests of the app share."""
+    return cast("StreamLimiter", connection.app.state.stream_limiter)
 
 
 class Spool:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 
-from service.api.http.auth import PUBLIC_PATHS, PUBLIC_PREFIXES, Authenticator, get_required_scope
+from service.api.http.auth import PUBLIC_PATHS, PUBLIC_PREFIXES
 from service.api.http.problems import (
     BodyTimeoutError,
     DrainingError,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from service.api.backend import Backend
+    from service.api.http.auth import Authenticator
 
 logger = logging.getLogger(__name__)
 
@@ -143,12 +144,12 @@ def _is_routine(scope: Scope, status: int) -> bool:
 
 
 class AccessControl:
-    """Lets in what may come in. Keys are looked at before a single byte of the body is."""
+    """Rejects requests that may not enter. Checks the key before it reads a byte of the body."""
 
-    def __init__(self, app: ASGIApp, backend: Backend) -> None:
+    def __init__(self, app: ASGIApp, backend: Backend, authenticator: Authenticator) -> None:
         self._app = app
         self._backend = backend
-        self._authenticator = Authenticator(backend.settings.known_keys)
+        self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -170,10 +171,9 @@ class AccessControl:
         if self._backend.draining.is_set() and path.startswith(API_PREFIX):
             self._backend.telemetry.count_overload("draining")
             raise DrainingError("try again in a moment, here or at another instance")
-        signed = bool(self._backend.settings.webhook_secrets)
-        wanted = get_required_scope(method, path, open_metrics=self._backend.open_metrics, signed=signed)
-        if wanted is not None:
-            scope["state"]["key"] = self._authenticator.authorize(headers, wanted)
+        required_scope = self._authenticator.get_required_scope(method, path)
+        if required_scope is not None:
+            self._authenticator.authorize(headers, required_scope)
         if method in ("POST", "PUT", "PATCH") and path.startswith(API_PREFIX):
             kind = get_media_type(headers)
             json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details. One table says which error is which status; no stack trace ever leaves."""
+"""Errors as RFC 9457 problem details. One table maps errors to statuses; no response contains a stack trace."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ logger = logging.getLogger(__name__)
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 DEFAULT_RETRY_AFTER_S = 5
-QUEUE_UNAVAILABLE = "the review queue can't be read at this moment: try again; the reason is in the service's log"
+QUEUE_UNAVAILABLE = "the review queue can't be read now: try again; the service's log has the reason"
 
 
 class RequestError(LabelwatchError):
-    """A request that can't be served; each kind has its own status."""
+    """A request that can't be served; each subclass has its own status."""
 
     def __init__(
         self, problem: str, *, field: str | None = None, retry_after: int | None = None, close: bool = False
     ) -> None:
-        """`close`: the connection ends with the answer, since what is left of the body is not read."""
+        """`close`: close the connection after the response, because the rest of the body is not read."""
         super().__init__(problem)
         self.field = field
         self.retry_after = retry_after
@@ -47,54 +47,54 @@ class RequestError(LabelwatchError):
 
 
 class NotFoundError(RequestError):
-    """There is no such thing."""
+    """The resource does not exist."""
 
 
 class ConflictError(RequestError):
-    """Somebody else was first."""
+    """Another request was first."""
 
 
 class PreconditionFailedError(RequestError):
-    """It is another version than the one that was to be changed."""
+    """The resource has another version than `If-Match` says."""
 
 
 class TooLargeError(RequestError):
-    """A body, line or list over its limit."""
+    """A body, line or list is over its limit."""
 
 
 class BodyTimeoutError(RequestError):
-    """The rest of the body does not come."""
+    """The client does not send the rest of the body."""
 
 
 class MediaTypeError(RequestError):
-    """A body of a kind that is not read here."""
+    """The route does not accept this `Content-Type`."""
 
 
 class UnauthorizedError(RequestError):
-    """No key, or one that is not known."""
+    """The request has no key, or an unknown one."""
 
 
 class ForbiddenError(RequestError):
-    """A key without the scope."""
+    """The key does not have the scope."""
 
 
 class OverloadedError(RequestError):
-    """The queue is full."""
+    """A queue or another bounded resource is full."""
 
 
 class DrainingError(RequestError):
-    """The service is about to stop."""
+    """The service is stopping."""
 
 
 class NotReadyError(RequestError):
-    """What was asked for is not read from the log yet."""
+    """The API has not read the log far enough yet."""
 
 
 class ResponseTimeoutError(RequestError):
-    """It took longer than is allowed."""
+    """The request took longer than the limit."""
 
 
-# The first that fits counts, so kinds stand before what they are kinds of.
+# The first match counts: a subclass stands before its base class.
 PROBLEM_TYPES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (DecodeError, HTTPStatus.BAD_REQUEST, "unreadable"),
     (MessageTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
@@ -114,37 +114,23 @@ PROBLEM_TYPES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (StreamError, HTTPStatus.SERVICE_UNAVAILABLE, "log-unavailable"),
     (ResponseTimeoutError, HTTPStatus.GATEWAY_TIMEOUT, "timeout"),
 )
-TITLES = {
-    "unreadable": "The message can't be read",
-    "invalid": "The message breaks a rule",
-    "inference": "The model fails on this sentence",
-    "unauthorized": "A key is needed",
-    "forbidden": "The key does not allow this",
-    "not-found": "There is no such thing",
-    "conflict": "Somebody else was first",
-    "changed": "It was changed meanwhile",
-    "idle": "The rest of the request did not come",
-    "too-large": "That is too much at once",
-    "media-type": "This kind of body is not read here",
-    "overloaded": "Too much is waiting",
-    "draining": "The service is about to stop",
-    "not-ready": "The log is still being read",
-    "log-unavailable": "The log does not answer",
-    "timeout": "It took too long",
-    "internal": "Something went wrong here",
+# Phrases of RFC 9110; this Python's `HTTPStatus` still has those of older RFCs.
+RFC_9110_PHRASES = {
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Content Too Large",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "Unprocessable Content",
 }
 RETRYABLE_PROBLEMS = frozenset({"overloaded", "draining", "not-ready", "log-unavailable", "timeout"})
 
 
 class Problem(BaseModel):
-    """What went wrong, as RFC 9457 has it: for programs in `type` and `field`, for people in `detail`."""
+    """An error as RFC 9457 problem details: `type` and `field` are for programs, `detail` is for people."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
                 {
                     "type": "urn:labelwatch:problem:invalid",
-                    "title": "The message breaks a rule",
+                    "title": "Unprocessable Content",
                     "status": 422,
                     "detail": "`labels`: 1 label for 2 words: give each word one label",
                     "field": "labels",
@@ -154,21 +140,30 @@ class Problem(BaseModel):
         }
     )
 
-    type: str = Field(description="What kind of problem it is, the same for all of its kind")
-    title: str
+    type: str = Field(description="The kind of problem; compare with this")
+    title: str = Field(description="The phrase of the status")
     status: int
-    detail: str = Field(description="What is wrong here, and what to change")
-    field: str | None = Field(default=None, description="The field that has to be changed")
-    line: int | None = Field(default=None, description="Of an NDJSON body, counted from 1")
+    detail: str = Field(description="What is wrong, and what to change")
+    field: str | None = Field(default=None, description="The field to change")
+    line: int | None = Field(default=None, description="The line of an NDJSON body, counted from 1")
     request_id: str | None = None
 
 
 def to_problem(error: Exception, *, request_id: str | None = None, line: int | None = None) -> Problem:
     status, slug, detail = _classify_error(error)
-    title = TITLES.get(slug) or HTTPStatus(status).phrase
-    field = _get_field(error)
-    kind = f"urn:labelwatch:problem:{slug}" if slug in TITLES else "about:blank"
-    return Problem(type=kind, title=title, status=status, detail=detail, field=field, line=line, request_id=request_id)
+    return Problem(
+        type=f"urn:labelwatch:problem:{slug}" if slug else "about:blank",
+        title=_get_phrase(status),
+        status=status,
+        detail=detail,
+        field=_get_field(error),
+        line=line,
+        request_id=request_id,
+    )
+
+
+def _get_phrase(status: int) -> str:
+    return RFC_9110_PHRASES.get(HTTPStatus(status)) or HTTPStatus(status).phrase
 
 
 def build_problem_response(error: Exception, *, request_id: str | None = None) -> Response:
@@ -182,49 +177,58 @@ def build_problem_response(error: Exception, *, request_id: str | None = None) -
 
 
 def respond_to_error(error: Exception, *, request_id: str | None = None) -> Response:
-    """The problem of an error that nobody has told of yet: where it says that more is in the log, it is."""
+    """The response to an error that is not logged yet; logs it if the response says that the log has more."""
     log_unexplained_error(error)
     return build_problem_response(error, request_id=request_id)
 
 
 def log_unexplained_error(error: Exception) -> None:
-    """Writes to the log what its problem does not tell."""
+    """Logs the errors whose cause is not in the problem."""
     if _classify_error(error)[0] == HTTPStatus.INTERNAL_SERVER_ERROR or isinstance(error, StateError):
         logger.error("a request failed", exc_info=error)
 
 
 def encode_problem(problem: Problem) -> bytes:
-    """What is quoted from a request may be anything, even half of a surrogate pair."""
+    """ASCII only: the detail may quote a lone surrogate from the request, which UTF-8 can't encode."""
     return json.dumps(problem.model_dump(exclude_none=True), ensure_ascii=True, separators=(",", ":")).encode()
 
 
+def render_problem_line(error: Exception, *, request_id: str, line: int) -> bytes:
+    """The answer to one line of an NDJSON body."""
+    return encode_problem(to_problem(error, request_id=request_id, line=line)) + b"\n"
+
+
 def _classify_error(error: Exception) -> tuple[int, str, str]:
-    """Status, the last word of the type, and what is told."""
+    """Status, the last part of the type (empty: the status says it all), and detail."""
     for kind, status, slug in PROBLEM_TYPES:
         if isinstance(error, kind):
             return status, slug, str(error)
     if isinstance(error, RequestValidationError):
         return _classify_validation_error(error)
-    if isinstance(error, StateError):  # the queue's file was deleted, or is closed: it is built anew
+    if isinstance(error, StateError):  # the queue's file was deleted or is closed, and is rebuilt
         return HTTPStatus.SERVICE_UNAVAILABLE, "not-ready", QUEUE_UNAVAILABLE
     if isinstance(error, HTTPException):
         return error.status_code, "", _describe_http_error(error)
     if isinstance(error, TimeoutError):
-        return HTTPStatus.GATEWAY_TIMEOUT, "timeout", "no answer was found in the time allowed: try again, or ask less"
-    return HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "it is in the service's log, under the request id"
+        return HTTPStatus.GATEWAY_TIMEOUT, "timeout", "the service did not answer in time: try again, or ask for less"
+    return (
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "internal",
+        "an internal error: the service's log has it under this request id",
+    )
 
 
 def _describe_http_error(error: HTTPException) -> str:
-    """The framework's own words say only what the status says."""
-    told = str(error.detail)
-    if told != HTTPStatus(error.status_code).phrase:
-        return told
+    """The framework's default detail only repeats the status phrase."""
+    detail = str(error.detail)
+    if detail != HTTPStatus(error.status_code).phrase:
+        return detail
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return "there is no such path: /docs tells them all"
+        return "there is no such path: see /docs for all of them"
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = (error.headers or {}).get("Allow")
-        return f"the path does not take this method{f', only {allowed}' if allowed else ''}: /docs tells which do what"
-    return told
+        return f"the path does not accept this method{f', only {allowed}' if allowed else ''}: see /docs"
+    return detail
 
 
 def _classify_validation_error(error: RequestValidationError) -> tuple[int, str, str]:
@@ -232,20 +236,21 @@ def _classify_validation_error(error: RequestValidationError) -> tuple[int, str,
     if first["type"] == "json_invalid":
         return HTTPStatus.BAD_REQUEST, "unreadable", f"the body is not JSON: {first.get('ctx', {}).get('error', '')}"
     field = _get_location(first)
-    problem = summarize(describe(first), [FieldError(describe(one), _get_location(one)) for one in error.errors()[1:]])
-    return HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", f"`{field}`: {problem}" if field else problem
+    others = [FieldError(describe(other), _get_location(other)) for other in error.errors()[1:]]
+    detail = summarize(describe(first), others)
+    return HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", f"`{field}`: {detail}" if field else detail
 
 
-def _get_location(first: Mapping[str, Any]) -> str | None:
-    """Where it is: without the word that says which part of the request the field is in."""
-    return join_path(first["loc"][1:])
+def _get_location(error: Mapping[str, Any]) -> str | None:
+    """The path of the field, without the part of the request that it is in."""
+    return join_path(error["loc"][1:])
 
 
 def _get_field(error: Exception) -> str | None:
     if isinstance(error, RequestValidationError):
         return None if error.errors()[0]["type"] == "json_invalid" else _get_location(error.errors()[0])
-    found = getattr(error, "field", None)
-    return found if isinstance(found, str) else None
+    field = getattr(error, "field", None)
+    return field if isinstance(field, str) else None
 
 
 def _build_headers(error: Exception, problem: Problem) -> dict[str, str]:

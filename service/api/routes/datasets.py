@@ -6,13 +6,14 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 from pydantic import BaseModel, Field
 
-from service.api.backend import Backend, get_request_id, provide_backend
+from service.api.backend import Backend, get_request_id
+from service.api.dependencies import BackendDep, DatasetPath
 from service.api.http.bodies import read_json_object
 from service.api.http.problems import ConflictError, NotFoundError, PreconditionFailedError
-from service.contracts import DatasetName, DatasetSettings, FlagPolicy, ModelName
+from service.contracts import DatasetSettings, FlagPolicy, ModelName
 from service.datasets.changes import merge_settings, validate_settings
 from service.datasets.registry import build_settings_message
 from service.log.protocol import VersionConflict
@@ -23,8 +24,6 @@ VISIBLE_TIMEOUT_S = 5.0
 VISIBLE_POLL_INTERVAL_S = 0.02
 EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy": {"kind": "confident"}}
 
-BackendDep = Annotated[Backend, Depends(provide_backend)]
-DatasetPath = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
 IfMatchHeader = Annotated[str | None, Header(description="The version to change, as `ETag` told it")]
 CONCURRENT_CHANGE = "somebody else has changed the settings in the same moment: read them again"
 PROBLEM_DESCRIPTION = "Why newer settings are not in force"
@@ -191,7 +190,7 @@ async def _change_settings(
             request_id=get_request_id(request),
         )
         try:
-            await backend.append_if_unchanged(record, latest.position)
+            await backend.appender.append_if_unchanged(record, latest.position)
         except VersionConflict as error:
             conditional = if_match is not None or "version" in body
             raise (PreconditionFailedError if conditional else ConflictError)(CONCURRENT_CHANGE) from error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from service.api.backend import Backend, get_request_id, provide_backend
+from service.api.backend import get_request_id
+from service.api.dependencies import BackendDep
 from service.api.http.bodies import list_messages, parse_message, read_json_object
 from service.api.ingest.sentence_bodies import with_location as placed
 from service.api.routes.review import require_item
@@ -65,7 +66,7 @@ def _build_body_schema() -> dict[str, Any]:
         }
     },
 )
-async def decide(request: Request, backend: Annotated[Backend, Depends(provide_backend)]) -> AcceptedDecisions:
+async def decide(request: Request, backend: BackendDep) -> AcceptedDecisions:
     """One decision, or several as `{"decisions": […]}`: all are written, or none.
 
     Each is checked against the item, and corrected labels against those of the dataset. Without a `revision` it is about the one in the queue; without `decided_at` it is
@@ -85,5 +86,5 @@ async def decide(request: Request, backend: Annotated[Backend, Depends(provide_b
                 raise
             raise placed(error, at) from error
         outputs.append(build_decision_output(backend.topics, checked, get_request_id(request)))
-    await backend.append(outputs)
+    await backend.appender.append(outputs)
     return AcceptedDecisions(accepted=len(outputs), request_id=get_request_id(request))

@@ -6,15 +6,15 @@ import asyncio
 import json
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Request
 from starlette.responses import StreamingResponse
 
-from service.api.backend import Backend, provide_backend
+from service.api.backend import Backend
+from service.api.dependencies import BackendDep, DatasetQuery
 from service.api.http.bodies import run_in_thread
 from service.api.http.problems import OverloadedError
-from service.contracts import DatasetName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -26,9 +26,6 @@ router = APIRouter(tags=["review"])
 POLL_INTERVAL_S = 1.0
 HEARTBEAT_INTERVAL_S = 15.0
 MAX_LISTENERS = 200
-
-BackendDep = Annotated[Backend, Depends(provide_backend)]
-DatasetQuery = Annotated[DatasetName | None, Query(description="Only of this one")]
 
 
 class QueueWatcher:

@@ -1,22 +1,21 @@
-"""The model that judges."""
+"""The model in use."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from service import __version__
-from service.api.backend import Backend, provide_backend
-from service.api.http.auth import Authenticator
-from service.api.http.problems import ForbiddenError
+from service.api.dependencies import BackendDep
+from service.api.http.auth import get_authenticator
 
 router = APIRouter(tags=["service"])
 
 
 class Model(BaseModel):
-    """What judges the sentences."""
+    """The model that assesses the sentences."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -39,25 +38,23 @@ class Model(BaseModel):
     )
 
     name: str
-    fingerprint: str = Field(description="Of graph and tokenizer; every assessment names it")
-    labels: tuple[str, ...] = Field(description="Its classes")
+    fingerprint: str = Field(description="Hash of graph and tokenizer; every assessment names it")
+    labels: tuple[str, ...] = Field(description="The classes it predicts")
     scheme: str
-    pooling: str = Field(description="How the probabilities of a word's parts become the word's")
+    pooling: str = Field(description="How the probabilities of subwords become those of the word")
     precision: str
-    max_length: int = Field(description="Subwords it sees at once; longer sentences go through overlapping windows")
+    max_length: int = Field(description="Subwords per window; longer sentences run in overlapping windows")
     batching: Literal["planned", "single"] = Field(
-        description="`single`: batch mates change its answers, so it has none"
+        description="`single`: its probabilities depend on the batch, so each sentence runs alone"
     )
-    held_out: bool = Field(description="Whether thresholds start from the model's own held-out words")
-    version: str = Field(description="Of labelwatch")
-    may_write: bool = Field(
-        description="Whether the key that asks may write too: send sentences, decide, change settings"
-    )
+    held_out: bool = Field(description="Whether thresholds start from the model's held-out statistics")
+    version: str = Field(description="Version of labelwatch")
+    may_write: bool = Field(description="Whether the caller's key may write: send sentences, decide, change settings")
 
 
 @router.get("/v1/model", summary="The model")
-async def model(request: Request, backend: Annotated[Backend, Depends(provide_backend)]) -> Model:
-    """Name, classes and fingerprint of the model that judges."""
+async def model(request: Request, backend: BackendDep) -> Model:
+    """Name, classes and fingerprint of the model, and whether the caller may write."""
     folder = backend.classifier.folder
     return Model(
         name=folder.name,
@@ -70,14 +67,5 @@ async def model(request: Request, backend: Annotated[Backend, Depends(provide_ba
         batching=backend.classifier.batching,
         held_out=folder.held_out is not None,
         version=__version__,
-        may_write=_may_write(request, backend),
+        may_write=get_authenticator(request).may(request.headers, "write"),
     )
-
-
-def _may_write(request: Request, backend: Backend) -> bool:
-    """So that who reviews learns it before the first decision is refused."""
-    try:
-        Authenticator(backend.settings.known_keys).authorize(request.headers, "write")
-    except ForbiddenError:
-        return False
-    return True

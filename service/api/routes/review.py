@@ -12,11 +12,12 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from starlette.responses import Response
 
-from service.api.backend import Backend, get_request_id, provide_backend
+from service.api.backend import Backend, get_request_id
+from service.api.dependencies import BackendDep, DatasetPath, DatasetQuery, reject_unknown_parameters
 from service.api.http.bodies import parse_message, read_json_object, run_in_thread
 from service.api.http.problems import ConflictError, NotFoundError, NotReadyError
-from service.contracts import Claim, DatasetName, SuspectKind
-from service.errors import InvalidInput, StreamError
+from service.contracts import Claim, SuspectKind
+from service.errors import StreamError
 from service.review.decisions import build_claim_output
 from service.review.items import ReviewItem
 from service.review.queue.filters import MAX_PAGE_SIZE, QueueFilter
@@ -29,8 +30,6 @@ CLAIM_TIMEOUT_S = 2.0
 CLAIM_POLL_INTERVAL_S = 0.02
 CLAIM_NOT_VISIBLE = "the review queue does not show the claim yet, so it was taken back: ask again in a moment"
 
-BackendDep = Annotated[Backend, Depends(provide_backend)]
-DatasetPath = Annotated[DatasetName, Path(description="The dataset", examples=["default"])]
 SentenceIdPath = Annotated[str, Path(min_length=1, max_length=512, description="The sentence", examples=["doc-7-3"])]
 
 
@@ -48,21 +47,13 @@ class ClaimRequest(BaseModel):
     minutes: float = Field(default=DEFAULT_CLAIM_MINUTES, gt=0, le=MAX_CLAIM_MINUTES)
 
 
-def reject_unknown_parameters(request: Request) -> None:
-    """A misspelt filter would give the whole queue without a word."""
-    known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
-    for name in request.query_params:
-        if name not in known:
-            raise InvalidInput(f"there is no such parameter: there are {', '.join(known)}", field=name)
-
-
 @router.get(
     "/v1/review", summary="The queue", response_model=ReviewPage, dependencies=[Depends(reject_unknown_parameters)]
 )
 async def review(
     backend: BackendDep,
     *,
-    dataset: Annotated[DatasetName | None, Query(description="Only of this dataset")] = None,
+    dataset: DatasetQuery = None,
     given: Annotated[
         str | None, Query(max_length=512, description="Given label of a doubtful word, in full or its type")
     ] = None,
@@ -200,7 +191,7 @@ async def require_item(backend: Backend, dataset: str, id: str, *, location: str
 
 async def _append_claim(backend: Backend, message: Claim, request: Request) -> None:
     output = build_claim_output(backend.topics, message, get_request_id(request))
-    await backend.append([output])
+    await backend.appender.append([output])
 
 
 def _to_json_response(model: BaseModel) -> Response:

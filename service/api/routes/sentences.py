@@ -1,4 +1,4 @@
-"""`POST /v1/sentences`: appends sentences to the input topic, where they are judged and teach like any producer's."""
+"""`POST /v1/sentences`: appends sentences to the input topic, like any other producer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.api.backend import get_backend, get_request_id
 from service.api.http.line_spool import get_stream_limiter
 from service.api.http.middleware import is_ndjson
 from service.api.http.ndjson import MAX_BATCH_RECORDS, NDJSON_MEDIA_TYPE, NdjsonResponse
-from service.api.http.problems import TooLargeError, encode_problem, to_problem
+from service.api.http.problems import TooLargeError, render_problem_line
 from service.api.ingest.platform_records import (
     ConvertedRecord,
     RecordConverter,
@@ -40,11 +40,11 @@ router = APIRouter(tags=["sentences"])
 
 
 class AcceptedSentences(BaseModel):
-    """The sentences are safe in the log."""
+    """The sentences are committed to the log."""
 
-    ids: list[str] = Field(description="In the order of the sentences; made where they had none")
+    ids: list[str] = Field(description="Ids of the sentences, in their order; generated for those without")
     records: list[RecordOutcome] | None = Field(
-        default=None, description="Only with a `format` other than `words`: what came of each record"
+        default=None, description="Only with a `format` other than `words`: the outcome of each record"
     )
     request_id: str
 
@@ -58,7 +58,7 @@ EXAMPLE = {
 NDJSON_CONTENT = {
     "schema": {
         "type": "string",
-        "description": "`line` and `id` a line (of platform records `line`, `format` and `sentences`), "
+        "description": "`line` and `id` per line (for platform records `line`, `format` and `sentences`), "
         "or a problem with its `line`",
     }
 }
@@ -67,72 +67,74 @@ NDJSON_CONTENT = {
 @router.post(
     "/v1/sentences",
     status_code=202,
-    summary="Send sentences to be judged and learned from",
+    summary="Send sentences",
     response_class=Response,
     responses={
         202: {
             "model": AcceptedSentences,
             "content": {NDJSON_MEDIA_TYPE: NDJSON_CONTENT},
-            "description": "They are in the log",
+            "description": "The sentences are in the log",
         }
     },
     openapi_extra={"parameters": QUERY_PARAMETERS, "requestBody": build_body_schema(example=EXAMPLE)},
 )
 async def send(request: Request) -> Response:
-    """Appends to the input topic: 202 means that the sentences are safe there; the doubtful ones come to `/v1/review`.
+    """Appends to the input topic. 202 means that the sentences are committed there; doubtful ones appear in `/v1/review`.
 
-    An annotation that was changed is sent again with `update: true` and a higher `revision`, one that is gone with
-    `deleted: true` and its `id`. A sentence sent twice teaches twice: after a 503 some may be in the log already.
-    With `Content-Type: application/x-ndjson` send one a line, in lists of any length, answered line by line: each
-    gets its `id`, or a problem in its place, and the others go on.
+    The worker assesses each sentence and updates the thresholds. Send a changed annotation again with `update: true`
+    and a higher `revision`, and a deleted one with `deleted: true` and its `id`. A sentence sent twice counts twice in
+    the thresholds: after a 503 some sentences may be in the log already.
+    With `Content-Type: application/x-ndjson` send one per line, in lists of any length. Each line is answered with its
+    `id` or with a problem; an invalid line does not stop the others.
 
-    With `format` send what annotation platforms export instead, also as a bare array: `records` says what came of each.
-    Spans become labels in the dataset's own scheme. A record with an annotation that can't be read is refused whole.
+    With `format` send records as annotation platforms export them, also as a bare array: `records` holds the outcome
+    of each. Spans become labels in the dataset's own scheme. A record with an unreadable annotation is rejected whole.
     """
     backend = get_backend(request)
     request_id = get_request_id(request)
-    wanted = parse_record_query(request.query_params)
+    query = parse_record_query(request.query_params)
     if is_ndjson(request.headers):
-        return _build_stream_response(request, backend, wanted, request_id)
-    records = None
-    places: list[str | None]
-    if wanted.is_words_format:
-        most = backend.settings.max_sentences
-        asked = await read_body(await request.body(), max_words=backend.max_words, max_sentences=most)
-        sentences = [_ensure_id(with_dataset(sentence, wanted.dataset)) for sentence in asked.sentences]
-        places = [f"sentences.{place}" if asked.is_list else None for place in range(len(sentences))]
+        return _build_stream_response(request, backend, query, request_id)
+    outcomes = None
+    locations: list[str | None]
+    if query.is_words_format:
+        body = await read_body(
+            await request.body(), max_words=backend.max_words, max_sentences=backend.settings.max_sentences
+        )
+        sentences = [_ensure_id(with_dataset(sentence, query.dataset)) for sentence in body.sentences]
+        locations = [f"sentences.{index}" if body.is_list else None for index in range(len(sentences))]
     else:
-        found = await read_records(await request.body(), wanted, backend)
-        sentences, records = found.sentences, found.to_outcomes()
-        places = [one.location for one in found.converted for _ in one.sentences]
+        records = await read_records(await request.body(), query, backend)
+        sentences, outcomes = records.sentences, records.to_outcomes()
+        locations = [record.location for record in records.converted for _ in record.sentences]
     messages = [
-        build_sentence_message(backend.topics.sentences, sentence, request_id=request_id, location=place)
-        for sentence, place in zip(sentences, places, strict=True)
+        build_sentence_message(backend.topics.sentences, sentence, request_id=request_id, location=location)
+        for sentence, location in zip(sentences, locations, strict=True)
     ]
     if messages:
-        await backend.append(messages)
-    answer = AcceptedSentences(
-        ids=[sentence.id or "" for sentence in sentences], records=records, request_id=request_id
+        await backend.appender.append(messages)
+    accepted = AcceptedSentences(
+        ids=[sentence.id or "" for sentence in sentences], records=outcomes, request_id=request_id
     )
-    return Response(answer.model_dump_json(exclude_none=True), status_code=202, media_type="application/json")
+    return Response(accepted.model_dump_json(exclude_none=True), status_code=202, media_type="application/json")
 
 
 def _build_stream_response(request: Request, backend: Backend, query: RecordQuery, request_id: str) -> NdjsonResponse:
-    streams = get_stream_limiter(request)
+    limiter = get_stream_limiter(request)
     if query.is_words_format:
 
-        async def appended(lines: Sequence[BodyLine], _: bool) -> list[bytes]:
+        async def append_sentences(lines: Sequence[BodyLine], _: bool) -> list[bytes]:
             return await _append_lines(backend, lines, request_id, query.dataset)
 
-        return NdjsonResponse(appended, limiter=streams, request_id=request_id, status_code=202)
-    converting = RecordConverter(query, backend)
+        return NdjsonResponse(append_sentences, limiter=limiter, request_id=request_id, status_code=202)
+    converter = RecordConverter(query, backend)
 
-    async def converted(lines: Sequence[BodyLine], _: bool) -> list[bytes]:
-        return await _append_records(backend, await convert_lines(lines, converting), request_id)
+    async def append_records(lines: Sequence[BodyLine], _: bool) -> list[bytes]:
+        return await _append_records(backend, await convert_lines(lines, converter), request_id)
 
     return NdjsonResponse(
-        converted,
-        limiter=streams,
+        append_records,
+        limiter=limiter,
         request_id=request_id,
         status_code=202,
         first_batch_lines=1,
@@ -147,23 +149,23 @@ def _ensure_id(sentence: LabelledSentence) -> LabelledSentence:
 async def _append_records(
     backend: Backend, converted: dict[int, ConvertedRecord | Exception], request_id: str
 ) -> list[bytes]:
-    """All sentences of a line, or none of them and its problem."""
+    """Appends all sentences of a line, or none of them and answers with a problem."""
     answers, messages = [], []
-    for number, found in converted.items():
+    for number, record in converted.items():
         try:
-            if not isinstance(found, ConvertedRecord):
-                raise found
-            mine = [
+            if not isinstance(record, ConvertedRecord):
+                raise record
+            record_messages = [
                 build_sentence_message(backend.topics.sentences, sentence, request_id=request_id)
-                for sentence in found.sentences
+                for sentence in record.sentences
             ]
         except (InvalidInput, TooLargeError) as error:
-            answers.append(encode_problem(to_problem(error, request_id=request_id, line=number)) + b"\n")
+            answers.append(render_problem_line(error, request_id=request_id, line=number))
         else:
-            messages += mine
-            answers.append(found.to_json_line() + b"\n")
-    for at in range(0, len(messages), MAX_APPEND_BATCH):
-        await backend.append(messages[at : at + MAX_APPEND_BATCH])
+            messages += record_messages
+            answers.append(record.to_json_line() + b"\n")
+    for start in range(0, len(messages), MAX_APPEND_BATCH):
+        await backend.appender.append(messages[start : start + MAX_APPEND_BATCH])
     return answers
 
 
@@ -177,9 +179,9 @@ async def _append_lines(
             sentence = _ensure_id(with_dataset(read_line(line, max_words=max_words, max_bytes=max_bytes), dataset))
             messages.append(build_sentence_message(backend.topics.sentences, sentence, request_id=request_id))
         except (InvalidInput, TooLargeError) as error:
-            answers.append(encode_problem(to_problem(error, request_id=request_id, line=line.number)) + b"\n")
+            answers.append(render_problem_line(error, request_id=request_id, line=line.number))
         else:
             answers.append(to_json({"line": line.number, "id": sentence.id}) + b"\n")
     if messages:
-        await backend.append(messages)
+        await backend.appender.append(messages)
     return answers

@@ -202,7 +202,7 @@ async def _ingest_event(
         raise
     if messages:
         backend.deliveries.record_revisions(found.sentences)
-        await backend.append(messages)
+        await backend.appender.append(messages)
     if found.errors:
         await _append_dead_letter(backend, platform, raw, found.errors[0])
         of = f"{len(found.errors)} of {len(found.errors) + len(found.sentences)}"
@@ -275,7 +275,7 @@ async def _append_dead_letter(
         backend.topics.dead_letters, Record(f"webhook:{platform}", 0, 0, None, raw[:MAX_DEAD_LETTER_BYTES]), error
     )
     try:
-        await backend.append([letter])
+        await backend.appender.append([letter])
     except StreamError:
         if outcome == "late":
             raise

@@ -1,4 +1,4 @@
-"""Sentences to assessments as JSON, judged by what the stream has learned. Nothing is learned here."""
+"""Scores sentences with the thresholds that the stream has learned; changes no statistics. The results are JSON."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic_core import to_json
 
-from service.api.backend import BatchedInference, Timing
+from service.api.batching.results import BatchedInference, Timing
+from service.api.http.problems import OverloadedError
 from service.errors import InferenceError, InvalidInput
 from service.stream.state.snapshot import StatsKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from service.api.backend import Backend
     from service.contracts import LabelledSentence
-    from service.inference.classifier import WordProbs
+    from service.inference.classifier import InferenceResult, WordProbs
+    from service.inference.pooling import Pooling
     from service.judging.judge import Judge
     from service.judging.types import ThresholdSet
     from service.statistics.running import RunningStats
 
 MAX_CACHED_CONTEXTS = 256
-SENTENCES_PER_YIELD = 16  # then others have their turn in the event loop
+SENTENCES_PER_YIELD = 16  # then the event loop serves other requests
 
 
 class ScoreOptions(NamedTuple):
-    """How a request wants its sentences scored; none: as their dataset says."""
+    """What a request overrides in the settings of its datasets; None: not overridden."""
 
     method: str | None = None
     token_score: str | None = None
@@ -38,18 +40,18 @@ class ScoreOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScoringContext:
-    """What a dataset's sentences are held against, as long as neither its settings nor its statistics change."""
+    """What a dataset's sentences are scored with, until its settings or statistics change."""
 
     judge: Judge
     threshold_set: ThresholdSet
-    settings_json: bytes  # as JSON, both
+    settings_json: bytes
     thresholds_json: bytes
     dataset_judge: Judge
     stats: RunningStats | None
 
 
 class ScoringResult(NamedTuple):
-    """An assessment as JSON or the error in its place, for each sentence; and by what, and how long it took."""
+    """For each sentence its assessment as JSON, or an error; with the contexts used and the time taken."""
 
     answers: Sequence[bytes | InvalidInput | InferenceError]
     contexts: dict[str, ScoringContext]
@@ -58,7 +60,7 @@ class ScoringResult(NamedTuple):
 
     @property
     def server_timing(self) -> str:
-        """The header's value, in milliseconds."""
+        """The value of the `Server-Timing` header, in milliseconds."""
         queue, tokenize, inference = self.timing.queue, self.timing.tokenize, self.timing.inference
         return (
             f"queue;dur={1e3 * queue:.3f}, tokenize;dur={1e3 * tokenize:.3f}, "
@@ -67,109 +69,113 @@ class ScoringResult(NamedTuple):
 
 
 class Scorer:
-    """Lives in the event loop."""
+    """Must be used in the event loop's thread only."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._contexts: OrderedDict[tuple[str, ScoreOptions], ScoringContext] = OrderedDict()
 
     def get_context(self, dataset: str, options: ScoreOptions) -> ScoringContext:
-        mirror = self._backend.state_view
+        view = self._backend.state_view
         key = (dataset, options)
         while True:
-            base = mirror.get_judge(dataset)
-            total = mirror.get_total(StatsKey(dataset, base.stats_key))
-            kept = self._contexts.get(key)
-            if kept is not None and kept.dataset_judge is base and kept.stats is total:
+            dataset_judge = view.get_judge(dataset)
+            stats = view.get_total(StatsKey(dataset, dataset_judge.stats_key))
+            cached = self._contexts.get(key)
+            if cached is not None and cached.dataset_judge is dataset_judge and cached.stats is stats:
                 self._contexts.move_to_end(key)
-                return kept
-            yardstick = mirror.get_threshold_set(dataset)
-            if mirror.get_judge(dataset) is base:  # else the settings changed meanwhile
+                return cached
+            threshold_set = view.get_threshold_set(dataset)
+            if view.get_judge(dataset) is dataset_judge:  # else the settings changed meanwhile
                 break
-        judge = base
-        wanted = {name: value for name, value in options._asdict().items() if value is not None}
-        if any(getattr(base.settings, name) != value for name, value in wanted.items()):
-            judge = mirror.build_judge(base.settings.model_copy(update=wanted))
-        settings = judge.settings.model_dump_json().encode()
-        made = ScoringContext(judge, yardstick, settings, to_json(yardstick.by_class), base, total)
-        self._contexts[key] = made
+        judge = dataset_judge
+        overrides = {name: value for name, value in options._asdict().items() if value is not None}
+        if any(getattr(judge.settings, name) != value for name, value in overrides.items()):
+            judge = view.build_judge(judge.settings.model_copy(update=overrides))
+        settings_json = judge.settings.model_dump_json().encode()
+        context = ScoringContext(
+            judge, threshold_set, settings_json, to_json(threshold_set.by_class), dataset_judge, stats
+        )
+        self._contexts[key] = context
         if len(self._contexts) > MAX_CACHED_CONTEXTS:
             self._contexts.popitem(last=False)
-        return made
+        return context
 
     async def score(
         self, sentences: Sequence[LabelledSentence], options: ScoreOptions, *, request_id: str, wait: bool = False
     ) -> ScoringResult:
-        """One answer a sentence. With `wait` a full queue is waited for, else it raises `OverloadedError`."""
-        standards: dict[str, ScoringContext] = {}
+        """One answer per sentence. A full queue raises `OverloadedError`; with `wait` the call waits for space."""
+        contexts: dict[str, ScoringContext] = {}
         answers: list[bytes | InvalidInput | InferenceError | None] = []
         for sentence in sentences:
-            if sentence.dataset not in standards:
-                if standards:  # each may have to be made, and others must have their turn
+            if sentence.dataset not in contexts:
+                if contexts:  # building one takes time: the event loop serves other requests in between
                     await asyncio.sleep(0)
-                standards[sentence.dataset] = self.get_context(sentence.dataset, options)
+                contexts[sentence.dataset] = self.get_context(sentence.dataset, options)
             try:
-                _check_scorable(sentence, standards[sentence.dataset].judge)
+                _check_scorable(sentence, contexts[sentence.dataset].judge)
             except InvalidInput as error:
                 answers.append(error)
             else:
                 answers.append(None)
-        good = [place for place, answer in enumerate(answers) if answer is None]
-        inferred = await self._infer([sentences[place] for place in good], standards, wait=wait)
-        begun = time.perf_counter()
-        # What all of them say at their end is written once.
-        end = b"," + to_json({"scored_at": datetime.now(UTC), "request_id": request_id})[1:]
-        for count, (place, words) in enumerate(zip(good, inferred.answers, strict=True), 1):
-            sentence = sentences[place]
+        valid = [index for index, answer in enumerate(answers) if answer is None]
+        inferred = await self._infer([sentences[index] for index in valid], contexts, wait=wait)
+        started = time.perf_counter()
+        shared_fields = b"," + to_json({"scored_at": datetime.now(UTC), "request_id": request_id})[1:]
+        for count, (index, words) in enumerate(zip(valid, inferred.answers, strict=True), 1):
             if isinstance(words, InferenceError):
-                answers[place] = words
+                answers[index] = words
             else:
-                answers[place] = _assess_to_json(sentence, words, standards[sentence.dataset]) + end
+                sentence = sentences[index]
+                answers[index] = _render_assessment(sentence, words, contexts[sentence.dataset]) + shared_fields
             if count % SENTENCES_PER_YIELD == 0:
                 await asyncio.sleep(0)
-        judging = time.perf_counter() - begun
+        judge_seconds = time.perf_counter() - started
         timing = inferred.timing
         self._backend.telemetry.observe_stages(
             "api",
-            {"queue": timing.queue, "tokenize": timing.tokenize, "inference": timing.inference, "judge": judging},
+            {
+                "queue": timing.queue,
+                "tokenize": timing.tokenize,
+                "inference": timing.inference,
+                "judge": judge_seconds,
+            },
         )
-        return ScoringResult([answer for answer in answers if answer is not None], standards, timing, judging)
+        return ScoringResult([answer for answer in answers if answer is not None], contexts, timing, judge_seconds)
 
     async def _infer(
         self, sentences: Sequence[LabelledSentence], contexts: dict[str, ScoringContext], *, wait: bool
     ) -> BatchedInference:
-        """Sentences whose datasets pool subwords in the same way go together."""
-        infer = self._backend.batcher.infer
-        ways = [contexts[sentence.dataset].judge.settings.pooling for sentence in sentences]
-        if len(set(ways)) <= 1:
-            return await infer([each.tokens for each in sentences], pooling=ways[0] if ways else None, wait=wait)
-        parts = {way: [place for place, mine in enumerate(ways) if mine == way] for way in set(ways)}
-        words: dict[int, WordProbs | InferenceError] = {}
-        timings = []
-        for way, places in parts.items():
-            part = await infer([sentences[place].tokens for place in places], pooling=way, wait=wait)
-            words |= zip(places, part.answers, strict=True)
-            timings.append(part.timing)
-        return BatchedInference([words[place] for place in range(len(sentences))], _sum_timings(timings))
+        """Runs together the sentences whose datasets use the same pooling of subwords."""
+        by_pooling: dict[Pooling | None, list[int]] = {}
+        for index, sentence in enumerate(sentences):
+            by_pooling.setdefault(contexts[sentence.dataset].judge.settings.pooling, []).append(index)
+        answers: dict[int, InferenceResult] = {}
+        timings: list[Timing] = []
+        try:
+            for pooling, indexes in by_pooling.items():
+                tokens = [sentences[index].tokens for index in indexes]
+                inferred = await self._backend.batcher.infer(tokens, pooling=pooling, wait=wait)
+                answers |= zip(indexes, inferred.answers, strict=True)
+                timings.append(inferred.timing)
+        except OverloadedError:
+            self._backend.telemetry.count_overload()
+            raise
+        return BatchedInference([answers[index] for index in range(len(sentences))], Timing.sum(timings))
 
 
 def _check_scorable(sentence: LabelledSentence, judge: Judge) -> None:
-    """What can be seen without the model: it is not asked in vain."""
+    """Raises `InvalidInput` for what can be refused without running the model."""
     if sentence.deleted:
         raise InvalidInput("a deleted sentence has nothing to score: leave it out", field="deleted")
     judge.to_class_ids(sentence)
 
 
-def _assess_to_json(sentence: LabelledSentence, words: WordProbs, context: ScoringContext) -> bytes:
-    """The assessment as JSON, open at its end."""
-    seen = context.judge.observe(sentence, words)
-    verdict = context.judge.score_words(seen, context.threshold_set)
-    if verdict.reason == "update":  # which is for a queue; here nobody waits for it
-        verdict = replace(verdict, reason="scored")
-    assessment = context.judge.build_assessment(seen, verdict, context.threshold_set)
+def _render_assessment(sentence: LabelledSentence, words: WordProbs, context: ScoringContext) -> bytes:
+    """The assessment as JSON without its closing brace."""
+    observation = context.judge.observe(sentence, words)
+    scores = context.judge.score_words(observation, context.threshold_set)
+    if scores.reason == "update":  # the reason is for the review queue, and this sentence does not enter it
+        scores = replace(scores, reason="scored")
+    assessment = context.judge.build_assessment(observation, scores, context.threshold_set)
     return assessment.model_dump_json(exclude_none=True).encode()[:-1]
-
-
-def _sum_timings(timings: Iterable[Timing]) -> Timing:
-    found = list(timings)
-    return Timing(*(sum(getattr(each, name) for each in found) for name in ("queue", "tokenize", "inference")))

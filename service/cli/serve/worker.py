@@ -22,8 +22,8 @@ from service.settings import Settings, read_settings
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import POLL_TIMEOUT_S, Worker, WorkerCounts, WorkerStatus
 from service.telemetry import Telemetry
-from service.telemetry.conditions import merge_conditions
 from service.telemetry.probe_server import ProbeServer
+from service.telemetry.readiness import merge_conditions
 from service.text import pluralize
 
 if TYPE_CHECKING:

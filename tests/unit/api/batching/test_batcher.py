@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.api.batching.batcher import MicroBatcher
-from service.api.batching.jobs import MAX_RETRY_AFTER_S, ThroughputEstimate
+from service.api.batching.throughput import MAX_RETRY_AFTER_S, ThroughputEstimate
 from service.api.http.problems import DrainingError, OverloadedError
 from service.errors import InferenceError, ModelError
 from service.inference.classifier import Classifier, WordProbs
@@ -368,9 +368,9 @@ def test_a_dead_thread_is_noticed_and_leaves_nobody_waiting(classifier: Classifi
         await until(model.started)
         model.open()
         for job in jobs:
-            with pytest.raises(DrainingError, match="does not answer"):
+            with pytest.raises(DrainingError, match="the model's thread has failed"):
                 await job
-        assert "does not answer" in batcher.unavailable_reason
+        assert "the model's thread has failed" in batcher.unavailable_reason
         assert batcher.waiting == 0
 
     with running(model, queue_sentences=301) as batcher:
@@ -382,7 +382,7 @@ def test_a_sentence_in_the_graph_when_it_breaks_is_answered(classifier: Classifi
     model = Gated(classifier, opened=True, broken=ModelError("the session is gone"))
 
     async def work(batcher: MicroBatcher) -> None:
-        with pytest.raises(DrainingError, match="does not answer"):
+        with pytest.raises(DrainingError, match="the model's thread has failed"):
             await batcher.infer([["alone"]])
         assert batcher.waiting == 0
 
@@ -411,7 +411,7 @@ def test_a_batch_that_never_ends_is_told(classifier: Classifier, monkeypatch: py
     async def ask(batcher: MicroBatcher) -> None:
         job = asyncio.create_task(batcher.infer([["the"]]))
         await until(model.started)
-        assert "at one batch for" in batcher.unavailable_reason
+        assert "worked on one batch for" in batcher.unavailable_reason
         model.open()
         await job
 
@@ -502,7 +502,7 @@ def test_sentences_that_come_together_share_a_run(classifier: Classifier) -> Non
 def test_what_fails_where_it_is_fails_as_it_does_in_the_thread(classifier: Classifier) -> None:
     with running(Gated(classifier, opened=True)) as batcher:
         inferred = answered(batcher.infer([["untokenisable"]]))
-    assert "can't be cut into subwords" in str(inferred.answers[0])
+    assert "the tokenizer fails on this sentence" in str(inferred.answers[0])
 
 
 @pytest.mark.usefixtures("at_once")
@@ -521,8 +521,8 @@ def test_a_model_that_breaks_where_it_is_ends_its_thread_too(classifier: Classif
     thread.start()
     while batcher.unavailable_reason:
         time.sleep(0)
-    with pytest.raises(DrainingError, match="does not answer any more"):
+    with pytest.raises(DrainingError, match="the model's thread has failed"):
         answered(batcher.infer([["the"]]))
     thread.join(WAIT)
     assert raised
-    assert "does not answer any more" in batcher.unavailable_reason
+    assert "the model's thread has failed" in batcher.unavailable_reason

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import ValidationError
 from starlette.datastructures import Headers
 
-from service.api.http.auth import Authenticator, generate_key, get_required_scope, hash_key
+from service.api.http.auth import ApiKeys, Authenticator, Caller, generate_key, hash_key
 from service.api.http.problems import ForbiddenError, UnauthorizedError
 from service.settings import ApiSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from starlette.testclient import TestClient
 
@@ -53,33 +53,60 @@ def test_keys_that_cannot_be_read_are_refused(keys: str) -> None:
 
 def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[str] = []
-    real = Authenticator.__module__
 
     def compare(known: str, given: str) -> bool:
         compared.append(known)
         return known == given
 
-    monkeypatch.setattr(f"{real}.hmac.compare_digest", compare)
-    keys = Authenticator(ApiSettings.model_validate({"keys": KEYS}).known_keys)
-    assert keys.authorize(Headers(bearer(READER)), "read") == "anna"
+    monkeypatch.setattr("service.api.http.auth.hmac.compare_digest", compare)
+    authenticator = Authenticator.from_settings(ApiSettings.model_validate({"keys": KEYS}), open_metrics=False)
+    assert authenticator.authorize(Headers(bearer(READER)), "read") == "anna"
     assert compared == [hash_key(READER), hash_key(WRITER)]
-    assert keys.authorize(Headers({"X-API-Key": WRITER}), "write") == "ben"
+    assert authenticator.authorize(Headers({"X-API-Key": WRITER}), "write") == "ben"
     for headers in ({}, bearer("wrong"), bearer(hash_key(READER)), {"Authorization": READER}, bearer("")):
         with pytest.raises(UnauthorizedError):
-            keys.authorize(Headers(headers), "read")
+            authenticator.authorize(Headers(headers), "read")
     with pytest.raises(ForbiddenError, match="may only read"):
-        keys.authorize(Headers(bearer(READER)), "write")
+        authenticator.authorize(Headers(bearer(READER)), "write")
 
 
 def test_what_nobody_has_thought_of_needs_a_key() -> None:
+    get_required_scope = Authenticator([ApiKeys([])]).get_required_scope
     assert get_required_scope("GET", "/v1/anything") == "read"
     assert get_required_scope("GET", "/metrics") == "read"
-    assert get_required_scope("GET", "/metrics", open_metrics=True) is None
+    assert Authenticator([], open_metrics=True).get_required_scope("GET", "/metrics") is None
     assert get_required_scope("PATCH", "/v1/anything") == "write"
     assert get_required_scope("POST", "/healthz") == "write"
     assert get_required_scope("GET", "/healthz/../v1/review") == "read"
     assert get_required_scope("POST", "/v1/score") == "read"
     assert get_required_scope("POST", "/v1/score/") == "write"
+    assert get_required_scope("POST", "/v1/webhooks/argilla") == "write"
+    signed = Authenticator([], has_signed_webhooks=True)
+    assert signed.get_required_scope("POST", "/v1/webhooks/argilla") is None
+    assert signed.get_required_scope("POST", "/v1/webhooks/label-studio") == "write"
+
+
+class CertificateNames:
+    """Another way to prove who one is: a name that a proxy has checked."""
+
+    is_configured = True
+    usage = "connect with a client certificate"
+    security_schemes: Mapping[str, Mapping[str, Any]] = {"certificate": {"type": "mutualTLS"}}
+
+    def identify(self, headers: Headers) -> Caller | None:
+        name = headers.get("x-client-name")
+        return None if name is None else Caller(name, "read")
+
+
+def test_another_way_to_prove_who_one_is_needs_one_class_only() -> None:
+    keys = ApiSettings.model_validate({"keys": KEYS}).known_keys
+    authenticator = Authenticator([CertificateNames(), ApiKeys(keys)])
+    assert authenticator.authorize(Headers({"X-Client-Name": "carol"}), "read") == "carol"
+    assert not authenticator.may(Headers({"X-Client-Name": "carol"}), "write")
+    assert authenticator.authorize(Headers(bearer(WRITER)), "write") == "ben"
+    assert list(authenticator.security_schemes) == ["certificate", "bearer", "key"]
+    with pytest.raises(UnauthorizedError, match="client certificate; or send a key"):
+        authenticator.authorize(Headers({}), "read")
 
 
 def operations(desk: ApiHarness) -> Iterator[tuple[str, str]]:
@@ -104,7 +131,7 @@ def test_scopes(client: TestClient) -> None:
     assert client.get("/v1/datasets", headers=bearer(READER)).status_code == 200
     assert client.get("/v1/datasets", headers=bearer(WRITER)).status_code == 200
     refused = client.put("/v1/datasets/x", headers=bearer(READER), json={})
-    assert (refused.status_code, refused.json()["title"]) == (403, "The key does not allow this")
+    assert (refused.status_code, refused.json()["title"]) == (403, "Forbidden")
     assert client.put("/v1/datasets/x", headers=bearer(WRITER), json={}).status_code == 200
     assert client.get("/metrics").status_code == 401
     assert client.get("/metrics", headers=bearer(READER)).status_code == 200

@@ -39,8 +39,7 @@ class Served:
 
     @property
     def open(self) -> int:
-        found = getattr(self.desk.app.state, "streams", None)
-        return 0 if found is None else int(found.open_streams)
+        return int(self.desk.app.state.stream_limiter.open_streams)
 
     def client(self, **options: Any) -> Client:
         return Client(self.port, **options)
@@ -135,7 +134,7 @@ def test_who_takes_no_answers_does_not_stay_for_ever(tmp_path: Path, classifier:
         client.end()
         counted = {"route": "/v1/score", "method": "POST", "status": "2xx"}
         wait_for(lambda: service.desk.read_metric("labelwatch_http_requests_total", **counted) == 1)
-        assert (service.open, service.desk.app.state.streams.spooled_bytes) == (0, 0)
+        assert (service.open, service.desk.app.state.stream_limiter.spooled_bytes) == (0, 0)
         assert b"\r\n0\r\n\r\n" not in client.socket.recv(1 << 20)  # it was left, not served
 
 

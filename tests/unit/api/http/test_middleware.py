@@ -112,7 +112,7 @@ def test_a_log_that_hangs_is_not_waited_for(desk: ApiHarness) -> None:
             time.sleep(0.5)
 
     desk.serve_with_limits(timeout_s=0.05)
-    assert desk.serve_with(stream=Hanging()).put("/v1/datasets/x", json={}).status_code == 504
+    assert desk.serve_with(append_to=Hanging()).put("/v1/datasets/x", json={}).status_code == 504
 
 
 def test_what_is_under_way_is_not_cut_off(desk: ApiHarness) -> None:

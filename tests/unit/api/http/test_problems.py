@@ -10,7 +10,7 @@ from starlette.responses import StreamingResponse
 
 from service.api.http.problems import (
     PROBLEM_TYPES,
-    TITLES,
+    BodyTimeoutError,
     ConflictError,
     DrainingError,
     ForbiddenError,
@@ -58,6 +58,7 @@ KINDS: list[tuple[Exception, int]] = [
     (NotFoundError("x"), 404),
     (ConflictError("x"), 409),
     (PreconditionFailedError("x"), 412),
+    (BodyTimeoutError("x"), 408),
     (TooLargeError("x"), 413),
     (MessageTooLargeError("x", field="sentences.1"), 413),
     (MediaTypeError("x"), 415),
@@ -72,11 +73,27 @@ KINDS: list[tuple[Exception, int]] = [
     (ZeroDivisionError("secret"), 500),
 ]
 RETRIED = {429, 503, 504}
+PHRASES = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    408: "Request Timeout",
+    409: "Conflict",
+    412: "Precondition Failed",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+    504: "Gateway Timeout",
+}
 
 
 @pytest.fixture(scope="module")
 def failing(quiet: ApiHarness) -> Fail:
-    """Calls a route that fails as it is told to."""
+    """Calls a route that raises the given error."""
     errors: list[Exception] = []
 
     async def fail() -> None:
@@ -98,7 +115,7 @@ def test_each_error_has_its_status(failing: Fail, error: Exception, status: int)
     assert (answer.status_code, problem["status"]) == (status, status)
     assert answer.headers["content-type"] == "application/problem+json"
     assert problem["type"].startswith("urn:labelwatch:problem:")
-    assert problem["title"]
+    assert problem["title"] == PHRASES[status]
     assert problem["request_id"] == answer.headers["X-Request-ID"] == "mine"
     assert problem.get("field") == getattr(error, "field", None)
     assert ("Retry-After" in answer.headers) == (status in RETRIED)
@@ -113,15 +130,16 @@ def test_the_table_is_whole() -> None:
     statuses = {(slug, status) for _, status, slug in PROBLEM_TYPES}
     slugs = {slug for slug, _ in statuses}
     assert len(slugs) == len(statuses)  # a problem type has one status
-    assert slugs <= set(TITLES)
+    assert all(slugs)
+    assert {int(status) for _, status in statuses} <= set(PHRASES)
     missing = [kind for kind in RequestError.__subclasses__() if kind not in kinds]
     assert not missing
-    # A kind behind what it is a kind of would never be found.
-    for place, (kind, _, _) in enumerate(PROBLEM_TYPES):
-        assert not any(issubclass(kind, earlier) for earlier, _, _ in PROBLEM_TYPES[:place])
+    # A subclass after its base class would never match.
+    for index, (kind, _, _) in enumerate(PROBLEM_TYPES):
+        assert not any(issubclass(kind, earlier) for earlier, _, _ in PROBLEM_TYPES[:index])
 
 
-def test_how_long_to_wait_is_told(failing: Fail) -> None:
+def test_the_response_says_how_long_to_wait(failing: Fail) -> None:
     assert failing(OverloadedError("x", retry_after=7)).headers["Retry-After"] == "7"
 
 
@@ -135,7 +153,7 @@ def test_the_log_has_what_the_answer_leaves_out(
     assert "secret" in caplog.text
 
 
-def test_the_log_has_it_past_the_routing_too(
+def test_the_log_has_it_on_the_fast_path_too(
     quiet: ApiHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: str) -> None:
@@ -173,11 +191,11 @@ def test_an_answer_that_breaks_off_does_not_look_whole(quiet: ApiHarness) -> Non
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "more", "status", "told"),
+    ("method", "path", "more", "status", "detail"),
     [
-        ("GET", "/v1/no-such-thing", {}, 404, "there is no such path: /docs"),
-        ("GET", "/v1/datasets/", {}, 404, "there is no such path: /docs"),
-        ("DELETE", "/v1/model", {}, 405, "the path does not take this method, only GET: /docs"),
+        ("GET", "/v1/no-such-thing", {}, 404, "there is no such path: see /docs"),
+        ("GET", "/v1/datasets/", {}, 404, "there is no such path: see /docs"),
+        ("DELETE", "/v1/model", {}, 405, "the path does not accept this method, only GET: see /docs"),
         ("GET", "/v1/review?limit=0", {}, 422, "`limit`: '0': give at least 1"),
         ("GET", "/v1/review?limit=9999999", {}, 422, "give at most"),
         ("GET", "/v1/review?limit=many", {}, 422, "`limit`: 'many': give a whole number"),
@@ -218,31 +236,31 @@ def test_an_answer_that_breaks_off_does_not_look_whole(quiet: ApiHarness) -> Non
     ],
 )
 def test_requests_that_break_a_rule(
-    quiet: ApiHarness, *, method: str, path: str, more: dict[str, Any], status: int, told: str
+    quiet: ApiHarness, *, method: str, path: str, more: dict[str, Any], status: int, detail: str
 ) -> None:
     answer = quiet.client.request(method, path, **more)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
-    assert told in answer.json()["detail"]
+    assert detail in answer.json()["detail"]
 
 
-def test_deep_nesting_is_refused_not_suffered(quiet: ApiHarness) -> None:
+def test_deep_nesting_is_refused(quiet: ApiHarness) -> None:
     deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
     headers = {"Content-Type": "application/json"}
     assert quiet.client.put("/v1/datasets/x", content=deep, headers=headers).status_code == 400
 
 
 @pytest.mark.parametrize("sent", ["abc-1.2_3:x", "a" * 128])
-def test_a_request_keeps_its_name(quiet: ApiHarness, sent: str) -> None:
+def test_a_request_keeps_its_id(quiet: ApiHarness, sent: str) -> None:
     assert quiet.client.get("/healthz", headers={"X-Request-ID": sent}).headers["X-Request-ID"] == sent
 
 
 @pytest.mark.parametrize("sent", ["", "a b", "a" * 129, "<script>", "ä", 'a"b'])
-def test_a_name_that_could_do_harm_is_replaced(quiet: ApiHarness, sent: str) -> None:
+def test_an_id_that_could_do_harm_is_replaced(quiet: ApiHarness, sent: str) -> None:
     answer = quiet.client.get("/healthz", headers={b"X-Request-ID": sent.encode("latin-1")})
-    made = answer.headers["X-Request-ID"]
-    assert made != sent
-    assert len(made) == 32
+    generated = answer.headers["X-Request-ID"]
+    assert generated != sent
+    assert len(generated) == 32
 
 
 def test_text_that_cannot_be_encoded_can_still_be_quoted() -> None:
@@ -266,7 +284,7 @@ CONSOLE = {"Sec-Fetch-Site": "same-origin"}
         ("POST", "/v1/decisions", CONSOLE, logging.INFO),
     ],
 )
-def test_what_is_asked_all_the_time_does_not_fill_the_log(
+def test_routine_requests_do_not_fill_the_log(
     quiet: ApiHarness,
     caplog: pytest.LogCaptureFixture,
     *,
@@ -277,4 +295,4 @@ def test_what_is_asked_all_the_time_does_not_fill_the_log(
 ) -> None:
     with caplog.at_level(logging.DEBUG, logger="service.api.http.middleware"):
         quiet.client.request(method, path, headers=headers)
-    assert [one.levelno for one in caplog.records if one.message == "answered"] == [level]
+    assert [record.levelno for record in caplog.records if record.message == "answered"] == [level]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.api.ingest.query import FORMAT_NAMES
-from service.api.scoring.responses import MAX_DATASETS_PER_REQUEST
+from service.api.scoring.requests import MAX_DATASETS_PER_REQUEST
 from service.contracts import DatasetSettings
 from service.datasets.registry import build_settings_message
 from service.formats import FORMATS, ReadOptions, read_records

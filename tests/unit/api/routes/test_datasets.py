@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from service.api.app import create_app
-from service.api.ingest.append_pool import AppendPool
+from service.api.ingest.log_appender import LogAppender
 from service.contracts import DatasetSettings
 from service.datasets.registry import DatasetRegistry
 from service.errors import StreamError
@@ -201,7 +201,7 @@ def test_of_many_changes_at_once_none_is_lost_without_a_word(desk: ApiHarness, t
         following.start()
         try:
             other = TestClient(
-                create_app(replace(desk.backend, state_view=mirror, stream=log, append_pool=AppendPool()))
+                create_app(replace(desk.backend, state_view=mirror, appender=LogAppender(log, request_timeout_s=30.0)))
             )
 
             def change(client: TestClient) -> list[tuple[int, Any]]:
@@ -243,7 +243,7 @@ def test_a_log_that_does_not_answer_is_told(desk: ApiHarness) -> None:
         def append_if_unchanged(self, output: object, expected: object, *, timeout: float = 30.0) -> None:
             raise StreamError("nobody there")
 
-    answer = desk.serve_with(stream=Gone()).put("/v1/datasets/x", json={})
+    answer = desk.serve_with(append_to=Gone()).put("/v1/datasets/x", json={})
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:log-unavailable")
     assert answer.headers["Retry-After"] == "5"
 

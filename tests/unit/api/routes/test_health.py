@@ -51,7 +51,7 @@ def test_about_to_stop_is_not_ready(desk: ApiHarness) -> None:
     desk.backend.draining.set()
     answer = desk.client.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["conditions"]["draining"] == "the service is about to stop"
+    assert answer.json()["conditions"]["draining"] == "the service is stopping"
 
 
 def test_a_dead_thread_turns_it_red(desk: ApiHarness) -> None:

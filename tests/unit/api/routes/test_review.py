@@ -148,7 +148,7 @@ def test_who_claims_first_has_it_however_short(full: ApiHarness) -> None:
             full.log.append(outputs, timeout=timeout)
             answers.append(step())
 
-    refused = full.serve_with(stream=Late()).post(path, json={"reviewer": "ben", "minutes": 1})
+    refused = full.serve_with(append_to=Late()).post(path, json={"reviewer": "ben", "minutes": 1})
     assert (refused.status_code, refused.json()["field"]) == (409, "reviewer")
     assert "'anna' has it open until" in refused.json()["detail"]
     assert answers == [2, 1]  # the one that lost was taken back
@@ -292,7 +292,7 @@ def test_decisions_wait_for_no_log_that_is_gone(full: ApiHarness) -> None:
 
     item = first(full)
     decision = {"dataset": item["dataset"], "id": item["id"], "reviewer": "anna", "verdict": "ok"}
-    answer = full.serve_with(stream=Gone()).post("/v1/decisions", json=decision)
+    answer = full.serve_with(append_to=Gone()).post("/v1/decisions", json=decision)
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
 
 

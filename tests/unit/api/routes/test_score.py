@@ -283,7 +283,7 @@ def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifie
 def test_sentences_of_a_client_that_has_gone_are_skipped(
     tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch, lines: bool
 ) -> None:
-    monkeypatch.setattr("service.api.scoring.responses.MIN_WATCHED_SENTENCES", 0)
+    monkeypatch.setattr("service.api.scoring.requests.MIN_WATCHED_SENTENCES", 0)
     held: Any = Held(classifier)
     with scoring_harness(tmp_path, held) as desk:
 
@@ -360,12 +360,12 @@ def of_datasets(count: int) -> list[dict[str, Any]]:
 
 
 def test_a_list_is_of_so_many_datasets_at_most(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.scoring.responses.MAX_DATASETS_PER_REQUEST", 3)
+    monkeypatch.setattr("service.api.scoring.requests.MAX_DATASETS_PER_REQUEST", 3)
     taken = shared.post("/v1/score", {"sentences": [*of_datasets(3), *of_datasets(3)]})
     assert taken.status_code == 200
     assert len(taken.json()["settings"]) == 3
     refused = shared.post("/v1/score", {"sentences": [*of_datasets(3), ONE, ONE]})
-    assert "at most 3" in problem(refused, 422, "sentences.3.dataset")
+    assert "dataset number 4 of the request, the limit is 3" in problem(refused, 422, "sentences.3.dataset")
     lines = shared.post_lines("/v1/score", *of_datasets(5))  # one at a time, whose answers do not tell settings
     assert [json.loads(line)["dataset"] for line in lines.text.splitlines()] == [
         f"made-up-{number}" for number in range(5)

@@ -142,7 +142,7 @@ def test_a_log_that_does_not_answer_is_503_and_does_not_hold_up_the_loop(
     tmp_path: Path, classifier: Classifier
 ) -> None:
     broken = Broken()
-    with scoring_harness(tmp_path, classifier, stream=broken, timeout_s=10) as desk:
+    with scoring_harness(tmp_path, classifier, append_to=broken, timeout_s=10) as desk:
         for response in (desk.post("/v1/sentences", ONE), desk.post_lines("/v1/sentences", ONE)):
             assert response.status_code == 503
             assert int(response.headers["retry-after"]) >= 1
@@ -156,7 +156,7 @@ def test_a_log_that_fails_later_ends_the_answers_at_the_first_line_that_is_not_i
     tmp_path: Path, classifier: Classifier
 ) -> None:
     broken = Broken(takes=1)
-    with scoring_harness(tmp_path, classifier, stream=broken) as desk:
+    with scoring_harness(tmp_path, classifier, append_to=broken) as desk:
 
         async def talk(_: httpx.AsyncClient) -> None:
             async with AsgiExchange(desk.app, "/v1/sentences") as talk:

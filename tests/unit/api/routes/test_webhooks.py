@@ -292,7 +292,7 @@ class Broken:
 
 
 def test_a_log_that_does_not_answer(desk: ApiHarness) -> None:
-    client = desk.serve_with(stream=Broken())
+    client = desk.serve_with(append_to=Broken())
     answer = client.post(LABEL_STUDIO, json=bodies.make_event())
     assert answer.status_code == 503
     assert "Retry-After" in answer.headers
@@ -425,9 +425,9 @@ def test_a_late_event_is_kept_and_not_asked_for_again(trusting: ApiHarness, minu
 
 def test_a_late_event_that_cannot_be_kept_is_asked_for_again(trusting: ApiHarness) -> None:
     late = signed(bodies.make_argilla_event(), sent=datetime.now(UTC) - timedelta(hours=1))
-    trusting.serve_with(stream=Broken())
+    trusting.serve_with(append_to=Broken())
     assert trusting.client.post(ARGILLA, **late).status_code == 503
-    trusting.serve_with(stream=trusting.log)
+    trusting.serve_with(append_to=trusting.log)
     assert trusting.client.post(ARGILLA, **late).status_code == 202
     assert len(trusting.read_messages(TOPICS.dead_letters)) == 1
 
@@ -446,9 +446,9 @@ def test_an_event_that_is_delivered_again_teaches_once(trusting: ApiHarness) -> 
 
 def test_what_the_log_did_not_take_may_be_delivered_again(trusting: ApiHarness) -> None:
     request = signed(bodies.make_argilla_event())
-    trusting.serve_with(stream=Broken())
+    trusting.serve_with(append_to=Broken())
     assert trusting.client.post(ARGILLA, **request).status_code == 503
-    trusting.serve_with(stream=trusting.log)
+    trusting.serve_with(append_to=trusting.log)
     assert trusting.client.post(ARGILLA, **request).json()["ids"] == ["argilla:r-1"]
 
 

@@ -1,31 +1,32 @@
-"""A log that hangs holds up who writes to it, and nobody else."""
+"""A log that hangs blocks the requests that write to it, and no others."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import pytest
 
-from service.api.ingest.append_pool import DEFAULT_THREADS, AppendPool
+from service.api.ingest.log_appender import DEFAULT_THREADS, TIMEOUT_SHARE, LogAppender
 from service.errors import StreamError
+from service.log.protocol import Output
 from tests.support.api_harness import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from service.log.protocol import Output
+    from service.log.protocol import Log
     from tests.support.api_harness import ApiHarness
 
 ONE = {"tokens": ["the", "wolves"], "labels": ["O", "O"]}
 WAIT = 30.0
-POOL = 40  # threads that the framework has for everybody
+POOL = 40  # threads of the framework's own pool
 
 
-class Hanging:
-    """A log that takes nothing until it is let go."""
+class HangingLog:
+    """A log whose appends end when `let_go` is set."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -42,10 +43,10 @@ class Hanging:
 
 
 @pytest.fixture
-def hanging() -> Iterator[Hanging]:
-    made = Hanging()
-    yield made
-    made.let_go.set()
+def hanging() -> Iterator[HangingLog]:
+    log = HangingLog()
+    yield log
+    log.let_go.set()
 
 
 async def until(condition: Any) -> None:
@@ -54,9 +55,9 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_others_are_answered_while_the_log_hangs(desk: ApiHarness, hanging: Hanging) -> None:
+def test_others_are_answered_while_the_log_hangs(desk: ApiHarness, hanging: HangingLog) -> None:
     most = POOL + 10
-    desk.serve_with(stream=hanging, append_pool=AppendPool(max_pending=most))
+    desk.serve_with(append_to=hanging, max_pending=most)
 
     async def work() -> None:
         transport = httpx.ASGITransport(desk.app)
@@ -72,45 +73,56 @@ def test_others_are_answered_while_the_log_hangs(desk: ApiHarness, hanging: Hang
             assert int(refused.headers["Retry-After"]) > 0
             hanging.let_go.set()
             assert {answer.status_code for answer in await asyncio.gather(*writing)} == {202}
-            assert (await client.post("/v1/sentences", json=ONE)).status_code == 202  # there is room again
+            assert (await client.post("/v1/sentences", json=ONE)).status_code == 202  # a slot is free again
 
     asyncio.run(work())
     share = 0.5 * desk.backend.settings.timeout_s
     assert max(hanging.timeouts) <= share
 
 
-def test_room_is_taken_until_the_write_has_ended(hanging: Hanging) -> None:
-    writers = AppendPool(threads=1, max_pending=2)
+def appender(log: object, *, timeout_s: float = WAIT, **options: Any) -> LogAppender:
+    return LogAppender(cast("Log", log), request_timeout_s=timeout_s / TIMEOUT_SHARE, **options)
 
-    def write(left: float) -> None:
-        hanging.append([None], timeout=left)  # type: ignore[list-item]  # it is not looked at
+
+MESSAGE = Output("sentences", None, b"{}")
+
+
+def test_a_slot_is_taken_until_the_append_has_ended(hanging: HangingLog) -> None:
+    writing = appender(hanging, threads=1, max_pending=2)
 
     async def work() -> None:
-        first = asyncio.create_task(writers.run(write, timeout=WAIT))
+        first = asyncio.create_task(writing.append([MESSAGE]))
         await until(lambda: hanging.begun == 1)
-        second = asyncio.create_task(writers.run(write, timeout=WAIT))
+        second = asyncio.create_task(writing.append([MESSAGE]))
         await asyncio.sleep(0)
-        first.cancel()  # its client has gone, its thread still waits for the log
+        first.cancel()  # its client has disconnected, its thread still waits for the log
         await asyncio.wait([first])
         with pytest.raises(StreamError, match="2 requests wait"):
-            await writers.run(write, timeout=WAIT)
+            await writing.append([MESSAGE])
         second.cancel()  # this one has no thread yet
         await asyncio.wait([second])
-        third = asyncio.create_task(writers.run(write, timeout=WAIT))
+        third = asyncio.create_task(writing.append([MESSAGE]))
         await asyncio.sleep(0)
         hanging.let_go.set()
         await third
 
     asyncio.run(work())
     wait_for(lambda: hanging.begun == 2)
-    writers.close()
+    writing.close()
     with pytest.raises(StreamError, match="stopping"):
-        asyncio.run(writers.run(write, timeout=WAIT))
+        asyncio.run(writing.append([MESSAGE]))
 
 
-def test_who_waited_too_long_for_a_thread_is_not_kept_longer() -> None:
-    writers = AppendPool()
-    seen: list[float] = []
-    with pytest.raises(StreamError, match="others have waited"):
-        asyncio.run(writers.run(seen.append, timeout=0.0))
-    assert not seen
+def test_a_request_that_waited_too_long_for_a_thread_does_not_write(hanging: HangingLog) -> None:
+    with pytest.raises(StreamError, match="no thread was free within 0 s"):
+        asyncio.run(appender(hanging, timeout_s=0.0).append([MESSAGE]))
+    assert hanging.begun == 0
+
+
+def test_a_broker_that_is_known_to_be_down_is_not_waited_for(hanging: HangingLog) -> None:
+    writing = appender(hanging, get_broker_error=lambda: "the broker can't be reached")
+    with pytest.raises(StreamError, match="the broker can't be reached"):
+        asyncio.run(writing.append([MESSAGE]))
+    with pytest.raises(StreamError, match="the broker can't be reached"):
+        asyncio.run(writing.append_if_unchanged(MESSAGE, None))
+    assert hanging.begun == 0

@@ -1,0 +1,49 @@
+"""One list of sentences to score, whatever form they came in: its limits, and the end of the work with its client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from service.api.backend import get_backend, get_request_id
+from service.api.http.disconnect import cancel_on_disconnect
+from service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.requests import Request
+
+    from service.api.scoring.scorer import ScoreOptions, Scorer, ScoringResult
+    from service.contracts import LabelledSentence
+
+MAX_DATASETS_PER_REQUEST: Final = 20  # the response holds settings and thresholds of each
+MIN_WATCHED_SENTENCES: Final = 64  # in the queue, with the request's own: fewer are answered before a watch pays
+
+
+async def score_unless_disconnected(
+    request: Request,
+    scorer: Scorer,
+    sentences: Sequence[LabelledSentence],
+    options: ScoreOptions,
+    *,
+    wait: bool = False,
+) -> ScoringResult:
+    """Scores the sentences; behind a long queue it stops when the client disconnects."""
+    work = scorer.score(sentences, options, request_id=get_request_id(request), wait=wait)
+    if not wait and get_backend(request).batcher.waiting + len(sentences) > MIN_WATCHED_SENTENCES:
+        work = cancel_on_disconnect(request, work)
+    return await work
+
+
+def check_datasets(sentences: Sequence[LabelledSentence], locations: Sequence[str] | None = None) -> None:
+    """`locations`: the path of each sentence in the body, if it is not its index in `sentences`."""
+    datasets: set[str] = set()
+    for index, sentence in enumerate(sentences):
+        datasets.add(sentence.dataset)
+        if len(datasets) > MAX_DATASETS_PER_REQUEST:
+            location = f"sentences.{index}" if locations is None else locations[index]
+            raise InvalidInput(
+                f"{sentence.dataset!r} is dataset number {len(datasets)} of the request, the limit is "
+                f"{MAX_DATASETS_PER_REQUEST}: send several requests",
+                field=f"{location}.dataset",
+            )
