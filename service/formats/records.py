@@ -11,7 +11,7 @@ from service.errors import DecodeError, InvalidInput
 from service.labels import Scheme
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 # Where a foreign file calls the same thing by another name. The first name that is there counts.
 WORD_FIELDS = ("tokens", "words")
@@ -54,6 +54,11 @@ class FileRecord:
     location: str
     sentence: LabelledSentence | None = None
     error: InvalidInput | None = None
+
+
+def find_words(record: Mapping[str, Any]) -> list[Any] | None:
+    """The words of a JSON object: the first field of `WORD_FIELDS` that holds a list."""
+    return next((record[name] for name in WORD_FIELDS if isinstance(record.get(name), list)), None)
 
 
 def with_file_location(error: InvalidInput, location: str) -> InvalidInput:

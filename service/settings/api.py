@@ -89,9 +89,12 @@ class ApiSettings(SettingsGroup):
     def known_keys(self) -> tuple[ApiKey, ...]:
         return tuple(_parse_api_key(part) for part in _split_commas(self.keys.get_secret_value()))
 
-    @property
-    def webhook_secrets(self) -> tuple[str, ...]:
-        return tuple(_split_commas(self.argilla_secrets.get_secret_value()))
+    def list_secrets(self, setting: str) -> tuple[str, ...]:
+        """The comma separated secrets of the setting with this name."""
+        secrets = getattr(self, setting)
+        if not isinstance(secrets, SecretStr):
+            raise TypeError(f"the setting {setting!r} holds no secrets")
+        return tuple(_split_commas(secrets.get_secret_value()))
 
     @property
     def origins(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import hmac
 import secrets
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
+from service.api.ingest.platform_settings import list_signed_paths
 from service.api.http.problems import ForbiddenError, UnauthorizedError
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ GRANTED_SCOPES: Final[dict[KeyScope, frozenset[KeyScope]]] = {
 PUBLIC_PATHS: Final = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"})
 PUBLIC_PREFIXES: Final = ("/docs/", "/console/")
 METRICS_PATH: Final = "/metrics"
-# Webhooks of platforms that can't send a key: if their secret is set, the route checks their signature instead.
-SIGNED_WEBHOOK_PATHS: Final = frozenset({"/v1/webhooks/argilla"})
 READ_ONLY_POST_PATHS: Final = frozenset({"/v1/score"})
 
 
@@ -102,20 +101,24 @@ class Authenticator:
     """Checks every request of an app. Without configured credentials every caller may do everything."""
 
     def __init__(
-        self, methods: Sequence[AuthMethod], *, open_metrics: bool = False, has_signed_webhooks: bool = False
+        self,
+        methods: Sequence[AuthMethod],
+        *,
+        open_metrics: bool = False,
+        signed_paths: frozenset[str] = frozenset(),
     ) -> None:
-        """`open_metrics`: /metrics needs no key; `has_signed_webhooks`: nor do webhooks that are signed."""
+        """`open_metrics`: /metrics needs no key. `signed_paths`: webhooks that check a signature instead of a key."""
         self._methods = tuple(methods)
         self._is_open = not any(method.is_configured for method in methods)
         self._open_metrics = open_metrics
-        self._has_signed_webhooks = has_signed_webhooks
+        self._signed_paths = signed_paths
 
     @classmethod
     def from_settings(cls, settings: ApiSettings, *, open_metrics: bool) -> Authenticator:
         return cls(
             [ApiKeys(settings.known_keys)],
             open_metrics=open_metrics,
-            has_signed_webhooks=bool(settings.webhook_secrets),
+            signed_paths=list_signed_paths(settings),
         )
 
     @property
@@ -127,7 +130,7 @@ class Authenticator:
         if method in ("GET", "HEAD"):
             is_public = path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES)
             return None if is_public or (self._open_metrics and path == METRICS_PATH) else "read"
-        if self._has_signed_webhooks and method == "POST" and path in SIGNED_WEBHOOK_PATHS:
+        if method == "POST" and path in self._signed_paths:
             return None
         return "read" if method == "POST" and path in READ_ONLY_POST_PATHS else "write"
 

@@ -16,6 +16,7 @@ from pydantic_core import from_json, to_json
 
 from service.api.http.bodies import list_messages, pop_options
 from service.api.http.problems import TooLargeError
+from service.api.ingest.platform_settings import get_platform_url
 from service.api.ingest.query import (
     AUTO_FORMAT,
     FORMAT_NAMES,
@@ -28,7 +29,7 @@ from service.contracts import LabelledSentence, read_sentence
 from service.contracts.validation import join_path, to_decode_error
 from service.errors import DecodeError, InvalidInput, TooLongError
 from service.formats import FORMATS, ReadOptions
-from service.formats.platforms.common import convert_object
+from service.formats.conversion import convert_object
 from service.formats.records import build_sentence
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 NO_SENTENCE_REASON: Final = (
     "nothing in it says how words are labelled: no annotation, a draft, or an event about something else"
 )
-FORMAT_WITH_DATASET: Final = "spans"
 EXPLICIT_FORMATS: Final = ", ".join(name for name in FORMAT_NAMES if name != AUTO_FORMAT)
 MAX_CACHED_OPTIONS: Final = 20  # one for each dataset that records name
 
@@ -221,7 +221,7 @@ class RecordConverter:
         convert = FORMATS[form].convert
         if convert is None:  # then its name is none that can be asked for
             raise InvalidInput(f"{form!r} holds no records", field="format")
-        own = record.get("dataset") if form == FORMAT_WITH_DATASET else None
+        own = record.get("dataset") if FORMATS[form].has_dataset else None
         options = self._get_options(wanted or (own if isinstance(own, str) else "default"), form)
         for made in convert_object(convert, record, options):
             if isinstance(made, InvalidInput):
@@ -243,7 +243,7 @@ class RecordConverter:
                 label=self._query.control,
                 label_names=self._query.label_names,
                 max_words=self._max_words,
-                base_url={"label-studio": settings.label_studio_url, "argilla": settings.argilla_url}.get(form),
+                base_url=get_platform_url(settings, FORMATS[form]),
                 scheme=self._backend.state_view.get_judge(dataset).scheme,
             )
         return found

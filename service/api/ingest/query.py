@@ -68,17 +68,8 @@ RECORD_SCHEMA: Final[dict[str, Any]] = {
     "title": "PlatformRecord",
     "description": "What a platform exports, with a `format`; the names of fields are the platform's",
     "anyOf": [
-        {"required": names}
-        for names in (
-            ["annotations"],
-            ["annotation_id"],
-            ["action"],
-            ["fields", "responses"],
-            ["type", "data"],
-            ["text"],
-            ["tokens", "ner_tags"],
-            ["rows"],
-        )
+        {"required": list(keys)}
+        for keys in dict.fromkeys(keys for form in FORMATS.values() for keys in form.record_keys)
     ],
 }
 EXAMPLE: Final[dict[str, Any]] = {

@@ -1,8 +1,8 @@
-"""`POST /v1/webhooks/…`: events of annotation platforms, into the input topic. Nothing is judged in the request.
+"""`POST /v1/webhooks/…`: appends events of annotation platforms to the input topic. Nothing is judged in the request.
 
-Label Studio waits one second for the answer and never sends again, so there is nothing to wait for but the log. What
-can't be read is refused with its field, and kept as a dead letter: nobody looks at the answers that a webhook gets.
-So is what was signed too long ago. An event that was delivered before is not taken again.
+Label Studio waits one second for the answer and never retries, so a request waits for the log only. An event that
+cannot be read is rejected with its field and stored as a dead letter, because nobody sees the answer of a webhook. An
+event that was signed too long ago becomes a dead letter too. An event that was delivered before is not ingested again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import hashlib
 import logging
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
@@ -21,256 +20,165 @@ from starlette.responses import Response
 from service.api.backend import get_backend, get_request_id
 from service.api.http.bodies import read_json_object, run_in_thread
 from service.api.http.problems import UnauthorizedError
-from service.contracts import DatasetName
-from service.errors import DecodeError, InvalidInput, StateError, StreamError
-from service.formats import ReadOptions
-from service.formats.platforms.argilla import read as argilla
-from service.formats.platforms.common import ConvertedEvent
-from service.formats.platforms.label_studio import read as label_studio
-from service.formats.platforms.webhook_signatures import ID_HEADER as WEBHOOK_ID
-from service.formats.platforms.webhook_signatures import TIMESTAMP_HEADER, parse_secret, verify
+from service.api.ingest.platform_settings import get_platform_url, get_webhook_path, parse_webhook_secrets
+from service.api.ingest.webhook_deletions import complete_deletions
+from service.errors import DecodeError, InvalidInput, StreamError
+from service.formats import FORMATS, ReadOptions
+from service.formats.platforms.events import ConvertedEvent
 from service.log.codec import build_dead_letter, build_sentence_message
 from service.log.protocol import Record
 from service.log.topics import MAX_OUTPUT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable
 
     from service.api.backend import Backend
-    from service.contracts import LabelledSentence
+    from service.formats import Format
+    from service.formats.webhook import Webhook, WebhookQuery, WebhookSignature
     from service.log.protocol import Output
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 MAX_DEAD_LETTER_BYTES = MAX_OUTPUT_BYTES - (1 << 16)  # headers count too
-
-MAX_REVISION = 2**63 - 1
 ALREADY_DELIVERED = "it was delivered before"
 
 router = APIRouter(tags=["webhooks"])
-
-DatasetQuery = Annotated[DatasetName, Query(description="Dataset of the annotations: give each project its own")]
-TextFieldQuery = Annotated[
-    str | None, Query(max_length=256, description="Field of the text, where the project does not tell it")
-]
-ControlQuery = Annotated[
-    str | None, Query(max_length=256, description="Control that labels the spans, where there are several")
-]
-ArgillaDatasetQuery = Annotated[
-    str | None, Query(max_length=256, description="Take only what is about this dataset of Argilla: its name")
-]
-QuestionQuery = Annotated[
-    str | None, Query(max_length=256, description="Question that asks for spans, where several do")
-]
 
 
 class WebhookResult(BaseModel):
     """What became of an event."""
 
     event: str
-    ids: list[str] = Field(
-        description="Of the sentences that are in the log now; none where the event says nothing new"
+    ids: list[str] = Field(description="Ids of the sentences that were appended to the log; none if there are none")
+    ignored: str | None = Field(
+        default=None, description="Why nothing was appended, or which part of the event cannot be read"
     )
-    ignored: str | None = Field(default=None, description="Why there is nothing to do, or what of it can't be read")
     request_id: str
 
 
-class EventConverter(Protocol):
-    def __call__(
-        self, event: Mapping[str, Any], *, received_at: datetime, dataset: str, options: ReadOptions
-    ) -> ConvertedEvent: ...
+def _build_handler(form: Format, webhook: Webhook[Any]) -> Callable[..., Awaitable[Response]]:
+    async def receive_event(request: Request, query: WebhookQuery) -> Response:
+        if webhook.signature is None:
+            return await _ingest_event(request, form, webhook, query)
+        return await _ingest_signed_event(request, form, webhook, webhook.signature, query)
+
+    # FastAPI takes the parameters of a route from these annotations; each platform has its own query.
+    receive_event.__annotations__["query"] = Annotated[webhook.query, Query()]
+    return receive_event
 
 
-def _build_body_schema(example: dict[str, Any]) -> dict[str, Any]:
-    """The platform says what it sends; the body is told loosely here."""
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"type": "object", "examples": [example]}}},
-        }
-    }
+for _form in FORMATS.values():
+    if _form.webhook is not None:
+        router.add_api_route(
+            get_webhook_path(_form),
+            _build_handler(_form, _form.webhook),
+            methods=["POST"],
+            name=f"{_form.name.replace('-', '_')}_event",
+            status_code=202,
+            response_model=WebhookResult,
+            summary=_form.webhook.summary,
+            description=_form.webhook.description,
+            openapi_extra={
+                "requestBody": {
+                    "required": True,
+                    "content": {
+                        "application/json": {"schema": {"type": "object", "examples": [_form.webhook.example]}}
+                    },
+                }
+            },
+        )
 
 
-@router.post(
-    "/v1/webhooks/label-studio",
-    status_code=202,
-    response_model=WebhookResult,
-    summary="Take an event of Label Studio",
-    openapi_extra=_build_body_schema({"action": "ANNOTATIONS_DELETED", "annotations": [{"id": 41}]}),
-)
-async def label_studio_event(
-    request: Request, dataset: DatasetQuery = "default", field: TextFieldQuery = None, control: ControlQuery = None
+async def _ingest_signed_event(
+    request: Request, form: Format, webhook: Webhook[Any], signature: WebhookSignature, query: WebhookQuery
 ) -> Response:
-    """Annotations that are created, updated or deleted, also with their task. Other events are ignored.
-
-    Set the key as a header of the webhook: `Authorization: Bearer KEY`.
-    """
-    options = ReadOptions(word=field, label=control, base_url=get_backend(request).settings.label_studio_url)
-    return await _ingest_event(request, label_studio.from_event, label_studio.PLATFORM, dataset, options)
-
-
-@router.post(
-    "/v1/webhooks/argilla",
-    status_code=202,
-    response_model=WebhookResult,
-    summary="Take an event of Argilla",
-    openapi_extra=_build_body_schema(
-        {"type": "response.deleted", "timestamp": "2026-03-01T10:00:00Z", "data": {"id": "r-1"}}
-    ),
-)
-async def argilla_event(
-    request: Request,
-    *,
-    dataset: DatasetQuery = "default",
-    argilla_dataset: ArgillaDatasetQuery = None,
-    field: TextFieldQuery = None,
-    question: QuestionQuery = None,
-) -> Response:
-    """Responses that are created, updated or deleted, also with their record; other events and drafts are ignored.
-
-    A webhook of Argilla is told of all its datasets: `argilla_dataset` picks one.
-
-    Where `LABELWATCH_API_ARGILLA_SECRETS` is set the signature is checked and no key is needed.
-    """
+    """Checks the signature if secrets are set, and ingests an event once. Its deliveries carry an id."""
     backend, raw = get_backend(request), await request.body()
-    settings = backend.settings
-    late = None
-    if settings.webhook_secrets:
-        secrets = [parse_secret(one) for one in settings.webhook_secrets]
+    late_reason = None
+    secrets = parse_webhook_secrets(backend.settings, form)
+    if secrets:
         try:
-            late = verify(raw, request.headers, secrets, now=datetime.now(UTC)).late_reason
+            late_reason = signature.verify(raw, request.headers, secrets, now=datetime.now(UTC)).late_reason
         except InvalidInput as error:
             raise UnauthorizedError(str(error)) from None
-    options = ReadOptions(word=field, label=question, base_url=settings.argilla_url)
-    convert = partial(argilla.from_event, only=argilla_dataset)
-    with backend.deliveries.deduplicate(_list_event_keys(request, raw)) as new:
-        if not new:
-            backend.telemetry.count_webhook(argilla.PLATFORM, "repeated")
+    with backend.deliveries.deduplicate(_list_delivery_keys(request, signature.id_header, raw)) as is_new:
+        if not is_new:
+            backend.telemetry.count_webhook(form.name, "repeated")
             return _build_response(request, ConvertedEvent("", ignored_reason=ALREADY_DELIVERED))
-        if late is not None:
-            # Whoever signed it once, anybody can have kept it: it is not taken, but nothing is lost either.
-            await _append_dead_letter(
-                backend, argilla.PLATFORM, raw, InvalidInput(late, field=TIMESTAMP_HEADER), outcome="late"
+        if late_reason is not None:
+            # The signature is valid, but anybody may replay a stored delivery: store it without ingesting it.
+            late = InvalidInput(late_reason, field=signature.timestamp_header)
+            await _append_dead_letter(backend, form.name, raw, late, outcome="late")
+            return _build_response(
+                request, ConvertedEvent("", ignored_reason=f"{late_reason} It is kept as a dead letter")
             )
-            return _build_response(request, ConvertedEvent("", ignored_reason=f"{late} It is kept as a dead letter"))
-        return await _ingest_event(request, convert, argilla.PLATFORM, dataset, options)
+        return await _ingest_event(request, form, webhook, query)
 
 
-def _list_event_keys(request: Request, raw: bytes) -> list[str]:
-    """By which an event is known again: its id, or where a new attempt has a new one, its body, which has its time."""
-    identity = request.headers.get(WEBHOOK_ID)
-    if not identity:
+def _list_delivery_keys(request: Request, id_header: str, raw: bytes) -> list[str]:
+    """Keys that recognise a repeated delivery: its id, and its body, because a retry may have a new id."""
+    delivery_id = request.headers.get(id_header)
+    if not delivery_id:
         return []
-    return [f"{request.url.query}\n{name}" for name in (identity, hashlib.sha256(raw).hexdigest())]
+    return [f"{request.url.query}\n{key}" for key in (delivery_id, hashlib.sha256(raw).hexdigest())]
 
 
-async def _ingest_event(
-    request: Request, convert: EventConverter, platform: str, dataset: str, options: ReadOptions
-) -> Response:
+async def _ingest_event(request: Request, form: Format, webhook: Webhook[Any], query: WebhookQuery) -> Response:
     backend, request_id = get_backend(request), get_request_id(request)
     raw = await request.body()
     try:
-        event = await read_json_object(request)
+        body = await read_json_object(request)
     except DecodeError as error:
-        await _append_dead_letter(backend, platform, raw, error)
+        await _append_dead_letter(backend, form.name, raw, error)
         raise
 
-    def work() -> tuple[ConvertedEvent, list[Output]]:
-        scheme = backend.state_view.get_judge(dataset).scheme
-        chosen = ReadOptions(
-            word=options.word,
-            label=options.label,
-            base_url=options.base_url,
+    def convert() -> tuple[ConvertedEvent, list[Output]]:
+        options = ReadOptions(
+            word=query.field,
+            label=query.label,
+            base_url=get_platform_url(backend.settings, form),
             max_words=backend.max_words,
-            scheme=scheme,
+            scheme=backend.state_view.get_judge(query.dataset).scheme,
         )
-        now = datetime.now(UTC)
-        found = convert(event, received_at=now, dataset=dataset, options=chosen)
-        found = replace(
-            found,
-            sentences=_bump_deletion_revisions(backend, _with_task_deletions(backend, found, dataset, now), dataset),
-        )
-        return found, [
-            build_sentence_message(backend.topics.sentences, sentence, request_id=request_id)
-            for sentence in found.sentences
-        ]
+        received_at = datetime.now(UTC)
+        event = webhook.convert(body, query, received_at, options)
+        sentences = complete_deletions(backend, form.name, event, dataset=query.dataset, received_at=received_at)
+        topic = backend.topics.sentences
+        messages = [build_sentence_message(topic, sentence, request_id=request_id) for sentence in sentences]
+        return replace(event, sentences=sentences), messages
 
     try:
-        found, messages = await run_in_thread(work)
+        event, messages = await run_in_thread(convert)
     except InvalidInput as error:
-        await _append_dead_letter(backend, platform, raw, error)
+        await _append_dead_letter(backend, form.name, raw, error)
         raise
     if messages:
-        backend.deliveries.record_revisions(found.sentences)
+        backend.deliveries.record_revisions(event.sentences)
         await backend.appender.append(messages)
-    if found.errors:
-        await _append_dead_letter(backend, platform, raw, found.errors[0])
-        of = f"{len(found.errors)} of {len(found.errors) + len(found.sentences)}"
-        told = f"{of} can't be read: the event is kept as a dead letter; the first: {found.errors[0]}"
-        return _build_response(request, replace(found, ignored_reason=told))
-    backend.telemetry.count_webhook(platform, "taken" if messages else "ignored")
-    return _build_response(request, found)
+    if event.errors:
+        await _append_dead_letter(backend, form.name, raw, event.errors[0])
+        share = f"{len(event.errors)} of {len(event.errors) + len(event.sentences)}"
+        reason = f"{share} can't be read: the event is kept as a dead letter; the first: {event.errors[0]}"
+        return _build_response(request, replace(event, ignored_reason=reason))
+    backend.telemetry.count_webhook(form.name, "taken" if messages else "ignored")
+    return _build_response(request, event)
 
 
-def _build_response(request: Request, delivery: ConvertedEvent) -> Response:
-    ids = [sentence.id or "" for sentence in delivery.sentences]
-    answer = WebhookResult(
-        event=delivery.event[:100], ids=ids, ignored=delivery.ignored_reason, request_id=get_request_id(request)
+def _build_response(request: Request, event: ConvertedEvent) -> Response:
+    result = WebhookResult(
+        event=event.event[:100],
+        ids=[sentence.id or "" for sentence in event.sentences],
+        ignored=event.ignored_reason,
+        request_id=get_request_id(request),
     )
-    return Response(answer.model_dump_json(), status_code=202, media_type="application/json")
-
-
-# -- deletions ---------------------------------------------------------------------------------------------------------
-
-
-def _with_task_deletions(
-    backend: Backend, delivery: ConvertedEvent, dataset: str, now: datetime
-) -> tuple[LabelledSentence, ...]:
-    """With the annotations that are known to have gone with their task: the queue closes the others when they come."""
-    if not delivery.deleted_tasks:
-        return delivery.sentences
-    try:
-        gone = [
-            one
-            for task in delivery.deleted_tasks
-            for one in backend.queue.find_task_item_ids(dataset, label_studio.PLATFORM, task)
-        ]
-    except StateError:  # it is being built anew
-        gone = []
-    return (*delivery.sentences, *label_studio.build_deletions(gone, received_at=now, dataset=dataset))
-
-
-def _bump_deletion_revisions(
-    backend: Backend, sentences: tuple[LabelledSentence, ...], dataset: str
-) -> tuple[LabelledSentence, ...]:
-    """A deletion without a time of its own is no older than what it deletes, whatever our clock says."""
-    undated = [one for one in sentences if _is_undated(one)]
-    if not undated:
-        return sentences
-    newest = backend.deliveries.get_newest_revision(dataset)
-    try:
-        known = list(backend.queue.get_revisions(dataset, [one.id or "" for one in undated]).values())
-    except StateError:  # it is being built anew
-        known = []
-    least = min(max([*known, *([] if newest is None else [newest])], default=-MAX_REVISION) + 1, MAX_REVISION)
-    return tuple(
-        one.model_copy(update={"revision": least}) if _is_undated(one) and one.revision < least else one
-        for one in sentences
-    )
-
-
-def _is_undated(sentence: LabelledSentence) -> bool:
-    return sentence.deleted and sentence.annotated_at is None
-
-
-# -- dead letters ------------------------------------------------------------------------------------------------------
+    return Response(result.model_dump_json(), status_code=202, media_type="application/json")
 
 
 async def _append_dead_letter(
     backend: Backend, platform: str, raw: bytes, error: InvalidInput, *, outcome: Literal["refused", "late"] = "refused"
 ) -> None:
-    """As a dead letter, whose origin is the webhook. Of an event larger than the topic takes its beginning is kept."""
-    logger.warning("an event of %s is refused: %s", platform, error)
+    """Stores an event as a dead letter whose origin is the webhook. An event larger than the topic allows is cut."""
+    log.warning("an event of %s is refused: %s", platform, error)
     letter = build_dead_letter(
         backend.topics.dead_letters, Record(f"webhook:{platform}", 0, 0, None, raw[:MAX_DEAD_LETTER_BYTES]), error
     )
@@ -279,7 +187,7 @@ async def _append_dead_letter(
     except StreamError:
         if outcome == "late":
             raise
-        # the answer of what is refused says it as well
+        # the answer to a rejected event names the same error
         backend.telemetry.count_webhook(platform, outcome)
     else:
         backend.telemetry.count_webhook(platform, outcome, stage=error.stage)

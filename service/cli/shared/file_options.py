@@ -14,7 +14,7 @@ from service.cli.shared.terminal import STDOUT
 from service.contracts import MAX_WORDS
 from service.errors import InvalidInput
 from service.formats import FORMATS, ReadOptions
-from service.formats.platforms.common import normalize_base_url
+from service.formats.platforms.links import normalize_base_url
 from service.labels import Scheme
 
 INPUT_PANEL = "Reading the input"

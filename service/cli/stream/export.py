@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 from pydantic import ValidationError
 
 from service.cli.shared.terminal import STDOUT, open_output, print_stderr
 from service.contracts import Assessment, Decision, LabelledSentence, read_sentence
 from service.errors import InvalidInput, SettingsError
-from service.formats.plain.writers import SentenceFormat, choose_format, get_extension, write_sentences
+from service.formats import FORMATS, choose_format, write_sentences
 from service.formats.text.restored_text import WriteContext
 from service.log.codec import get_header
 from service.log.read import read_compacted_topic, read_topic
@@ -35,13 +36,19 @@ if TYPE_CHECKING:
     from service.log.protocol import Log, Record
     from service.log.topics import Topics
 
+AUTO_FORMAT = "auto"
+
 DecisionsOption = Annotated[
     bool, typer.Option("--decisions", help="With the labels that reviewers corrected. Without: the labels as given.")
 ]
 DatasetOption = Annotated[str, typer.Option(metavar="D", help="Of this dataset.")]
 FormatOption = Annotated[
-    Literal["auto", SentenceFormat],
-    typer.Option("--format", help="What is written; auto: the format in which the sentences came."),
+    str,
+    typer.Option(
+        "--format",
+        click_type=click.Choice([AUTO_FORMAT, *FORMATS]),
+        help="What is written; auto: the format in which the sentences came.",
+    ),
 ]
 OutputOption = Annotated[
     str,
@@ -64,7 +71,7 @@ def export(
     *,
     decisions: DecisionsOption = False,
     dataset: DatasetOption = "default",
-    form: FormatOption = "auto",
+    form: FormatOption = AUTO_FORMAT,
     output: OutputOption = STDOUT,
     reviewer: ReviewerOption = None,
     decided_only: DecidedOnlyOption = False,
@@ -102,18 +109,18 @@ def export(
 
 def write_export(
     sentences: list[LabelledSentence],
-    form: Literal["auto", SentenceFormat],
+    form: str,
     output: str,
     *,
     dataset: str,
     scheme: Scheme,
 ) -> None:
     """To one file; several formats need a folder, in which each has its own."""
-    by_format: dict[SentenceFormat, list[LabelledSentence]] = {}
+    by_format: dict[str, list[LabelledSentence]] = {}
     for sentence in sentences:
-        by_format.setdefault(choose_format(sentence) if form == "auto" else form, []).append(sentence)
+        by_format.setdefault(choose_format(sentence) if form == AUTO_FORMAT else form, []).append(sentence)
     if not by_format:
-        by_format = {"jsonl" if form == "auto" else form: []}
+        by_format = {"jsonl" if form == AUTO_FORMAT else form: []}
     folder = output != STDOUT and (output.endswith("/") or Path(output).is_dir())
     if len(by_format) > 1 and not folder:
         there = ", ".join(f"{len(some):,} as {name}" for name, some in by_format.items())
@@ -123,7 +130,7 @@ def write_export(
         )
     for name, some in by_format.items():
         telling = WriteContext(scheme)
-        path = _prepare_output_path(output, f"{dataset}.{name}{get_extension(name)}") if folder else output
+        path = _prepare_output_path(output, f"{dataset}.{name}{FORMATS[name].write_extension}") if folder else output
         with open_output(path) as file:
             write_sentences(file, name, some, telling)
         if folder:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from service.errors import DecodeError, InvalidInput
 from service.formats.io.source import MAX_LINE
 from service.formats.records import check_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from service.formats.io.source import TextSource
 
 NOT_AN_OBJECT: Final = "not a JSON object"
 _CHUNK_SIZE: Final = 64 * 1024
+_JSON_START: Final = re.compile(r'^\{\s*("|\}|$)|^\[\s*(\{\s*("|$)|$)')
 _SEPARATORS: Final = re.compile(r"[\s,]*")
 _WHITESPACE: Final = re.compile(r"\s*")
 
@@ -27,15 +28,28 @@ _WHITESPACE: Final = re.compile(r"\s*")
 NumberedObject = tuple[int, dict[str, Any] | InvalidInput]
 
 
+def is_json(head: str) -> bool:
+    """Whether a text that begins like this is JSON: an object, an array, or one object per line."""
+    return _JSON_START.match(find_first_line(head).strip()) is not None
+
+
+def find_first_line(head: str) -> str:
+    return next((line for line in head.splitlines() if line.strip()), "")
+
+
 def read_objects(source: TextSource) -> Iterator[NumberedObject]:
-    """The objects of a source; what ends the reading of the whole (an array that breaks off) is raised."""
-    first = next((line.strip() for line in source.head.splitlines() if line.strip()), "")
+    """Yields the objects of a source. An error that ends the whole file (an array cut short) is raised."""
+    first = find_first_line(source.head).strip()
     if first.startswith("[") or first == "{":
         yield from _read_document(source)
         return
     for number, line in source.read_lines():
         if line.strip():
             yield number, _parse_object(line, source)
+
+
+def write_json_line(stream: TextIO, value: Mapping[str, Any]) -> None:
+    stream.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401 - any JSON

@@ -8,11 +8,12 @@ them, in the record itself or in an earlier one (a first line that holds nothing
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from service.errors import InvalidInput
+from service.formats.format import Format
 from service.formats.io.json_objects import read_objects
-from service.formats.platforms.common import pack_extra_fields
+from service.formats.meta import DEFAULT_FORMAT, pack_extra_fields
 from service.formats.records import (
     ID_FIELDS,
     LABEL_FIELDS,
@@ -20,6 +21,7 @@ from service.formats.records import (
     WORD_FIELDS,
     FileRecord,
     ReadOptions,
+    find_words,
     make_record,
     reject,
     resolve_label_names,
@@ -28,7 +30,9 @@ from service.formats.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from service.contracts import LabelledSentence
     from service.formats.io.source import TextSource
+    from service.formats.text.restored_text import WriteContext
 
 HUGGINGFACE_LABEL_FIELD: Final = "ner_tags"
 
@@ -178,3 +182,26 @@ def _parse_names(names: Any) -> tuple[str, ...]:  # noqa: ANN401 - any JSON
     if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
         return tuple(names)
     return ()
+
+
+def has_words_and_labels(record: Mapping[str, Any]) -> bool:
+    """Whether it is one sentence. Columns of Hugging Face and Prodigy's tokens are lists and objects, not words."""
+    words = find_words(record)
+    if words is None or (words and isinstance(words[0], list | dict)):
+        return False
+    return any(name in record for name in LABEL_FIELDS)
+
+
+def write(stream: TextIO, sentences: Iterable[LabelledSentence], _: WriteContext) -> None:
+    stream.writelines(
+        sentence.model_dump_json(exclude_none=True, exclude={"update", "deleted"}) + "\n" for sentence in sentences
+    )
+
+
+FORMAT: Final = Format(
+    name=DEFAULT_FORMAT,
+    read=read,
+    write=write,
+    extensions=(".jsonl", ".ndjson", ".json"),
+    is_object=has_words_and_labels,
+)

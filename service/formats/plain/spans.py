@@ -6,25 +6,32 @@ they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from service.errors import InvalidInput
-from service.formats.platforms.common import (
-    ConvertedFields,
-    build_labelled_fields,
-    build_reader,
+from service.formats.conversion import ConvertedFields, build_labelled_fields, build_reader
+from service.formats.format import Format, build_signatures
+from service.formats.io.json_objects import write_json_line
+from service.formats.io.json_values import format_timestamp, require_array, to_name
+from service.formats.meta import (
+    CONVERTER_META_KEYS,
+    build_id_field,
+    get_extra_fields,
+    get_format_meta,
+    get_meta_text,
     pack_extra_fields,
-    require_array,
-    to_name,
 )
 from service.formats.records import ID_FIELDS, PASSTHROUGH_FIELDS
-from service.formats.text.alignment import read_span
+from service.formats.text.span_values import read_span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from service.contracts import LabelledSentence
     from service.formats.records import ReadOptions
+    from service.formats.text.restored_text import WriteContext
 
+NAME: Final = "spans"
 SPAN_FIELDS = ("spans", "entities", "ents", "annotations")
 _SPAN_PART_NAMES = {
     "start": ("start", "start_offset"),
@@ -39,29 +46,64 @@ def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[Convert
     if identity is not None:
         fields["id"] = identity
     if fields.get("deleted") is not True:
-        names = (options.label,) if options.label is not None else SPAN_FIELDS
-        name = next((name for name in names if line.get(name) is not None), None)
-        if name is None:
-            raise InvalidInput(f"none of {', '.join(names)} is there", field="spans")
-        given = require_array(line[name], name)
-        spans = [read_span(value, f"{name}.{place}", names=_SPAN_PART_NAMES) for place, value in enumerate(given)]
-        text_field = options.word or "text"
-        made = build_labelled_fields(line.get(text_field), spans, options, field=text_field)
-        carried = fields.get("meta")
-        if carried is not None and not isinstance(carried, dict):
-            raise InvalidInput("it must be an object", field="meta")
-        others = {*PASSTHROUGH_FIELDS, name, text_field}
-        about = {
-            "format": "spans",
-            **pack_extra_fields({part: value for part, value in line.items() if part not in others}),
-        }
-        about |= {
-            part: told
-            for part, told, usual in (("field", name, "spans"), ("text_field", text_field, "text"))
-            if told != usual
-        }
-        fields |= {**made, "meta": {**(carried or {}), **made["meta"], **about}}
+        fields |= _convert_text(line, fields.get("meta"), options)
     yield fields
 
 
+def _convert_text(line: Mapping[str, Any], given_meta: object, options: ReadOptions) -> dict[str, Any]:
+    names = (options.label,) if options.label is not None else SPAN_FIELDS
+    span_field = next((name for name in names if line.get(name) is not None), None)
+    if span_field is None:
+        raise InvalidInput(f"none of {', '.join(names)} is there", field="spans")
+    spans = [
+        read_span(value, f"{span_field}.{index}", names=_SPAN_PART_NAMES)
+        for index, value in enumerate(require_array(line[span_field], span_field))
+    ]
+    text_field = options.word or "text"
+    labelled = build_labelled_fields(line.get(text_field), spans, options, field=text_field)
+    if given_meta is not None and not isinstance(given_meta, dict):
+        raise InvalidInput("it must be an object", field="meta")
+    known = {*PASSTHROUGH_FIELDS, span_field, text_field}
+    meta = {"format": NAME, **pack_extra_fields({name: value for name, value in line.items() if name not in known})}
+    if span_field != "spans":
+        meta["field"] = span_field
+    if text_field != "text":
+        meta["text_field"] = text_field
+    return {**labelled, "meta": {**(given_meta or {}), **labelled["meta"], **meta}}
+
+
 read = build_reader(from_line)
+
+
+def write(stream: TextIO, sentences: Iterable[LabelledSentence], context: WriteContext) -> None:
+    for sentence in sentences:
+        meta = get_format_meta(sentence, NAME)
+        restored = context.restore_text(sentence, NAME)
+        spans = []
+        for entity in restored.entities:
+            start, end = restored.to_format_offsets(entity)
+            spans.append({"start": start, "end": end, "label": entity.label, "text": entity.text})
+        own_meta = {key: value for key, value in (sentence.meta or {}).items() if key not in CONVERTER_META_KEYS}
+        line = {
+            **build_id_field(sentence, meta),
+            get_meta_text(meta, "text_field", "text"): restored.text,
+            get_meta_text(meta, "field", "spans"): spans,
+            "annotator": sentence.annotator,
+            "revision": sentence.revision or None,
+            "annotated_at": format_timestamp(sentence.annotated_at),
+            "source": sentence.source,
+            "meta": own_meta or None,
+        }
+        present = {name: value for name, value in line.items() if value is not None}
+        write_json_line(stream, present | get_extra_fields(meta))
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    read=read,
+    write=write,
+    convert=from_line,
+    signatures=build_signatures({"text", "spans"}),
+    record_keys=(("text",),),
+    has_dataset=True,
+)

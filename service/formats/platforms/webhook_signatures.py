@@ -8,10 +8,11 @@ import hashlib
 import hmac
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from service.errors import InvalidInput
-from service.formats.platforms.common import parse_timestamp, to_microseconds
+from service.formats.io.json_values import parse_timestamp, to_microseconds
+from service.formats.webhook import VerifiedWebhook
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,13 +25,6 @@ TOLERANCE_S: Final = 300
 _SIGNATURE_VERSION: Final = "v1,"
 _SECRET_PREFIX: Final = "whsec_"
 _BODY_TIMESTAMP: Final = re.compile(rb'"timestamp"\s*:\s*"([^"\\]{1,64})"')
-
-
-class VerifiedWebhook(NamedTuple):
-    """A message that was signed by one who knows the secret; `late` says why it may be a repetition by another."""
-
-    id: str
-    late_reason: str | None
 
 
 def parse_secret(text: str) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from service.contracts import NOT_UNICODE
 from service.errors import InvalidInput
@@ -20,23 +20,17 @@ from service.formats.text.word_splitter import SPLITTER, CharacterRange, split_w
 from service.labels import OUTSIDE, Scheme, Span, labels_from_spans, parse_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from service.contracts import LabelledSentence
 
 __all__ = [
     "AlignedText",
-    "TextSpan",
     "align_spans",
     "find_word_offsets",
     "get_given_scheme",
-    "read_span",
-    "require_integer",
-    "require_label",
     "to_text_spans",
 ]
-
-MISSING: Final = "it is missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,49 +186,3 @@ def get_given_scheme(sentence: LabelledSentence) -> Scheme:
     """The scheme that the labels were written in when spans became labels."""
     named = (sentence.meta or {}).get("scheme")
     return Scheme(named) if isinstance(named, str) and named in set(Scheme) else Scheme.IOB2
-
-
-# -- reading spans from JSON -------------------------------------------------------------------------------------------
-
-
-def read_span(value: object, field: str, *, names: Mapping[str, Sequence[str]] | None = None) -> TextSpan:
-    """A span as `[start, end, label]` or as an object; `names` says how a platform calls its parts."""
-    if isinstance(value, list):
-        if len(value) != 3:
-            raise InvalidInput("write it as [start, end, label]", field=field)
-        start, end, label = value
-        text = None
-    elif isinstance(value, dict):
-        names = names or {}
-        start, end, label = (_get_first_present(value, names.get(part, (part,))) for part in ("start", "end", "label"))
-        text = value.get("text")
-    else:
-        raise InvalidInput("write it as [start, end, label] or as an object with these", field=field)
-    return TextSpan(
-        require_integer(start, f"{field}.start"),
-        require_integer(end, f"{field}.end"),
-        require_label(label, f"{field}.label"),
-        field,
-        text if isinstance(text, str) else None,
-    )
-
-
-def _get_first_present(value: Mapping[str, Any], names: Sequence[str]) -> object:
-    return next((value[name] for name in names if value.get(name) is not None), None)
-
-
-def require_integer(value: object, field: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
-        return value
-    raise InvalidInput(MISSING if value is None else "it must be a whole number of characters", field=field)
-
-
-def require_label(value: object, field: str) -> str:
-    if isinstance(value, list):
-        if len(value) != 1:
-            told = f"{len(value)} labels ({', '.join(map(str, value[:5]))})" if value else "no label"
-            raise InvalidInput(f"{told}: a span needs exactly one", field=field)
-        value = value[0]
-    if isinstance(value, str) and value:
-        return value
-    raise InvalidInput(MISSING if value in (None, "") else "it must be text", field=field)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from service.errors import InvalidInput, UnknownLabelError
+from service.formats.meta import get_format_meta
 from service.formats.text.alignment import find_word_offsets, get_given_scheme
 from service.formats.text.offsets import CHARACTERS, UTF16, to_utf16_offsets
 from service.formats.text.word_splitter import CharacterRange
@@ -15,12 +16,9 @@ from service.labels import Scheme, Span, parse_spans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
     from service.contracts import LabelledSentence
     from service.formats.text.offsets import OffsetUnit
-
-DEFAULT_FORMAT: Final = "jsonl"
 
 
 class TextEntity(NamedTuple):
@@ -92,37 +90,6 @@ class WriteContext:
             sentence=sentence.id,
             word=wrong.word if wrong is not None else None,
         )
-
-
-def get_original_format(sentence: LabelledSentence) -> str:
-    """The format that a sentence came in; what came as a message of ours, or from elsewhere, is a line of JSON."""
-    named = (sentence.meta or {}).get("format")
-    return named if isinstance(named, str) else DEFAULT_FORMAT
-
-
-def get_format_meta(sentence: LabelledSentence, form: str) -> Mapping[str, Any]:
-    """What its converter noted, where a sentence came in the format."""
-    return sentence.meta or {} if get_original_format(sentence) == form else {}
-
-
-def get_extra_fields(meta: Mapping[str, Any]) -> dict[str, Any]:
-    found = meta.get("kept")
-    return found if isinstance(found, dict) else {}
-
-
-def get_meta_text(meta: Mapping[str, Any], part: str, default: str) -> str:
-    found = meta.get(part)
-    return found if isinstance(found, str) else default
-
-
-def to_numeric_id(name: str) -> int | str:
-    """Ids are text here; what was a number becomes one again."""
-    short = name.isascii() and len(name) < 20
-    return int(name) if short and name.removeprefix("-").isdigit() and str(int(name)) == name else name
-
-
-def format_timestamp(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat().replace("+00:00", "Z")
 
 
 def _join_tokens(tokens: Sequence[str]) -> tuple[list[CharacterRange], str]:

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from service.errors import InvalidInput, SettingsError, StreamError
-from service.formats.platforms.common import normalize_base_url
+from service.formats.platforms.links import normalize_base_url
 
 if TYPE_CHECKING:
     from email.message import Message

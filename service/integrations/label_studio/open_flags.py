@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from service.cli.stream.export import resolve_decisions
 from service.contracts import Assessment, Decision
-from service.formats.platforms.label_studio.read import PLATFORM
+from service.formats.platforms.label_studio.annotations import PLATFORM
 from service.review.decisions import parse_decision_key
 from service.review.items import compute_majority_verdict
 

@@ -17,13 +17,13 @@ import typer
 
 from service.cli.shared.terminal import print_stderr
 from service.errors import InvalidInput, SettingsError
+from service.formats.platforms.label_studio.annotations import PLATFORM
 from service.formats.platforms.label_studio.labeling_config import SpanControl, parse_span_controls
 from service.formats.platforms.label_studio.predictions import (
     MODEL_VERSION_PREFIX,
     build_label_studio_prediction,
     find_annotation_id,
 )
-from service.formats.platforms.label_studio.read import PLATFORM
 from service.integrations.label_studio.client import LabelStudioClient, LabelStudioRejectedError
 from service.integrations.label_studio.open_flags import TaskState
 from service.log.read import POLL_INTERVAL_S

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from service.contracts import read_sentence
 from service.errors import InvalidInput
-from service.formats import FORMATS, ReadOptions, read_records
-from service.formats.plain.writers import SENTENCE_FORMATS, SentenceFormat, choose_format, write_sentences
-from service.formats.platforms.argilla import read as argilla
-from service.formats.platforms.label_studio import read as label_studio
+from service.formats import FORMATS, ReadOptions, choose_format, read_records, write_sentences
+from service.formats.platforms.argilla import webhook as argilla
+from service.formats.platforms.label_studio import webhook as label_studio
 from service.formats.text.word_splitter import SPLITTER
 from tests.support import platform_bodies as bodies
 
@@ -120,8 +119,8 @@ def _places(value: object) -> list[tuple[Any, Any]]:
     return found
 
 
-@pytest.mark.parametrize("form", SENTENCE_FORMATS)
-def test_any_meta_on_the_way_back(form: SentenceFormat) -> None:
+@pytest.mark.parametrize("form", FORMATS)
+def test_any_meta_on_the_way_back(form: str) -> None:
     """Any program may write messages, with whatever in the place of what converters note."""
     for name in ("text", "scheme", "splitter", "offsets", "loose", "given_offsets", "kept", "task", "project", "record",
                  "field", "text_field", "from_name", "question", "responses", "user", "label_names", "rows"):  # fmt: skip

@@ -62,7 +62,7 @@ def test_detection(name: str, head: str, form: str) -> None:
 
 
 def test_every_format_is_known_by_its_name() -> None:
-    platforms = ["label-studio", "argilla", "doccano", "prodigy", "huggingface", "spans"]
+    platforms = ["label-studio", "argilla", "prodigy", "huggingface", "spans", "doccano"]
     assert [form.name for form in FORMATS.values()] == list(FORMATS) == ["conll", "jsonl", "csv", "tsv", *platforms]
     with pytest.raises(InvalidInput, match="format 'xml' is not known: choose one of conll, jsonl, csv, tsv, label-"):
         list(read_sentences(io.BytesIO(CONLL), format="xml"))

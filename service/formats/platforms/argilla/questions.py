@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from service.errors import InvalidInput
-from service.formats.platforms.common import to_name
+from service.formats.io.json_values import to_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from service.formats.platforms.argilla.read import PLATFORM
+from service.formats.io.json_values import format_timestamp
+from service.formats.meta import get_extra_fields, get_format_meta, get_meta_text
+from service.formats.platforms.argilla.responses import EXTRA_RECORD_FIELDS, PLATFORM
 from service.formats.text.offsets import UTF16
-from service.formats.text.restored_text import format_timestamp, get_extra_fields, get_format_meta, get_meta_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 DEFAULT_QUESTION: Final = "entities"
 DEFAULT_TEXT_FIELD: Final = "text"
 AGENT: Final = "labelwatch"
-_EXTRA_FIELDS: Final = ("_server_id", "external_id", "metadata", "status", "suggestions")
 
 
 def write(stream: TextIO, sentences: Iterable[LabelledSentence], context: WriteContext) -> None:
@@ -54,7 +54,7 @@ def _build_record(sentence: LabelledSentence, meta: Mapping[str, Any], restored:
             get_meta_text(meta, "field", DEFAULT_TEXT_FIELD): restored.text,
             **(fields if isinstance(fields, dict) else {}),
         },
-        **{name: kept[name] for name in _EXTRA_FIELDS if name in kept},
+        **{name: kept[name] for name in EXTRA_RECORD_FIELDS if name in kept},
         "responses": [] if meta.get("responses") == "list" else {},
     }
 

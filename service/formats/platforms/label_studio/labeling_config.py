@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
-from service.formats.platforms.common import require_array, require_object
-from service.formats.text.alignment import TextSpan, require_integer, require_label
+from service.formats.io.json_values import require_array, require_integer, require_label, require_object
+from service.formats.text.offsets import TextSpan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,9 +7,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from service.formats.platforms.label_studio.read import PLATFORM
-from service.formats.text.alignment import TextSpan, get_given_scheme, to_text_spans
-from service.formats.text.offsets import UTF16, to_utf16_offsets
+from service.formats.platforms.label_studio.annotations import PLATFORM
+from service.formats.text.alignment import get_given_scheme, to_text_spans
+from service.formats.text.offsets import UTF16, TextSpan, to_utf16_offsets
 from service.labels import Span, parse_spans
 
 if TYPE_CHECKING:

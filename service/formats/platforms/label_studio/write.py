@@ -9,14 +9,10 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from service.formats.platforms.label_studio.read import PLATFORM
-from service.formats.text.restored_text import (
-    format_timestamp,
-    get_extra_fields,
-    get_format_meta,
-    get_meta_text,
-    to_numeric_id,
-)
+from service.formats.io.json_values import format_timestamp
+from service.formats.meta import get_extra_fields, get_format_meta, get_meta_text
+from service.formats.platforms.ids import to_numeric_id
+from service.formats.platforms.label_studio.annotations import PLATFORM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -81,7 +81,7 @@ def test_what_nobody_has_thought_of_needs_a_key() -> None:
     assert get_required_scope("POST", "/v1/score") == "read"
     assert get_required_scope("POST", "/v1/score/") == "write"
     assert get_required_scope("POST", "/v1/webhooks/argilla") == "write"
-    signed = Authenticator([], has_signed_webhooks=True)
+    signed = Authenticator([], signed_paths=frozenset({"/v1/webhooks/argilla"}))
     assert signed.get_required_scope("POST", "/v1/webhooks/argilla") is None
     assert signed.get_required_scope("POST", "/v1/webhooks/label-studio") == "write"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from service.contracts import LabelledSentence
 from service.errors import InvalidInput
-from service.formats import read_sentences
-from service.formats.plain.writers import SentenceFormat, write_sentences
+from service.formats import read_sentences, write_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 def written(sentences: Sequence[LabelledSentence], form: str) -> bytes:
     out = io.StringIO(newline="")
-    write_sentences(out, cast("SentenceFormat", form), sentences)
+    write_sentences(out, form, sentences)
     return out.getvalue().encode()
 
 

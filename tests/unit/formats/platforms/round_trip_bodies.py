@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from service.formats import ReadOptions, read_sentences
-from service.formats.plain.writers import write_sentences
+from service.formats import ReadOptions, read_sentences, write_sentences
 from service.formats.text.word_splitter import split_words
 
 if TYPE_CHECKING:
     from service.contracts import LabelledSentence
-    from service.formats.plain.writers import SentenceFormat
     from service.formats.text.restored_text import WriteContext
 
 # The ship is one character, and two UTF-16 units.
@@ -83,7 +81,7 @@ def make_named_spans(parts: tuple[str, str, str], *, utf16: bool) -> list[dict[s
 
 
 START_END = ("start", "end", "label")
-BODIES: dict[str, tuple[SentenceFormat, dict[str, Any]]] = {
+BODIES: dict[str, tuple[str, dict[str, Any]]] = {
     "label-studio": ("label-studio", make_task(*(make_region(*one) for one in ENTITIES), MOOD)),
     "label-studio-utf16": ("label-studio", make_task(*(make_region(*one, utf16=True) for one in ENTITIES))),
     "argilla": ("argilla", make_argilla_record(make_named_spans(START_END, utf16=True))),
@@ -171,7 +169,7 @@ def read_body(body: object, form: str, **options: Any) -> list[LabelledSentence]
 
 def write_body(sentences: list[LabelledSentence], form: str, context: WriteContext | None = None) -> str:
     out = io.StringIO(newline="")
-    write_sentences(out, cast("SentenceFormat", form), sentences, context)
+    write_sentences(out, form, sentences, context)
     return out.getvalue()
 
 

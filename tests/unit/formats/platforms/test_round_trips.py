@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.contracts import LabelledSentence
 from service.errors import InvalidInput
-from service.formats.plain.writers import SENTENCE_FORMATS, choose_format, get_extension
+from service.formats import FORMATS, choose_format
 from service.formats.text.alignment import to_text_spans
 from service.formats.text.restored_text import WriteContext
 from service.formats.text.word_splitter import split_words
@@ -25,9 +24,6 @@ from tests.unit.formats.platforms.round_trip_bodies import (
     read_body,
     write_body,
 )
-
-if TYPE_CHECKING:
-    from service.formats.plain.writers import SentenceFormat
 
 
 def without_meta(sentence: LabelledSentence) -> LabelledSentence:
@@ -161,7 +157,7 @@ def test_words_without_a_text_are_joined_by_one_space(form: str) -> None:
     assert (back.tokens == sentence.tokens) == (form == "prodigy")  # only there words go along
 
 
-@pytest.mark.parametrize("form", SENTENCE_FORMATS)
+@pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", BODIES)
 def test_every_format_can_become_every_other(name: str, form: str) -> None:
     (sentence,) = read_body(BODIES[name][1], BODIES[name][0])
@@ -170,7 +166,7 @@ def test_every_format_can_become_every_other(name: str, form: str) -> None:
         (back,) = read_body(out, form)
         assert (back.tokens, back.labels) == (sentence.tokens, GIVEN)
         assert choose_format(back) == (choose_format(sentence) if form == "jsonl" else form)
-    assert get_extension(cast("SentenceFormat", form)) in (".json", ".jsonl", ".conll", ".csv", ".tsv")
+    assert FORMATS[form].write_extension in (".json", ".jsonl", ".conll", ".csv", ".tsv")
 
 
 def test_what_nobody_remembers_is_json_lines() -> None:
@@ -179,6 +175,6 @@ def test_what_nobody_remembers_is_json_lines() -> None:
         assert choose_format(plain.model_copy(update={"meta": meta})) == "jsonl"
 
 
-@pytest.mark.parametrize("form", SENTENCE_FORMATS)
+@pytest.mark.parametrize("form", FORMATS)
 def test_no_sentence_at_all(form: str) -> None:
     assert read_body(write_body([], form) or "\n", form) == []

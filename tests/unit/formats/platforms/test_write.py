@@ -11,7 +11,7 @@ import pytest
 from service.contracts import LabelledSentence
 from service.errors import InvalidInput
 from service.formats import read_sentences
-from service.formats.platforms.label_studio.read import from_event
+from service.formats.platforms.label_studio.webhook import from_event
 from service.formats.text.restored_text import WriteContext
 from service.labels import Scheme, Span, labels_from_spans
 from tests.unit.formats.platforms.round_trip_bodies import (

@@ -7,14 +7,13 @@ from hypothesis import strategies as st
 from service.contracts import read_sentence
 from service.errors import InvalidInput
 from service.formats.text.alignment import (
-    TextSpan,
     align_spans,
     find_word_offsets,
     get_given_scheme,
-    read_span,
     to_text_spans,
 )
-from service.formats.text.offsets import CHARACTERS, UTF16, OffsetUnit
+from service.formats.text.offsets import CHARACTERS, UTF16, OffsetUnit, TextSpan
+from service.formats.text.span_values import read_span
 from service.formats.text.word_splitter import SPLITTER, CharacterRange, split_words
 from service.labels import Scheme, Span, labels_from_spans
 

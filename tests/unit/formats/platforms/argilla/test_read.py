@@ -9,7 +9,7 @@ import pytest
 
 from service.errors import InvalidInput
 from service.formats import FileRecord, ReadOptions, read_records
-from service.formats.platforms.argilla.read import from_event
+from service.formats.platforms.argilla.webhook import from_event
 from tests.support.platform_bodies import TEXT, make_argilla_dataset, make_argilla_event, make_span
 
 

@@ -10,7 +10,8 @@ from service.formats.platforms.label_studio.predictions import (
     build_label_studio_prediction,
     build_suggested_entities,
 )
-from service.formats.text.alignment import TextSpan, align_spans
+from service.formats.text.alignment import align_spans
+from service.formats.text.offsets import TextSpan
 from service.labels import Span
 from tests.support.platform_bodies import TEXT
 

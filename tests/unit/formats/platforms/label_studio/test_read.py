@@ -11,7 +11,7 @@ import pytest
 from service.errors import InvalidInput
 from service.formats import FileRecord, ReadOptions, read_records
 from service.formats.platforms.label_studio.labeling_config import SpanControl, parse_span_controls
-from service.formats.platforms.label_studio.read import NO_PAYLOAD, from_event
+from service.formats.platforms.label_studio.webhook import NO_PAYLOAD, from_event
 from tests.support.platform_bodies import CONFIG, TEXT, make_annotation, make_event, make_region, make_task
 
 if TYPE_CHECKING:

@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
-from service.formats.detection import is_json
-from service.formats.plain import conll as columns
-from service.formats.platforms.common import (
-    ConvertedFields,
-    build_labelled_fields,
-    build_reader,
-    pack_extra_fields,
-    require_array,
-    to_name,
-)
-from service.formats.text.alignment import read_span
+from service.formats.conversion import ConvertedFields, build_labelled_fields, build_reader
+from service.formats.io.json_objects import is_json
+from service.formats.io.json_values import require_array, to_name
+from service.formats.meta import pack_extra_fields
+from service.formats.plain.conll.read import read as read_conll
 from service.formats.text.offsets import UTF16
+from service.formats.text.span_values import read_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,4 +58,4 @@ _read_lines = build_reader(from_line)
 
 def read(source: TextSource, options: ReadOptions) -> Iterator[FileRecord]:
     """Either of its two exports for sequence labelling."""
-    return _read_lines(source, options) if is_json(source.head) else columns.read(source, options)
+    return _read_lines(source, options) if is_json(source.head) else read_conll(source, options)

@@ -30,8 +30,8 @@ _COMPACT_KEY_VALUE_COMMENT = re.compile(r"^#\w+=")
 _ID_COMMENT = re.compile(r"^# *(id) +(\S+)")
 LABEL_PATTERN = re.compile(r"^(O|[BILUESM]-\S+)$")
 _BLANKS = re.compile(r"[ \t]+")
-_DOCUMENT_MARK = "-DOCSTART-"
-FORMAT = "conll"
+DOCUMENT_MARK = "-DOCSTART-"
+NAME = "conll"
 _ID_KEYS = ("id", "sent_id", "sentence_id")
 
 
@@ -75,7 +75,7 @@ class _ConllReader:
 
     def feed(self, number: int, line: str) -> FileRecord | None:
         bare = line.strip(" \t")
-        if not bare or (bare.startswith(_DOCUMENT_MARK) and _BLANKS.split(bare, maxsplit=1)[0] == _DOCUMENT_MARK):
+        if not bare or (bare.startswith(DOCUMENT_MARK) and _BLANKS.split(bare, maxsplit=1)[0] == DOCUMENT_MARK):
             return self.finish()
         try:
             if bare.startswith("#") and self._is_comment(line):
@@ -104,7 +104,7 @@ class _ConllReader:
         self._sentence_number += 1
         if draft.error is not None:
             return reject(draft.error, self._source.format_location(draft.error_line))
-        fields = {"tokens": draft.tokens, "labels": draft.labels, "id": draft.id, "meta": {"format": FORMAT}}
+        fields = {"tokens": draft.tokens, "labels": draft.labels, "id": draft.id, "meta": {"format": NAME}}
         return make_record(
             fields,
             location=self._source.format_location(draft.line),

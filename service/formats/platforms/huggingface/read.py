@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
 from service.formats.plain.jsonl import convert_rows, get_word_fields, read_rows
-from service.formats.records import LABEL_FIELDS
+from service.formats.records import LABEL_FIELDS, find_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from service.formats.conversion import ConvertedFields
     from service.formats.io.source import TextSource
-    from service.formats.platforms.common import ConvertedFields
     from service.formats.records import FileRecord, ReadOptions
 
 PLATFORM: Final = "huggingface"
+
+
+def has_columns_or_rows(record: Mapping[str, Any]) -> bool:
+    """Whether it holds columns (`Dataset.to_dict`), or rows of the dataset viewer."""
+    words = find_words(record)
+    if words and isinstance(words[0], list):
+        return True
+    return isinstance(record.get("rows"), list) and "features" in record
 
 
 def read(source: TextSource, options: ReadOptions) -> Iterator[FileRecord]:

@@ -11,17 +11,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
-from service.formats.platforms.common import (
-    ConvertedFields,
-    build_labelled_fields,
-    build_reader,
-    pack_extra_fields,
+from service.formats.conversion import ConvertedFields, build_labelled_fields, build_reader
+from service.formats.io.json_values import (
     require_array,
+    require_integer,
+    require_label,
     require_object,
+    require_text,
     to_microseconds,
     to_name,
 )
-from service.formats.text.alignment import TextSpan, require_integer, require_label
+from service.formats.meta import pack_extra_fields
+from service.formats.records import find_words
+from service.formats.text.offsets import TextSpan
 from service.formats.text.word_splitter import CharacterRange
 
 if TYPE_CHECKING:
@@ -35,6 +37,12 @@ ACCEPTED: Final = "accept"
 ANSWERS: Final = (ACCEPTED, "reject", "ignore")
 _BINARY_VIEW_ID: Final = "ner"
 _KNOWN_FIELDS: Final = frozenset({"text", "tokens", "answer", "_task_hash", "_annotator_id", "_timestamp"})
+
+
+def has_token_objects(record: Mapping[str, Any]) -> bool:
+    """Whether the words are objects, as only Prodigy writes them."""
+    words = find_words(record)
+    return isinstance(words[0], dict) if words else False
 
 
 def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[ConvertedFields]:
@@ -89,9 +97,8 @@ def _read_answer_fields(line: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_words(tokens: object, text: object) -> list[CharacterRange]:
     """Prodigy's tokens, checked against the text."""
+    text = require_text(text, "text")
     words: list[CharacterRange] = []
-    if not isinstance(text, str):
-        raise InvalidInput("it is missing" if text is None else "it must be text", field="text")
     for place, value in enumerate(require_array(tokens, "tokens")):
         field = f"tokens.{place}"
         token = require_object(value, field)

@@ -1,0 +1,38 @@
+"""Spans as JSON writes them: `[start, end, label]` or an object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from service.errors import InvalidInput
+from service.formats.io.json_values import require_integer, require_label
+from service.formats.text.offsets import TextSpan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def read_span(value: object, field: str, *, names: Mapping[str, Sequence[str]] | None = None) -> TextSpan:
+    """A span as `[start, end, label]` or as an object; `names` says how a platform calls its parts."""
+    if isinstance(value, list):
+        if len(value) != 3:
+            raise InvalidInput("write it as [start, end, label]", field=field)
+        start, end, label = value
+        text = None
+    elif isinstance(value, dict):
+        names = names or {}
+        start, end, label = (_get_first_present(value, names.get(part, (part,))) for part in ("start", "end", "label"))
+        text = value.get("text")
+    else:
+        raise InvalidInput("write it as [start, end, label] or as an object with these", field=field)
+    return TextSpan(
+        require_integer(start, f"{field}.start"),
+        require_integer(end, f"{field}.end"),
+        require_label(label, f"{field}.label"),
+        field,
+        text if isinstance(text, str) else None,
+    )
+
+
+def _get_first_present(value: Mapping[str, Any], names: Sequence[str]) -> object:
+    return next((value[name] for name in names if value.get(name) is not None), None)
