@@ -9,7 +9,6 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
 import typer
 from pydantic import ValidationError
 
@@ -37,6 +36,14 @@ if TYPE_CHECKING:
     from service.log.topics import Topics
 
 AUTO_FORMAT = "auto"
+EXPORT_FORMATS = (AUTO_FORMAT, *FORMATS)
+
+
+def _check_format(name: str) -> str:
+    if name not in EXPORT_FORMATS:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(EXPORT_FORMATS)}.")
+    return name
+
 
 DecisionsOption = Annotated[
     bool, typer.Option("--decisions", help="With the labels that reviewers corrected. Without: the labels as given.")
@@ -46,7 +53,8 @@ FormatOption = Annotated[
     str,
     typer.Option(
         "--format",
-        click_type=click.Choice([AUTO_FORMAT, *FORMATS]),
+        metavar="|".join(EXPORT_FORMATS),
+        callback=_check_format,
         help="What is written; auto: the format in which the sentences came.",
     ),
 ]
