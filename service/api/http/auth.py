@@ -11,8 +11,8 @@ import hmac
 import secrets
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
-from service.api.ingest.platform_settings import list_signed_paths
 from service.api.http.problems import ForbiddenError, UnauthorizedError
+from service.api.ingest.platform_settings import list_signed_paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
