@@ -28,12 +28,12 @@ COMMANDS = (
     CommandEntry(
         "up",
         "service.cli.serve.up:up",
-        "Run the REST API and a worker in one process, on the embedded log, or on Kafka where a broker is named.",
+        "Run the REST API and a worker in one process, on the embedded log, or on Kafka if a broker is set.",
     ),
     CommandEntry(
         "api",
         "service.cli.serve.api:api",
-        "Serve the REST API until SIGTERM or Ctrl-C; sentences sent to it wait for a worker.",
+        "Serve the REST API until SIGTERM or Ctrl-C. Workers in other processes assess the sentences it receives.",
     ),
     CommandEntry(
         "score",

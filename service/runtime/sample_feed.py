@@ -1,4 +1,4 @@
-"""A file's sentences sent one after the other, as if somebody were annotating them: to see the service at work."""
+"""Sends the sentences of a file one after the other, as if somebody were annotating them: a demo of the service."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli.stream.send import FileSource, SentenceOverrides, build_file_message
 from service.errors import InvalidInput, StreamError
 from service.formats import ReadOptions
 from service.log.read import POLL_INTERVAL_S
 from service.runtime.open_log import build_topics, open_log
+from service.runtime.sentence_files import FileSource, SentenceOverrides, build_file_message
 
 if TYPE_CHECKING:
     import threading
 
-    from service.log.protocol import Log
+    from service.log.protocol import Log, Output
     from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 SAMPLE_DATASET = "sample"
-SAMPLE_ANNOTATORS = ("ada", "ben", "caro")  # so that what is shown by annotator has something to show
+SAMPLE_ANNOTATORS = ("ada", "ben", "caro")  # several, so that figures by annotator have something to compare
 RETRY_INTERVAL_S = 2.0
 DEFAULT_LOG_FOLDER = ".labelwatch"
 
 
 @dataclass(frozen=True, slots=True)
 class FileFeed:
-    """A thread for the supervisor; when the file is at its end it waits to be stopped."""
+    """A thread for the supervisor. At the end of the file it waits until it is stopped."""
 
     settings: Settings
     file: str
@@ -40,72 +40,75 @@ class FileFeed:
 
     def run(self, stop: threading.Event) -> None:
         topics = build_topics(self.settings)
-        source = FileSource([self.file], None, ReadOptions(max_words=self.settings.worker.max_words), None)
-        change = SentenceOverrides.from_options(dataset=SAMPLE_DATASET, annotator=None, update=False)
-        names = cycle(SAMPLE_ANNOTATORS)
-        sent = before = 0
-        with closing(open_log(self.settings)) as stream:
-            there = self._read_sent_keys_with_retry(stream, topics.sentences, stop)
+        source = FileSource([self.file], ReadOptions(max_words=self.settings.worker.max_words))
+        overrides = SentenceOverrides({"dataset": SAMPLE_DATASET})
+        annotators = cycle(SAMPLE_ANNOTATORS)
+        sent = sent_before = 0
+        with closing(open_log(self.settings)) as log:
+            known_keys = self._read_sent_keys_with_retry(log, topics.sentences, stop)
             for record in source.iter_records():
                 if stop.is_set():
                     return
-                if record.sentence is not None and _build_record_key(record.sentence.id) in there:
-                    before += 1
+                if record.sentence is not None and _build_record_key(record.sentence.id) in known_keys:
+                    sent_before += 1
                     continue
-                told = {"annotator": next(names), "annotated_at": datetime.now(UTC)}
-                sentence = record.sentence and record.sentence.model_copy(update=told)
+                annotation = {"annotator": next(annotators), "annotated_at": datetime.now(UTC)}
+                sentence = record.sentence and record.sentence.model_copy(update=annotation)
                 try:
-                    message = build_file_message(replace(record, sentence=sentence), change, topics.sentences)
+                    message = build_file_message(replace(record, sentence=sentence), overrides, topics.sentences)
                 except InvalidInput as error:
                     logger.warning("skipped %s", error)
                     continue
-                while not stop.is_set():
-                    try:
-                        stream.append([message])
-                    except StreamError as error:
-                        logger.warning("a sentence of %s was not taken, it is sent again: %s", self.file, error)
-                        stop.wait(RETRY_INTERVAL_S)
-                    else:
-                        break
+                self._append_with_retry(log, message, stop)
                 if stop.wait(1 / self.per_second):
                     return
                 sent += 1
-        if sent or not before:
-            logger.info("all %d sentences of %s are sent to %s", sent + before, self.file, topics.sentences)
+        if sent or not sent_before:
+            logger.info("all %d sentences of %s are sent to %s", sent + sent_before, self.file, topics.sentences)
         else:
-            logger.info("%s was sent before: %s to start over", self.file, self._describe_start_over())
+            logger.info("%s was sent before: to start over, %s", self.file, self._describe_start_over())
         stop.wait()
 
-    def _read_sent_keys_with_retry(self, stream: Log, topic: str, stop: threading.Event) -> set[bytes]:
-        """Keys of what an earlier start has sent: every message teaches, so none is sent again."""
+    def _append_with_retry(self, log: Log, message: Output, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
-                return self._read_sent_keys(stream, topic, stop)
+                log.append([message])
             except StreamError as error:
-                logger.warning("what was sent of %s before can't be read yet: %s", self.file, error)
+                logger.warning("can't send a sentence of %s, trying again: %s", self.file, error)
+                stop.wait(RETRY_INTERVAL_S)
+            else:
+                return
+
+    def _read_sent_keys_with_retry(self, log: Log, topic: str, stop: threading.Event) -> set[bytes]:
+        """Keys of the sentences that an earlier start has sent. Sent again, they would be learned from twice."""
+        while not stop.is_set():
+            try:
+                return self._read_sent_keys(log, topic, stop)
+            except StreamError as error:
+                logger.warning("can't read yet which sentences of %s were sent before: %s", self.file, error)
                 stop.wait(RETRY_INTERVAL_S)
         return set()
 
-    def _read_sent_keys(self, stream: Log, topic: str, stop: threading.Event) -> set[bytes]:
-        found: set[bytes] = set()
+    def _read_sent_keys(self, log: Log, topic: str, stop: threading.Event) -> set[bytes]:
+        keys: set[bytes] = set()
         prefix = _build_record_key(f"{Path(self.file).name}:")
-        with closing(stream.follow(topic)) as follower:
+        with closing(log.follow(topic)) as follower:
             while not stop.is_set():
                 records = follower.poll()
-                found.update(record.key for record in records if record.key and record.key.startswith(prefix))
+                keys.update(record.key for record in records if record.key and record.key.startswith(prefix))
                 if follower.caught_up:
                     break
                 if not records:
                     stop.wait(POLL_INTERVAL_S)
-        return found
+        return keys
 
     def _describe_start_over(self) -> str:
         if self.settings.kafka is not None:
             return "set another LABELWATCH_TOPICS_PREFIX"
         path = self.settings.log.path
-        own = path.parent.name == DEFAULT_LOG_FOLDER  # any other may hold what is not ours
-        return f"stop the service and remove {path.parent if own else path}"
+        is_default_folder = path.parent.name == DEFAULT_LOG_FOLDER  # another folder may hold other files too
+        return f"stop the service and remove {path.parent if is_default_folder else path}"
 
 
-def _build_record_key(identity: str | None) -> bytes:
-    return f"{SAMPLE_DATASET}/{identity}".encode()
+def _build_record_key(sentence_id: str | None) -> bytes:
+    return f"{SAMPLE_DATASET}/{sentence_id}".encode()

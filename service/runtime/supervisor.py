@@ -1,12 +1,10 @@
-"""Threads that must not die: the first that ends unasked ends the process."""
+"""Threads that must not die: the first that ends without being stopped ends the process."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from typing import TYPE_CHECKING
-
-import typer
 
 from service.errors import LabelwatchError
 
@@ -18,8 +16,14 @@ logger = logging.getLogger(__name__)
 TICK_INTERVAL_S = 0.5
 
 
+class ThreadEndedError(LabelwatchError):
+    """A thread of the service ended or failed although it was not stopped."""
+
+    stage = "supervisor"
+
+
 class Supervisor:
-    """Runs threads until `stop` is set, by whoever. Each is given `stop` and should return soon after it is set."""
+    """Runs threads until `stop` is set. Each target gets `stop` and returns soon after it is set."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -34,7 +38,7 @@ class Supervisor:
     def _run_guarded(self, name: str, target: Callable[[threading.Event], None]) -> None:
         try:
             target(self.stop)
-        except BaseException as error:  # noqa: BLE001 - whatever it died of, the process must not live on
+        except BaseException as error:  # noqa: BLE001 - whatever the error, the process must end
             self._failures.append((name, error))
         else:
             if not self.stop.is_set():
@@ -44,7 +48,7 @@ class Supervisor:
 
     @property
     def conditions(self) -> dict[str, str]:
-        """By thread, why it does not do its work; empty where it does."""
+        """By thread, the reason why it does not run; empty text if it does."""
         return {thread.name: self._describe_condition(thread) for thread in self._threads}
 
     def _describe_condition(self, thread: threading.Thread) -> str:
@@ -54,13 +58,13 @@ class Supervisor:
 
     @property
     def alive(self) -> bool:
-        """Whether no thread has ended unasked."""
+        """Whether no thread has ended without being stopped."""
         return not self._failures
 
     def wait(self, tick: Callable[[], None] = lambda: None) -> None:
-        """Until every thread has ended; raises what the first died of."""
-        while alive := [thread for thread in self._threads if thread.is_alive()]:
-            alive[0].join(TICK_INTERVAL_S)
+        """Waits until every thread has ended. Raises the error of the first that failed."""
+        while running := [thread for thread in self._threads if thread.is_alive()]:
+            running[0].join(TICK_INTERVAL_S)
             tick()
         if not self._failures:
             return
@@ -68,9 +72,6 @@ class Supervisor:
         if isinstance(error, LabelwatchError):
             raise error
         if error is None:
-            typer.echo(f"labelwatch: the thread `{name}` ended although nobody asked it to", err=True)
-        else:
-            logger.error("the thread `%s` died", name, exc_info=error)
-            told = str(error) or "no reason given"
-            typer.echo(f"labelwatch: the thread `{name}` died of {type(error).__name__}: {told}", err=True)
-        raise typer.Exit(1)
+            raise ThreadEndedError(f"the thread `{name}` ended although it was not stopped")
+        logger.error("the thread `%s` failed", name, exc_info=error)
+        raise ThreadEndedError(f"the thread `{name}` failed with {type(error).__name__}: {str(error) or 'no message'}")

@@ -1,10 +1,14 @@
-"""`labelwatch api`: the REST API alone, beside workers that run elsewhere."""
+"""`labelwatch api`: the REST API without a worker."""
 
 from __future__ import annotations
 
+import typer
+
+from service.cli.shared.terminal import print_stderr
+from service.runtime.server import serve
+from service.settings import read_settings
+
 
 def api() -> None:
-    """Serve the REST API until SIGTERM or Ctrl-C; sentences sent to it wait for a worker."""
-    from service.runtime.server import serve  # the other commands need no web server
-
-    serve(with_worker=False)
+    """Serve the REST API until SIGTERM or Ctrl-C. Workers in other processes assess the sentences it receives."""
+    print_stderr(serve(read_settings(), with_worker=False, announce=typer.echo))

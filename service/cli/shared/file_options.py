@@ -1,4 +1,9 @@
-"""The options by which commands read files of labelled sentences, written down once for all of them."""
+"""The arguments and options of commands that read files of labelled sentences.
+
+Typer takes options from the parameters of a function, one by one; it has no parameter that stands for a group of
+options. `add_file_options` adds the group to a command's signature, so that the options exist once and `score` and
+`send` can't drift apart.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,15 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from service.cli.shared.terminal import STDOUT
 from service.contracts import MAX_WORDS
 from service.errors import InvalidInput
 from service.formats import FORMATS, ReadOptions
 from service.formats.platforms.links import normalize_base_url
 from service.labels import Scheme
+from service.runtime.sentence_files import STDIN
 
-INPUT_PANEL = "Reading the input"
-OPTIONS_PARAMETER = "reading"
+INPUT_PANEL = "Input"
+OPTIONS_PARAMETER = "input_files"
 
 
 def _check_format(name: str | None) -> str | None:
@@ -44,7 +49,7 @@ FormatOption = Annotated[
         metavar="|".join(FORMATS),
         callback=_check_format,
         rich_help_panel=INPUT_PANEL,
-        help="Format of the files; told by name and content where left out.",
+        help="Format of the files. Default: detected from name and content.",
     ),
 ]
 WordColumnOption = Annotated[
@@ -52,8 +57,8 @@ WordColumnOption = Annotated[
     typer.Option(
         metavar="COLUMN",
         rich_help_panel=INPUT_PANEL,
-        help="Column or field of the words or of the text: its name, in CoNLL files its number (1 is the first, -1 the "
-        "last).",
+        help="Column or field of the words or of the text: its name, or in CoNLL files its number (1 is the first, -1 "
+        "the last).",
     ),
 ]
 LabelColumnOption = Annotated[
@@ -61,23 +66,21 @@ LabelColumnOption = Annotated[
     typer.Option(
         metavar="COLUMN",
         rich_help_panel=INPUT_PANEL,
-        help="Column or field of the labels, likewise; of a platform's tasks the control or question with the spans.",
+        help="Column or field of the labels; for exports of a platform, the control or question that holds the spans.",
     ),
 ]
 SentenceColumnOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="COLUMN", rich_help_panel=INPUT_PANEL, help="Column that tells the sentences of a table apart."
-    ),
+    typer.Option(metavar="COLUMN", rich_help_panel=INPUT_PANEL, help="Column of a table that identifies the sentence."),
 ]
 RowsOption = Annotated[
     Literal["word", "sentence"] | None,
-    typer.Option(rich_help_panel=INPUT_PANEL, help="What a row of a table is, where its columns don't tell."),
+    typer.Option(rich_help_panel=INPUT_PANEL, help="Content of a table's row. Default: detected from the columns."),
 ]
 LabelNamesOption = Annotated[
     str | None,
     typer.Option(
-        metavar="A,B,…", rich_help_panel=INPUT_PANEL, help="Names of numbered labels in order: O,B-PER,I-PER,…"
+        metavar="A,B,…", rich_help_panel=INPUT_PANEL, help="Names of numbered labels, in order: O,B-PER,I-PER,…"
     ),
 ]
 CommentsOption = Annotated[
@@ -86,7 +89,7 @@ CommentsOption = Annotated[
 ]
 EncodingOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", rich_help_panel=INPUT_PANEL, help="Encoding of the files; UTF-8 where left out."),
+    typer.Option(metavar="NAME", rich_help_panel=INPUT_PANEL, help="Encoding of the files. Default: UTF-8."),
 ]
 PlatformUrlOption = Annotated[
     str | None,
@@ -101,7 +104,7 @@ PlatformUrlOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReadOptions:
-    """The files, and what the command line says of them."""
+    """The files of the command line and how to read them."""
 
     files: FilesArgument
     format: FormatOption = None
@@ -115,11 +118,11 @@ class FileReadOptions:
     platform_url: PlatformUrlOption = None
 
     def __post_init__(self) -> None:
-        if self.files.count(STDOUT) > 1:
+        if self.files.count(STDIN) > 1:
             raise typer.BadParameter("standard input can be read only once", param_hint="FILE…")
 
     def to_read_options(self, *, max_words: int = MAX_WORDS, scheme: str | None = None) -> ReadOptions:
-        """`scheme` is the one that spans are written in as labels."""
+        """`scheme`: the scheme of labels that are made from spans."""
         return ReadOptions(
             word=self.word_column,
             label=self.label_column,
@@ -135,23 +138,23 @@ class FileReadOptions:
 
 
 def add_file_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the arguments and options of `Reading` in the place of its parameter `reading`."""
+    """Replaces the command's parameter `input_files` by one parameter for each field of `FileReadOptions`."""
     hints = get_type_hints(FileReadOptions, include_extras=True)
     names = [field.name for field in fields(FileReadOptions)]
     defaults = inspect.signature(FileReadOptions).parameters
-    own = inspect.signature(command, eval_str=True).parameters.values()
-    added = [
+    command_parameters = inspect.signature(command, eval_str=True).parameters.values()
+    file_parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name].default, annotation=hints[name])
         for name in names
     ]
-    kept = [parameter for parameter in own if parameter.name != OPTIONS_PARAMETER]
+    other_parameters = [parameter for parameter in command_parameters if parameter.name != OPTIONS_PARAMETER]
 
     @functools.wraps(command)
-    def run(**given: Any) -> None:  # noqa: ANN401 - Typer's own values
-        reading = FileReadOptions(**{name: given.pop(name) for name in names})
-        command(**{OPTIONS_PARAMETER: reading}, **given)
+    def run(**values: Any) -> None:  # noqa: ANN401 - Typer's own values
+        input_files = FileReadOptions(**{name: values.pop(name) for name in names})
+        command(**{OPTIONS_PARAMETER: input_files}, **values)
 
-    signature = inspect.Signature([*added, *kept])
+    signature = inspect.Signature([*file_parameters, *other_parameters])
     run.__signature__ = signature  # type: ignore[attr-defined]  # this is what Typer looks at
     run.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     return run

@@ -1,4 +1,4 @@
-"""Sentences that can't be judged: the first one stops the work, or all are listed and the rest goes on."""
+"""Sentences that can't be judged: stops at the first one, or lists them all and goes on with the rest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OnError = Literal["stop", "skip"]
 
 
 class RejectHandler:
-    """Called with each sentence that fails. Listed beside the output if that is a file, else on standard error."""
+    """Called with each sentence that fails. Lists it in a file beside the output, or on stderr if there is none."""
 
     def __init__(self, on_error: OnError, output: str | None) -> None:
         self.stops_on_error = on_error == "stop"
@@ -37,19 +37,18 @@ class RejectHandler:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stack.__exit__(kind, error, at)
         if kind is None and self.path is not None and not self.count:
-            # What an earlier run has left would be taken for this one's. A run that fails leaves it, as it does the
-            # earlier output.
+            # The list of an earlier run would be read as this one's. A run that fails leaves it, and the earlier output.
             self.path.unlink(missing_ok=True)
 
     def __call__(self, record: FileRecord, error: LabelwatchError) -> None:
         reason = error.cli_message if isinstance(error, UnknownLabelError) else str(error)
-        told = reason if record.error is error else f"{record.location}: {reason}"
+        message = reason if record.error is error else f"{record.location}: {reason}"
         if self.stops_on_error:
-            raise error if record.error is error else type(error)(told) from error
+            raise error if record.error is error else type(error)(message) from error
         self.count += 1
-        self.first_error = self.first_error or told
+        self.first_error = self.first_error or message
         if self.path is None:
-            print_stderr(f"labelwatch: skipped {told}")
+            print_stderr(f"labelwatch: skipped {message}")
             return
         if self._file is None:
             self._file = self._stack.enter_context(open_output(str(self.path)))
@@ -63,6 +62,6 @@ class RejectHandler:
 
 
 def _derive_rejects_path(output: Path) -> Path | None:
-    if output.exists() and not output.is_file():  # nothing is put beside a pipe or /dev/null
+    if output.exists() and not output.is_file():  # no file goes beside a pipe or /dev/null
         return None
     return output.with_name(f"{output.stem}.rejected.jsonl")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from service.cli.shared.file_options import INPUT_PANEL as INPUT
+from service.cli.shared.file_options import INPUT_PANEL
+from service.cli.shared.options import RUNNING_PANEL
 from service.cli.shared.rejects import OnError
 from service.formats.plain.assessments import OutputFormat
-from service.inference.model.folder import Precision
 from service.scoring.sentence import METHODS
 from service.scoring.token import TOKEN_SCORES
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_TOP = 20
 EXIT_CODE_FLAGGED = 3
-OUTPUT_PANEL, JUDGING_PANEL, RUNNING_PANEL = "Output", "Judging", "Running"
+OUTPUT_PANEL, JUDGING_PANEL = "Output", "Judging"
 
 
 def _build_name_check(names: Collection[str]) -> Callable[[str | None], str | None]:
@@ -35,24 +34,14 @@ OnErrorOption = Annotated[
     OnError,
     typer.Option(
         "--on-error",
-        rich_help_panel=INPUT,
-        help="At a sentence that can't be judged: stop, or skip it and list it beside the output, for out.jsonl in "
-        "out.rejected.jsonl (on stderr where the output is no file).",
-    ),
-]
-ModelOption = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", rich_help_panel=JUDGING_PANEL, help="Model folder; the default model where left out."),
-]
-PrecisionOption = Annotated[
-    Precision,
-    typer.Option(
-        rich_help_panel=JUDGING_PANEL, help="The model's fast graph, or the one that is the same on every CPU."
+        rich_help_panel=INPUT_PANEL,
+        help="If a sentence can't be judged: stop, or skip it and list it in a file beside the output "
+        "(out.rejected.jsonl for out.jsonl; on stderr if the output is not a file).",
     ),
 ]
 SchemeOption = Annotated[
     Literal["iob1", "iob2", "biluo", "io"] | None,
-    typer.Option(rich_help_panel=JUDGING_PANEL, help="Scheme of the labels; told by the labels where left out."),
+    typer.Option(rich_help_panel=JUDGING_PANEL, help="Scheme of the labels. Default: detected from the labels."),
 ]
 MapOption = Annotated[
     list[str] | None,
@@ -60,14 +49,14 @@ MapOption = Annotated[
         "--map",
         metavar="OLD=NEW",
         rich_help_panel=JUDGING_PANEL,
-        help="The model's name for a type or label of the files, such as PERSON=PER; may be given several times.",
+        help="Map a type or label of the files to the model's name for it, such as PERSON=PER. Repeatable.",
     ),
 ]
 UnmappedOption = Annotated[
     Literal["reject", "unscored"],
     typer.Option(
         rich_help_panel=JUDGING_PANEL,
-        help="A label the model has no class for: reject its sentence, or leave the word unscored.",
+        help="If the model has no class for a label: reject the sentence, or leave the word unscored.",
     ),
 ]
 MethodOption = Annotated[
@@ -77,7 +66,7 @@ MethodOption = Annotated[
         metavar="NAME",
         callback=_build_name_check(METHODS),
         rich_help_panel=JUDGING_PANEL,
-        help=f"Sentence score: {', '.join(METHODS)}. The order is by priority whatever the score.",
+        help=f"Sentence score: {', '.join(METHODS)}. The output is always ordered by priority.",
     ),
 ]
 TokenScoreOption = Annotated[
@@ -95,7 +84,7 @@ StreamOption = Annotated[
     typer.Option(
         "--stream",
         rich_help_panel=JUDGING_PANEL,
-        help="Judge each sentence by those before it, as the service does. Without: by the whole input, in two passes.",
+        help="Judge each sentence by those before it, as the service does. Default: by the whole input, in two passes.",
     ),
 ]
 OutputOption = Annotated[
@@ -105,41 +94,38 @@ OutputOption = Annotated[
         "-o",
         metavar="FILE",
         rich_help_panel=OUTPUT_PANEL,
-        help=f"Write the assessments here, worst first; - is standard output. Without: the worst {DEFAULT_TOP} as text.",
+        help=f"Write the assessments to this file, worst first; - is standard output. Default: print the worst "
+        f"{DEFAULT_TOP} as text.",
     ),
 ]
 OutputFormatOption = Annotated[
     OutputFormat | None,
     typer.Option(
-        "--output-format", rich_help_panel=OUTPUT_PANEL, help="CSV if the output is called .csv, else JSON Lines."
+        "--output-format",
+        rich_help_panel=OUTPUT_PANEL,
+        help="Format of the output. Default: CSV if its name ends in .csv, else JSON Lines.",
     ),
 ]
 ReportOption = Annotated[
     str | None,
-    typer.Option(metavar="FILE", rich_help_panel=OUTPUT_PANEL, help="Write a report to look at: one HTML page."),
+    typer.Option(metavar="FILE", rich_help_panel=OUTPUT_PANEL, help="Write an HTML report: one page, no network."),
 ]
 FlaggedOnlyOption = Annotated[
     bool,
-    typer.Option("--flagged-only", rich_help_panel=OUTPUT_PANEL, help="Only sentences that hold a doubtful label."),
+    typer.Option("--flagged-only", rich_help_panel=OUTPUT_PANEL, help="Write only sentences with a doubtful label."),
 ]
 TopOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", rich_help_panel=OUTPUT_PANEL, help="Only the worst N.")
+    int | None, typer.Option(min=1, metavar="N", rich_help_panel=OUTPUT_PANEL, help="Write only the worst N sentences.")
 ]
 FailOnFlaggedOption = Annotated[
     bool,
     typer.Option(
         "--fail-on-flagged",
         rich_help_panel=OUTPUT_PANEL,
-        help=f"Exit with {EXIT_CODE_FLAGGED} if anything was flagged.",
+        help=f"Exit with code {EXIT_CODE_FLAGGED} if anything is flagged.",
     ),
 ]
 ThreadsOption = Annotated[
     int | None,
-    typer.Option(min=1, rich_help_panel=RUNNING_PANEL, help="Threads of the model; all cores where left out."),
-]
-ProgressOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--progress/--no-progress", rich_help_panel=RUNNING_PANEL, help="Progress bar; where stderr is a terminal."
-    ),
+    typer.Option(min=1, rich_help_panel=RUNNING_PANEL, help="Threads of the onnxruntime session. Default: all cores."),
 ]

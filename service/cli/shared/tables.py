@@ -1,4 +1,4 @@
-"""Tables for people, and bytes and times as they are shown in them."""
+"""Tables on a terminal, and how they show bytes and times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right_aligned: Sequence[int] = ()) -> str:
-    """Columns as wide as they need to be; those in `right` hold numbers."""
+    """Columns as wide as their longest cell. Columns in `right_aligned` hold numbers."""
     cells = [[sanitize(cell) for cell in row] for row in (head, *rows)]
     widths = [max(_measure_width(row[column]) for row in cells) for column in range(len(head))]
     lines = []
@@ -28,7 +28,7 @@ def render_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right_al
 
 
 def _measure_width(text: str) -> int:
-    """In a terminal's columns: East Asian letters take two, marks that sit on others none."""
+    """Width in columns of a terminal: East Asian letters take two, combining marks none."""
     return sum(
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in text
@@ -44,7 +44,7 @@ def truncate(text: str, max_length: int = 80) -> str:
 
 
 def bytes_to_json(value: bytes | None) -> dict[str, str] | None:
-    """Bytes in JSON: as text where they are text, else in base64."""
+    """Bytes in JSON: as text if they are UTF-8, else in base64."""
     if value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the commands write: files that appear whole or not at all, and text that is safe to show on a terminal."""
+"""Output of commands: files that appear whole or not at all, and text that is safe to show on a terminal."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import typer
 from service.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from service.contracts import Assessment
 
 STDOUT = "-"
-# Controls and direction marks: words come from data, and a terminal obeys what it is shown.
+# Control characters and direction marks. Words come from data, and a terminal executes control sequences.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def check_writable(path: str) -> None:
-    """Refuses before the work what could not be written after it; folders are made."""
+    """Checks before the work that the result can be written after it. Creates missing folders."""
     target = Path(path)
     try:
         if target.is_dir():
@@ -39,22 +39,16 @@ def check_writable(path: str) -> None:
 
 
 def check_distinct_paths(inputs: Iterable[str], outputs: Mapping[str, str | None]) -> None:
-    """Refuses to write over what is read, or to write two things to one file. `outputs` are paths by what names them."""
-    taken = {_get_file_identity(name): name for name in inputs}
+    """Refuses to overwrite an input, or to write two outputs to one file. `outputs`: paths by option."""
+    owners = {_get_file_identity(name): name for name in inputs}
     for option, path in outputs.items():
         if path is None or path == STDOUT:
             continue
         target = Path(path)
-        if target.exists() and not target.is_file():  # a pipe or /dev/null can take as much as one likes
+        if target.exists() and not target.is_file():  # several outputs may go to a pipe or /dev/null
             continue
-        if (other := taken.setdefault(_get_file_identity(path), option)) is not option:
+        if (other := owners.setdefault(_get_file_identity(path), option)) is not option:
             raise typer.BadParameter(f"{path} is {_describe_role(other, outputs)} already", param_hint=option)
-
-
-def derive_id_stem(file: str, files: Sequence[str]) -> str:
-    """What stands for a file in the ids of its sentences: its name, or its path where another has the same name."""
-    name = Path(file).name
-    return name if sum(Path(other).name == name for other in files) == 1 else file
 
 
 def _describe_role(other: str, outputs: Mapping[str, str | None]) -> str:
@@ -62,29 +56,29 @@ def _describe_role(other: str, outputs: Mapping[str, str | None]) -> str:
 
 
 def _get_file_identity(path: str) -> tuple[int, int] | str:
-    """The same for all names of a file: relative, linked, or redirected to standard input."""
+    """The same for all names of a file: relative paths, links, and a redirected standard input."""
     try:
-        found = os.fstat(0) if path == STDOUT else Path(path).stat()
+        status = os.fstat(0) if path == STDOUT else Path(path).stat()
     except OSError:
         return os.path.realpath(path)
-    return (found.st_dev, found.st_ino)
+    return (status.st_dev, status.st_ino)
 
 
 @contextmanager
 def open_output(path: str) -> Iterator[TextIO]:
     """UTF-8 text to a file, or to standard output for `-`.
 
-    A file is written beside its place and moved there when it is complete: who reads it never sees half of it.
+    A file is written under a temporary name and renamed when it is complete, so that readers never see half of it.
     """
     if path == STDOUT:
         binary = typer.get_binary_stream("stdout")
         with _as_write_error("standard output"):
-            # Not a TextIOWrapper: after a failed write that would close the process's own stream with itself.
+            # Not a TextIOWrapper: after a failed write it would close the process's standard output.
             yield cast("TextIO", codecs.getwriter("utf-8")(binary))
             binary.flush()
         return
     target = Path(path)
-    if target.exists() and not target.is_file():  # a pipe or /dev/null is written to, not replaced
+    if target.exists() and not target.is_file():  # a pipe or /dev/null must not be replaced by a file
         with _as_write_error(path), target.open("w", encoding="utf-8", newline="") as special:
             yield special
         return
@@ -93,7 +87,7 @@ def open_output(path: str) -> Iterator[TextIO]:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             yield file
-        # mkstemp makes files that only the owner can read; others get what any new file would have.
+        # mkstemp creates files that only the owner can read. Give it the permissions of any new file.
         mask = os.umask(0)
         os.umask(mask)
         Path(name).chmod(0o666 & ~mask)
@@ -101,7 +95,7 @@ def open_output(path: str) -> Iterator[TextIO]:
     except OSError as error:
         raise SettingsError(f"can't write {path}: {error.strerror or error}") from error
     finally:
-        if name:  # moved away by now if all went well
+        if name:  # renamed by now if all went well
             Path(name).unlink(missing_ok=True)
 
 
@@ -109,33 +103,34 @@ def open_output(path: str) -> Iterator[TextIO]:
 def _as_write_error(name: str) -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:  # not an error of ours: who reads has stopped
+    except BrokenPipeError:  # no error: the reader has stopped
         raise
     except OSError as error:
         raise SettingsError(f"can't write {name}: {error.strerror or error}") from error
 
 
 def print_stderr(text: str) -> None:
-    """A line for people, on standard error."""
+    """Prints a line on standard error, safe for a terminal."""
     typer.echo(sanitize(text), err=True)
 
 
 def sanitize(text: str) -> str:
+    """Replaces characters that a terminal would execute."""
     return _UNSAFE.sub("\ufffd", text)
 
 
 def render_sentence(assessment: Assessment, rank: int) -> str:
-    """A sentence for people: where it is, and its words with the doubtful ones marked."""
+    """A sentence as text: its id and source, and its words with the doubtful ones marked."""
     flags = {flag.index: flag for flag in assessment.flags}
     words = [
         sanitize(token) if index not in flags else _highlight(f"{token}[{flags[index].given}→{flags[index].suggested}]")
         for index, token in enumerate(assessment.tokens)
     ]
     priority = "–" if assessment.priority is None else f"{assessment.priority:.3g}"
-    place = assessment.id or ""
+    location = assessment.id or ""
     if assessment.source and assessment.source != assessment.id:
-        place = f"{place}  {assessment.source}"
-    return f"{rank:>4}  {priority:<9} {sanitize(place)}\n      {' '.join(words)}"
+        location = f"{location}  {assessment.source}"
+    return f"{rank:>4}  {priority:<9} {sanitize(location)}\n      {' '.join(words)}"
 
 
 def _highlight(text: str) -> str:

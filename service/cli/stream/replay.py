@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from tqdm import tqdm
 
-from service.cli.serve.worker import RunToEndWorker, build_worker
 from service.cli.shared.terminal import print_stderr
 from service.cli.stream.replay_report import compare_flags
 from service.errors import InvalidInput, SettingsError
@@ -27,6 +26,7 @@ from service.runtime.load_model import load_model_folder
 from service.runtime.open_log import build_topics, hold_state_lock, open_existing_log, open_replay_session
 from service.runtime.process import set_up_logging, stop_on_signals
 from service.runtime.read_state import read_state
+from service.runtime.worker import RunToEndWorker, build_worker
 from service.settings import Settings, read_settings
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _run_worker(settings: Settings, folder: ModelFolder, stream: WorkerSession, 
         tqdm(total=total, unit=" messages", file=sys.stderr, disable=not sys.stderr.isatty()) as bar,
     ):
         worker = build_worker(
-            ReplayWorker, settings, classifier, datasets=build_datasets(settings, folder), stream=stream, topics=topics
+            ReplayWorker, settings, classifier, datasets=build_datasets(settings, folder), session=stream, topics=topics
         )
         worker.progress_bar = bar
         worker.run(stop)

@@ -13,7 +13,7 @@ from service.api.app import create_app
 from service.api.routes.health import get_readiness
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from service.runtime.server import _build_backend
+from service.runtime.api_backend import build_backend
 from service.runtime.supervisor import Supervisor
 from service.settings import read_settings
 from service.telemetry import Telemetry
@@ -62,7 +62,7 @@ def parts(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> 
     classifier = Classifier(ModelFolder.load(tiny_model))
     supervisor, worker = Supervisor(), FakeWorker()
     with ExitStack() as leaving:
-        backend = _build_backend(
+        backend = build_backend(
             read_settings(), classifier, Telemetry(), supervisor, exit_stack=leaving, runner=cast("Any", worker)
         )
         yield Parts(backend, supervisor, worker)

@@ -6,10 +6,9 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-import typer
 
 from service.errors import StreamError
-from service.runtime.supervisor import Supervisor
+from service.runtime.supervisor import Supervisor, ThreadEndedError
 from service.stream.state.view import StateView
 from tests.support.api_harness import wait_for
 
@@ -74,7 +73,7 @@ def test_a_dead_thread_turns_it_red(desk: ApiHarness) -> None:
     assert client.get("/readyz").json()["conditions"]["worker"] == ""
     die.set()
     dead.wait()
-    with pytest.raises(typer.Exit):  # and the process ends, non-zero
+    with pytest.raises(ThreadEndedError):  # and the process ends, non-zero
         supervisor.wait()
     answer = client.get("/readyz")
     assert answer.status_code == 503

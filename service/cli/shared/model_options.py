@@ -1,0 +1,30 @@
+"""Options of commands that run a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.inference.model.folder import Precision
+
+MODEL_PANEL = "Model"
+
+ModelOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--model", metavar="DIR", rich_help_panel=MODEL_PANEL, help="Model folder. Default: the model that comes along."
+    ),
+]
+PrecisionOption = Annotated[
+    Precision,
+    typer.Option(
+        "--precision",
+        rich_help_panel=MODEL_PANEL,
+        help="Graph of the model folder: `fast`, or `exact`, which gives the same answers on every CPU.",
+    ),
+]
+ThreadsOption = Annotated[
+    int, typer.Option("--threads", min=1, rich_help_panel=MODEL_PANEL, help="Threads of the onnxruntime session.")
+]

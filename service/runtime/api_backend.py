@@ -1,0 +1,132 @@
+"""Builds what the API works with: queue, model batcher, state view and log, and their readiness."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+from service.api.backend import Backend
+from service.api.batching.batcher import MicroBatcher
+from service.api.ingest.log_appender import LogAppender
+from service.api.routes.health import get_conditions, get_degraded
+from service.errors import SettingsError
+from service.review.projection.projector import ReviewProjector
+from service.review.queue.queue import ReviewQueue
+from service.runtime.dataset_settings import build_datasets
+from service.runtime.open_log import build_topics, open_log
+from service.stream.state.view import StateView
+from service.telemetry.readiness import merge_conditions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from service.inference.classifier import Classifier
+    from service.runtime.supervisor import Supervisor
+    from service.runtime.worker import WorkerRunner
+    from service.settings import Settings
+    from service.telemetry import Telemetry
+
+QUEUE_FILE_NAME = "queue.sqlite"
+
+
+def build_backend(
+    settings: Settings,
+    classifier: Classifier,
+    telemetry: Telemetry,
+    supervisor: Supervisor,
+    *,
+    exit_stack: ExitStack,
+    runner: WorkerRunner | None,
+) -> Backend:
+    """Opens queue and logs on the exit stack, and wires readiness and metrics. `runner`: the worker of `labelwatch up`."""
+    topics, api = build_topics(settings), settings.api
+    queue = exit_stack.enter_context(closing(_open_queue(settings)))
+    # One log per thread, so that none waits for another.
+    request_log, state_log, projection_log = (exit_stack.enter_context(closing(open_log(settings))) for _ in range(3))
+    batcher = MicroBatcher(
+        classifier,
+        queue_sentences=api.queue_sentences,
+        batch_tokens=api.batch_tokens,
+        max_delay=api.max_delay_ms / 1000,
+    )
+    projector = ReviewProjector(projection_log, topics, queue)
+    worker = None if runner is None else WorkerReadiness(runner)
+
+    def conditions() -> dict[str, str]:
+        return merge_conditions(
+            {"model": batcher.unavailable_reason}, supervisor.conditions, worker.conditions() if worker else {}
+        )
+
+    def degraded() -> dict[str, str]:
+        return merge_conditions({"review": projector.error}, worker.degraded() if worker else {})
+
+    state_view = StateView(state_log, topics, build_datasets(settings, classifier.folder))
+    appender = LogAppender(
+        request_log, request_timeout_s=api.timeout_s, get_broker_error=lambda: state_view.broker_error
+    )
+    exit_stack.callback(appender.close)
+    backend = Backend(
+        settings=api,
+        state_view=state_view,
+        batcher=batcher,
+        queue=queue,
+        projector=projector,
+        appender=appender,
+        topics=topics,
+        classifier=classifier,
+        telemetry=telemetry,
+        max_words=settings.worker.max_words,
+        open_metrics=settings.metrics.open,
+        conditions=conditions,
+        degraded=degraded,
+        draining=supervisor.stop,
+    )
+    telemetry.watch_readiness(lambda: get_conditions(backend), lambda: get_degraded(backend))
+    telemetry.watch_queue(lambda: batcher.waiting)
+    telemetry.on_scrape(lambda: _report_review_metrics(telemetry, queue))
+    return backend
+
+
+def _report_review_metrics(telemetry: Telemetry, queue: ReviewQueue) -> None:
+    states, verdicts = queue.count_items_by_dataset(), queue.count_verdicts_by_dataset()
+    for dataset in sorted({*states, *verdicts}):
+        telemetry.set_review_counts(dataset, states=states.get(dataset, {}), verdicts=verdicts.get(dataset, {}))
+        recall = queue.estimate_recall(dataset)
+        telemetry.set_recall(dataset, estimate=recall.recall, low=recall.low, high=recall.high)
+    pairs = queue.compute_pair_precision()
+    telemetry.set_precision(
+        {(pair.dataset, pair.given, pair.suggested, pair.method): (pair.right, pair.decided) for pair in pairs}
+    )
+
+
+def _open_queue(settings: Settings) -> ReviewQueue:
+    path: Path = settings.api.queue_path or settings.log.path.with_name(QUEUE_FILE_NAME)
+    try:
+        return ReviewQueue(path)
+    except SettingsError as error:
+        raise SettingsError(f"LABELWATCH_API_QUEUE_PATH: {error}") from error
+
+
+class WorkerReadiness:
+    """How the worker of `labelwatch up` affects readiness.
+
+    The service is not ready before the worker was ready once. Later problems of the worker only degrade it, since the
+    API can answer without the worker.
+    """
+
+    def __init__(self, runner: WorkerRunner) -> None:
+        self._runner = runner
+        self._was_ready = False
+
+    def conditions(self) -> dict[str, str]:
+        conditions = {
+            "worker" if name == "worker" else f"worker_{name}": reason
+            for name, reason in self._runner.conditions().items()
+        }
+        self._was_ready = self._was_ready or not any(conditions.values())
+        return dict.fromkeys(conditions, "") if self._was_ready else conditions
+
+    def degraded(self) -> dict[str, str]:
+        reasons = {reason for reason in self._runner.conditions().values() if reason}
+        own = {"worker": "; ".join(sorted(reasons))} if self._was_ready else {}
+        return {**own, **self._runner.degraded()}

@@ -1,0 +1,253 @@
+"""The worker as a thread: restarts it when the log fails, and reports its readiness, lag and progress."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from service.errors import StreamError
+from service.inference.classifier import Classifier
+from service.log.protocol import FencedError
+from service.runtime.dataset_settings import build_datasets
+from service.runtime.load_model import load_model_folder
+from service.runtime.open_log import build_topics, hold_state_lock, open_worker_session
+from service.runtime.process import set_up_logging, stop_on_signals
+from service.runtime.supervisor import Supervisor
+from service.stream.worker.batch_processor import BatchProcessor
+from service.stream.worker.loop import POLL_TIMEOUT_S, Worker, WorkerCounts, WorkerStatus
+from service.telemetry import Telemetry
+from service.telemetry.probe_server import ProbeServer
+from service.telemetry.readiness import merge_conditions
+from service.text import pluralize
+
+if TYPE_CHECKING:
+    import threading
+
+    from service.datasets.registry import DatasetRegistry
+    from service.log.protocol import WorkerSession
+    from service.log.topics import Topics
+    from service.settings import Settings
+    from service.telemetry import Reporter
+
+logger = logging.getLogger(__name__)
+
+MIN_RETRY_INTERVAL_S = 0.5
+MAX_RETRY_INTERVAL_S = 30.0
+PROGRESS_INTERVAL_S = 30.0
+RUN_TO_END_POLL_TIMEOUT_S = 0.1
+
+WorkerT = TypeVar("WorkerT", bound=Worker)
+
+
+def run_worker(settings: Settings, *, once: bool) -> str:
+    """Runs a worker until SIGTERM or Ctrl-C, or with `once` until everything is read. Returns a summary."""
+    set_up_logging(settings)
+    topics = build_topics(settings)
+    with hold_state_lock(settings, topics):
+        port = settings.worker.metrics_port
+        telemetry = None if port is None else Telemetry(annotators=settings.metrics.annotators)
+        runner = WorkerRunner(settings, topics, once=once, telemetry=telemetry)
+        supervisor = Supervisor()
+        with stop_on_signals(supervisor.stop):
+            if telemetry is not None:
+                _start_probes(settings, supervisor, runner, telemetry)
+            supervisor.start("worker", runner.run)
+            supervisor.wait(lambda: runner.log_progress(supervisor.stop))
+    return runner.summarize()
+
+
+def _start_probes(settings: Settings, supervisor: Supervisor, runner: WorkerRunner, telemetry: Telemetry) -> None:
+    """Serves metrics and health on the worker's own port, since its process has no API."""
+
+    def conditions() -> dict[str, str]:
+        return merge_conditions(runner.conditions(), supervisor.conditions)
+
+    telemetry.watch_readiness(conditions, runner.degraded)
+    probes = ProbeServer(
+        telemetry,
+        host=settings.worker.metrics_host,
+        port=settings.worker.metrics_port or 0,
+        conditions=conditions,
+        degraded=runner.degraded,
+        alive=lambda: supervisor.alive,
+    )
+    supervisor.start("probes", probes.run)
+    logger.info("metrics on http://%s:%d/metrics, also /healthz and /readyz", probes.host, probes.port)
+
+
+def register_model(telemetry: Telemetry, classifier: Classifier) -> None:
+    """Names the model in the metrics, and measures each of its runs."""
+    classifier.runner.on_run = telemetry.observe_model_run
+    telemetry.set_model(classifier.folder.name, classifier.folder.fingerprint)
+
+
+class RunToEndWorker(Worker):
+    """Stops when everything is read."""
+
+    _stop: threading.Event
+    _idle_steps = 0
+
+    def run(self, stop: threading.Event) -> None:
+        self._stop = stop
+        super().run(stop)
+
+    def step(self) -> int:
+        refused = self.counts.refused_batches
+        processed = super().step()
+        lag = self._stream.lag()
+        # During a rebalance the end offset may be outdated for a moment. Two idle steps in a row are the end.
+        idle = not processed and refused == self.counts.refused_batches and set(lag) == self.assigned
+        self._idle_steps = self._idle_steps + 1 if idle and lag and not any(lag.values()) else 0
+        if self._idle_steps > 1:
+            self._stop.set()
+        return processed
+
+
+def build_worker(
+    worker_class: type[WorkerT],
+    settings: Settings,
+    classifier: Classifier,
+    *,
+    datasets: DatasetRegistry,
+    session: WorkerSession,
+    topics: Topics,
+    reporter: Reporter | None = None,
+) -> WorkerT:
+    limits = settings.worker
+    processor = BatchProcessor(
+        classifier, datasets, topics, max_words=limits.max_words, publish_scores=limits.publish_scores
+    )
+    timeout = RUN_TO_END_POLL_TIMEOUT_S if issubclass(worker_class, RunToEndWorker) else POLL_TIMEOUT_S
+    return worker_class(
+        session,
+        processor,
+        datasets,
+        topics,
+        batch_records=limits.batch_records,
+        poll_timeout=timeout,
+        reporter=reporter,
+    )
+
+
+class WorkerRunner:
+    """Runs one worker at a time, and starts a new one whenever the log fails. The methods may be called by any thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Topics,
+        *,
+        once: bool,
+        telemetry: Telemetry | None = None,
+        classifier: Classifier | None = None,
+    ) -> None:
+        """`classifier`: one that is shared and already registered with the telemetry. None: the worker loads its own."""
+        self._settings = settings
+        self._topics = topics
+        self._once = once
+        self._previous_counts = WorkerCounts()  # sum over the workers before this one
+        self._worker: Worker | None = None
+        self._session: WorkerSession | None = None
+        self._log_error = ""  # why no worker runs
+        self._telemetry = telemetry
+        self._last_logged_at = time.monotonic()
+        self._last_logged_records = 0
+        self._logged_refusals: dict[str, str] = {}
+        self._stop_logged = False
+        self._classifier = classifier or Classifier(load_model_folder(settings), threads=settings.model.threads)
+        folder = self._classifier.folder
+        self._datasets = build_datasets(settings, folder)
+        if telemetry is not None:
+            if classifier is None:
+                register_model(telemetry, self._classifier)
+            telemetry.on_scrape(lambda: telemetry.set_lag(self.lag()))
+        logger.info("model %s: %d classes, fingerprint %.12s", folder.name, len(folder.labels), folder.fingerprint)
+
+    def run(self, stop: threading.Event) -> None:
+        retry_interval, opened = MIN_RETRY_INTERVAL_S, False
+        while not stop.is_set():
+            records_before = self.counts.records
+            try:
+                with contextlib.closing(open_worker_session(self._settings, self._topics)) as session:
+                    opened, self._session, self._log_error = True, session, ""
+                    self._datasets = build_datasets(self._settings, self._classifier.folder)
+                    self._worker = build_worker(
+                        RunToEndWorker if self._once else Worker,
+                        self._settings,
+                        self._classifier,
+                        datasets=self._datasets,
+                        session=session,
+                        topics=self._topics,
+                        reporter=self._telemetry,
+                    )
+                    self._worker.run(stop)
+            except FencedError:
+                raise
+            except StreamError as error:
+                # A broker may come back. An embedded log that never opened will not open on a retry either.
+                if self._once or not (opened or self._settings.kafka):
+                    raise
+                progressed = self.counts.records > records_before
+                retry_interval = MIN_RETRY_INTERVAL_S if progressed else min(2 * retry_interval, MAX_RETRY_INTERVAL_S)
+                self._log_error = str(error)
+                logger.warning("%s; trying again in %.1f s", error, retry_interval)
+                stop.wait(retry_interval)
+            finally:
+                self._previous_counts, self._worker, self._session = self.counts, None, None
+
+    @property
+    def counts(self) -> WorkerCounts:
+        """Counts since the process started."""
+        now, before = (self._worker.counts if self._worker else WorkerCounts()), self._previous_counts
+        outputs = {
+            name: before.outputs.get(name, 0) + now.outputs.get(name, 0) for name in {*before.outputs, *now.outputs}
+        }
+        return WorkerCounts(
+            records=before.records + now.records,
+            committed_batches=before.committed_batches + now.committed_batches,
+            refused_batches=before.refused_batches + now.refused_batches,
+            outputs=outputs,
+            lost_records=before.lost_records + now.lost_records,
+        )
+
+    def conditions(self) -> dict[str, str]:
+        """Conditions for readiness: the reason why one is not met, or empty text."""
+        worker = self._worker
+        status = WorkerStatus() if worker is None else worker.status
+        return {"worker": "", "log": self._log_error or status.degraded["stream"], **status.conditions}
+
+    def degraded(self) -> dict[str, str]:
+        """What the worker waits for, or works without."""
+        worker = self._worker
+        return {} if worker is None else dict(worker.status.degraded)
+
+    def lag(self) -> dict[int, int]:
+        """Records behind the end by assigned partition; empty while the log does not answer."""
+        session = self._session
+        try:
+            return {} if session is None else session.lag()
+        except StreamError:  # closed meanwhile, or busy
+            return {}
+
+    def log_progress(self, stop: threading.Event) -> None:
+        """Logs what is new: the stop, refused settings, and every 30 seconds the number of messages."""
+        if stop.is_set() and not self._stop_logged and not self._once:
+            self._stop_logged = True
+            logger.info("stopping after the current batch (a second signal ends the worker at once)")
+        for name, reason in dict(self._datasets.refused_settings).items():
+            if self._logged_refusals.get(name) != reason:
+                self._logged_refusals[name] = reason
+                logger.error(
+                    "the settings of the dataset %s can't be used, the previous ones stay in force: %s", name, reason
+                )
+        due = time.monotonic() - self._last_logged_at >= PROGRESS_INTERVAL_S
+        if due and self.counts.records > self._last_logged_records:
+            self._last_logged_at, self._last_logged_records = time.monotonic(), self.counts.records
+            logger.info("%s", self.summarize())
+
+    def summarize(self) -> str:
+        counts = self.counts
+        review, dead = (counts.outputs.get(name, 0) for name in (self._topics.review, self._topics.dead_letters))
+        return f"{pluralize(counts.records, 'message')} read, {review:,} to review, {pluralize(dead, 'dead letter')}"
