@@ -38,12 +38,12 @@ COMMANDS = (
     CommandEntry(
         "score",
         "service.cli.files.score:score",
-        "Audit files of labelled sentences: which labels are doubtful, and which sentences to look at first.",
+        "Audit files of labelled sentences: find doubtful labels, and list the sentences to look at first.",
     ),
     CommandEntry(
         "evaluate",
         "service.cli.files.evaluate:evaluate",
-        "How well the scores find labels that are known to be wrong: the paper's tables, with intervals.",
+        "Measure how well the scores find labels that are known to be wrong: the paper's tables, with intervals.",
     ),
     CommandEntry(
         "send",
@@ -53,7 +53,7 @@ COMMANDS = (
     CommandEntry(
         "tail",
         "service.cli.stream.tail:tail",
-        "Show the newest assessments or dead letters: doubtful words with what was given and suggested. Low is bad.",
+        "Print the newest assessments or dead letters, with the doubtful words marked.",
     ),
     CommandEntry(
         "export",
@@ -63,20 +63,20 @@ COMMANDS = (
     CommandEntry(
         "replay",
         "service.cli.stream.replay:replay",
-        "Assess the input again, into a prefix of its own, and tell how the flags differ. Live topics are only read.",
+        "Assess the input again into topics with another prefix, and compare the flags. Live topics are only read.",
     ),
     CommandEntry(
         "check",
         "service.cli.serve.check:check",
-        "Say of settings, model, log and topics whether they are ok, or what to change. Exit code 1 if anything is not.",
+        "Check settings, model, log and topics, and print what to change. Exit code 1 if anything is wrong.",
     ),
-    CommandEntry("key", "service.cli.serve.key:key_app", "Keys for the REST API."),
-    CommandEntry("model", "service.cli.files.model:model_app", "Look at a model folder."),
-    CommandEntry("worker", "service.cli.serve.worker:worker_app", "Assess sentences as they come."),
+    CommandEntry("key", "service.cli.serve.key:key_app", "Manage the keys of the REST API."),
+    CommandEntry("model", "service.cli.files.model:model_app", "Check a model folder."),
+    CommandEntry("worker", "service.cli.serve.worker:worker_app", "Assess sentences as they arrive."),
     CommandEntry(
         "dead-letters",
         "service.cli.stream.dead_letters:dead_letters_app",
-        "Messages that could not be assessed, with the reason.",
+        "List messages that could not be assessed, and send them again.",
     ),
     CommandEntry(
         "push",
@@ -87,7 +87,7 @@ COMMANDS = (
     CommandEntry(
         "thresholds", "service.cli.datasets.thresholds:thresholds_app", "What the stream has learned of each class."
     ),
-    CommandEntry("topics", "service.cli.stream.topics:topics_app", "Make and look at the topics."),
+    CommandEntry("topics", "service.cli.stream.topics:topics_app", "Create and describe the topics."),
 )
 
 

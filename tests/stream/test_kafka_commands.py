@@ -34,7 +34,7 @@ def desk(
 
 
 def test_a_day_with_the_stream(desk: CommandHarness, kafka_topics: Topics) -> None:
-    assert "nothing to create: all topics are there" in desk.run("topics", "create").out
+    assert "nothing to create: all topics exist" in desk.run("topics", "create").out
     ran = desk.run("check")
     assert ran.code == 0, ran.out
     assert f"{kafka_topics.state}: 2 partitions, 1 copy (a single copy is for trying out)" in ran.out
@@ -70,7 +70,7 @@ def test_a_replay_beside_the_live_topics_and_a_reset(
     ran = desk.run(*command)
     assert ran.code == 0, ran.err
     assert "40 messages assessed with other" in ran.out
-    assert "of 40 messages that both have read" in ran.out
+    assert "of 40 messages read by both" in ran.out
     assert "0 messages assessed" in desk.run(*command).out
     assert desk.run("tail", "review", "--last", 100, "--json").out == live
     assert "epoch 1 (settings version 1)" in desk.run("thresholds", "reset", "default", "--yes").out

@@ -1,4 +1,4 @@
-"""`labelwatch evaluate`: the paper's tables for any probabilities of sentences whose wrong labels are known."""
+"""`labelwatch evaluate`: the paper's tables, for a model or stored probabilities of sentences with known errors."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple
 import typer
 from tqdm import tqdm
 
+from service.cli.shared.model_options import ModelOption, PrecisionOption, ThreadsOption
 from service.errors import SettingsError
 from service.evaluation import curves, report
 from service.evaluation.data import MERGED, UNMERGED, EvaluationData, data_from_npz
@@ -24,38 +25,43 @@ from service.inference.model.folder import ModelFolder, Precision
 
 
 class ClassSetChoice(StrEnum):
-    """Which sets of classes are judged."""
+    """The sets of classes to judge."""
 
     BOTH = BOTH
     MERGED = MERGED
     UNMERGED = UNMERGED
 
 
-GivenArgument = Annotated[Path | None, typer.Argument(help="Sentences with the labels they were given.")]
-CorrectedArgument = Annotated[Path | None, typer.Argument(help="The same sentences with the true labels.")]
+GivenArgument = Annotated[Path | None, typer.Argument(help="File of sentences with the given labels.")]
+CorrectedArgument = Annotated[Path | None, typer.Argument(help="File of the same sentences with the true labels.")]
 ProbsOption = Annotated[
-    Path | None, typer.Option(metavar="FILE.npz", help="Probabilities, given and corrected labels in one archive.")
-]
-ModelOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="The model that reads GIVEN and CORRECTED; the default model if left out."),
+    typer.Option(
+        metavar="FILE.npz", help="Archive of probabilities, given and corrected labels, instead of files and a model."
+    ),
 ]
-StreamOption = Annotated[bool, typer.Option("--stream", help="Also judge one sentence after the other, in file order.")]
+StreamOption = Annotated[
+    bool, typer.Option("--stream", help="Also judge each sentence by those before it, in file order.")
+]
 OutOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Also write evaluation.json, tables.md and PNG curves here."),
+    typer.Option(metavar="DIR", help="Write evaluation.json, tables.md and PNG curves to this folder."),
 ]
-ClassesOption = Annotated[ClassSetChoice, typer.Option(help="Classes as they are, merged to entity types, or both.")]
-BootstrapOption = Annotated[int, typer.Option(min=0, help="Resamples behind the intervals; 0: none.")]
-SeedOption = Annotated[int, typer.Option(min=0, help="Seed of the resamples.")]
+ClassesOption = Annotated[
+    ClassSetChoice, typer.Option(help="Judge the classes as they are, merged to entity types, or both.")
+]
+BootstrapOption = Annotated[int, typer.Option(min=0, help="Bootstrap resamples for the intervals; 0 turns them off.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")]
 AgainstOption = Annotated[
     Path | None,
-    typer.Option(metavar="OTHER.npz", help="Paired difference to other probabilities of the same sentences."),
+    typer.Option(
+        metavar="OTHER.npz", help="Compare with other probabilities of the same sentences, as paired differences."
+    ),
 ]
 
 
 class ProbabilitySource(NamedTuple):
-    """What the command line says of where the probabilities come from."""
+    """The arguments that say where the probabilities come from."""
 
     given: Path | None
     corrected: Path | None
@@ -77,33 +83,33 @@ def evaluate(
     bootstrap: BootstrapOption = DEFAULT_RESAMPLES,
     seed: SeedOption = DEFAULT_SEED,
     against: AgainstOption = None,
-    precision: Annotated[Precision, typer.Option(help="Which of the model folder's graphs.")] = "fast",
-    threads: Annotated[int, typer.Option(min=1, help="Threads of the onnxruntime session.")] = 1,
+    precision: PrecisionOption = "fast",
+    threads: ThreadsOption = 1,
 ) -> None:
-    """How well the scores find labels that are known to be wrong: the paper's tables, with intervals."""
+    """Measure how well the scores find labels that are known to be wrong: the paper's tables, with intervals."""
     data = _load_evaluation_data(ProbabilitySource(given, corrected, probs, model, precision, threads))
-    judged = judge_all(data, stream=stream, classes=classes)
+    runs = judge_all(data, stream=stream, classes=classes)
     other = None if against is None else data_from_npz(against)
-    found = report.EvaluationReport(
+    evaluation = report.EvaluationReport(
         data=data,
-        runs=judged,
-        results=measure_runs(judged, n=bootstrap, seed=seed),
-        flags=[measure_flags(run) for run in judged],
+        runs=runs,
+        results=measure_runs(runs, n=bootstrap, seed=seed),
+        flags=[measure_flags(run) for run in runs],
         f1=compute_model_f1(data),
         resamples=bootstrap,
         seed=seed,
         against=None if other is None else other.name,
         comparisons=()
         if other is None
-        else compare(data, other, stream=stream, classes=classes, n=bootstrap, seed=seed, runs=judged),
+        else compare(data, other, stream=stream, classes=classes, n=bootstrap, seed=seed, runs=runs),
     )
-    typer.echo(report.render_markdown(found), nl=False)
+    typer.echo(report.render_markdown(evaluation), nl=False)
     if out is not None:
-        _write_evaluation(found, out)
+        _write_evaluation(evaluation, out)
 
 
 def _load_evaluation_data(source: ProbabilitySource) -> EvaluationData:
-    """Where the probabilities come from: an archive, or a model that reads two files."""
+    """Loads probabilities from an archive, or computes them with a model from two files."""
     files = [path for path in (source.given, source.corrected) if path is not None]
     if source.probs is not None:
         if files or source.model:
@@ -137,7 +143,7 @@ def _write_evaluation(evaluation: report.EvaluationReport, out: Path) -> None:
         written = [figures, tables]
         try:
             written += curves.draw_curves(evaluation.runs, out)
-        except SettingsError as error:  # figures are worth having without pictures
+        except SettingsError as error:  # the tables are useful without the curves
             typer.echo(f"labelwatch: no curves were drawn: {error}", err=True)
     except OSError as error:
         raise SettingsError(f"can't write to {out}: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""`labelwatch check`: settings, model, log, topics and what they hold: each line is ok or says what to change."""
+"""`labelwatch check`: checks settings, model, log, topics and their content. Each line is ok or says what to change."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class CheckResult(NamedTuple):
 
 
 def check() -> None:
-    """Say of settings, model, log and topics whether they are ok, or what to change. Exit code 1 if anything is not."""
-    wrong = False
-    for line in _run_checks():
-        wrong = wrong or not line.ok
-        typer.echo(sanitize(f"{'ok   ' if line.ok else 'WRONG'} {line.subject}: {line.message}"))
-    if wrong:
+    """Check settings, model, log and topics, and print what to change. Exit code 1 if anything is wrong."""
+    all_ok = True
+    for result in _run_checks():
+        all_ok = all_ok and result.ok
+        typer.echo(sanitize(f"{'ok   ' if result.ok else 'WRONG'} {result.subject}: {result.message}"))
+    if not all_ok:
         raise typer.Exit(1)
 
 
@@ -60,19 +60,23 @@ def _run_checks() -> Iterator[CheckResult]:
     except LabelwatchError as error:
         yield CheckResult(False, "model", str(error))
     topics = build_topics(settings)
-    log = list(
+    log_results = list(
         _check_kafka(settings.kafka, topics)
         if settings.kafka is not None
         else _check_embedded_log(settings.log.path, topics)
     )
-    yield from log
-    if folder is not None and all(line.ok for line in log) and (settings.kafka or settings.log.path.exists()):
+    yield from log_results
+    if (
+        folder is not None
+        and all(result.ok for result in log_results)
+        and (settings.kafka or settings.log.path.exists())
+    ):
         yield from _check_contents(settings, folder, topics)
 
 
 def _read_usable_settings() -> tuple[Settings | None, list[str]]:
-    """The settings without the variables that can't be used, and what is wrong with those: the rest is worth a look."""
-    before = dict(os.environ)
+    """The settings without the variables that can't be used, and the problems of those. The rest is checked too."""
+    environment = dict(os.environ)
     problems: list[str] = []
     try:
         while True:
@@ -83,51 +87,51 @@ def _read_usable_settings() -> tuple[Settings | None, list[str]]:
                 variable = str(error).partition(":")[0]
                 group = "_".join(variable.split("_")[:2]) + "_"
                 names = [name for name in os.environ if name.upper() == variable]
-                # Where one is missing, those that need it are of no use.
+                # If a variable is missing, those of its group are of no use without it.
                 names = names or [name for name in os.environ if name.upper().startswith(group)]
                 if not variable.startswith(ENV_PREFIX) or not names:
                     return None, problems
                 for name in names:
                     del os.environ[name]
     finally:
-        os.environ.update(before)
+        os.environ.update(environment)
 
 
 def _check_model(folder: ModelFolder, settings: Settings) -> str:
     classifier = Classifier(folder, threads=settings.model.threads)
-    single = "" if classifier.batching == "planned" else ", each sentence alone since batch mates change its answers"
+    batching = "" if classifier.batching == "planned" else ", each sentence runs alone since batches change its answers"
     start = "start from its held-out words" if folder.held_out else f"start after {settings.worker.min_words} words"
-    return f"{folder.name} ({folder.fingerprint[:12]}), {len(folder.labels)} classes, thresholds {start}{single}"
+    return f"{folder.name} ({folder.fingerprint[:12]}), {len(folder.labels)} classes, thresholds {start}{batching}"
 
 
 def _check_embedded_log(path: Path, topics: Topics) -> Iterator[CheckResult]:
-    """The embedded log, looked at without making it."""
+    """Checks the embedded log without creating it."""
     if not path.exists():
         parent = next(parent for parent in path.resolve().parents if parent.exists())
         try:
-            with tempfile.TemporaryFile(
-                dir=parent
-            ):  # what the permissions say is not all: it may be no place for files
+            # Permissions do not tell everything: only a file shows that the folder takes files.
+            with tempfile.TemporaryFile(dir=parent):
                 pass
         except OSError as error:
-            why = error.strerror or error
             yield CheckResult(
-                False, "log", f"LABELWATCH_LOG_PATH: {path} can't be made, {parent} can't be written to: {why}"
+                False,
+                "log",
+                f"LABELWATCH_LOG_PATH: can't create {path}, {parent} is not writable: {error.strerror or error}",
             )
             return
         yield CheckResult(
-            True, "log", f"embedded, {path} will be made; set LABELWATCH_KAFKA_BOOTSTRAP_SERVERS for Kafka"
+            True, "log", f"embedded, {path} will be created; set LABELWATCH_KAFKA_BOOTSTRAP_SERVERS for Kafka"
         )
         return
     if not os.access(path, os.R_OK | os.W_OK):
-        yield CheckResult(False, "log", f"LABELWATCH_LOG_PATH: {path} can't be read and written")
+        yield CheckResult(False, "log", f"LABELWATCH_LOG_PATH: no permission to read and write {path}")
         return
     try:
-        found = describe_log_file(path, topics)
+        reports = describe_log_file(path, topics)
     except LabelwatchError as error:
         yield CheckResult(False, "log", f"LABELWATCH_LOG_PATH: {error}")
         return
-    size = pluralize(sum(topic.records for topic in found), "record")
+    size = pluralize(sum(report.records for report in reports), "record")
     yield CheckResult(True, "log", f"embedded, {path}, {size} in {topics.prefix}*")
 
 
@@ -143,26 +147,28 @@ def _check_kafka(kafka: KafkaSettings, topics: Topics) -> Iterator[CheckResult]:
     yield CheckResult(
         True, "log", f"Kafka at {kafka.bootstrap_servers}, {pluralize(brokers, 'broker')}, {kafka.security_protocol}"
     )
-    for one in reports:
-        if one.problems:
-            yield from (CheckResult(False, "topic", f"{one.name}: {problem}") for problem in one.problems)
+    for report in reports:
+        if report.problems:
+            yield from (CheckResult(False, "topic", f"{report.name}: {problem}") for problem in report.problems)
         else:
-            trial = " (a single copy is for trying out)" if one.replication == 1 else ""
-            copies = pluralize(one.replication, "copy", "copies")
-            yield CheckResult(True, "topic", f"{one.name}: {pluralize(one.partitions, 'partition')}, {copies}{trial}")
+            trial = " (one copy: only for a trial)" if report.replication == 1 else ""
+            copies = pluralize(report.replication, "copy", "copies")
+            yield CheckResult(
+                True, "topic", f"{report.name}: {pluralize(report.partitions, 'partition')}, {copies}{trial}"
+            )
 
 
 def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> Iterator[CheckResult]:
-    """What the log holds, as a worker would read it before it starts."""
+    """Reads settings and state as a worker does when it starts."""
     try:
-        with open_existing_log(settings) as stream:
-            datasets = load_datasets(settings, folder, stream, topics)
-            totals = read_state(stream, topics).snapshot.totals
+        with open_existing_log(settings) as log:
+            datasets = load_datasets(settings, folder, log, topics)
+            totals = read_state(log, topics).snapshot.totals
     except LabelwatchError as error:
         yield CheckResult(False, "state", str(error))
         return
-    for name, why in sorted(datasets.refused_settings.items()):
-        yield CheckResult(False, "dataset", f"the settings of {name} can't be used: {why}")
+    for name, reason in sorted(datasets.refused_settings.items()):
+        yield CheckResult(False, "dataset", f"the settings of {name} can't be used: {reason}")
     yield CheckResult(True, "datasets", f"{len(datasets.names):,} set up")
     learned = sum(stats.histogram.total for stats in totals.values())
     yield CheckResult(

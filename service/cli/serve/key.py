@@ -1,4 +1,4 @@
-"""`labelwatch key new`: a key for the API. Only its hash goes into the settings."""
+"""`labelwatch key new`: creates a key for the API. Only its hash goes into the settings."""
 
 from __future__ import annotations
 
@@ -8,35 +8,39 @@ import typer
 
 from service.settings import KeyScope, read_settings
 
-key_app = typer.Typer(help="Keys for the REST API.", no_args_is_help=True)
+key_app = typer.Typer(help="Manage the keys of the REST API.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is; it stands in logs.")]
-ScopeOption = Annotated[KeyScope, typer.Option("--scope", help="`write` may do everything, `read` changes nothing.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Who the key is for. Logs show this name.")]
+ScopeOption = Annotated[
+    KeyScope, typer.Option("--scope", help="`read` may read everything, `write` may also change it.")
+]
 
 
 @key_app.command()
 def new(name: NameArgument, scope: ScopeOption = "read") -> None:
-    """Make a key, and the line that lets it in. The key itself is stored nowhere: it is shown this once."""
+    """Create a key, and the setting that accepts it. The key itself is stored nowhere and shown only once."""
     from service.api.http.auth import generate_key, hash_key
 
-    before = read_settings().api
-    if any(one.name == name for one in before.known_keys):
+    api = read_settings().api
+    if any(key.name == name for key in api.known_keys):
         raise typer.BadParameter(
-            f"{name} has a key already: choose another name, or take that one out of LABELWATCH_API_KEYS first",
+            f"{name} has a key already: choose another name, or remove that key from LABELWATCH_API_KEYS first",
             param_hint="NAME",
         )
-    key = generate_key()
-    known = [":".join(one) for one in before.known_keys]
-    line = ",".join([*known, f"{name}:{scope}:{hash_key(key)}"])
+    new_key = generate_key()
+    known_keys = [":".join(key) for key in api.known_keys]
+    setting = ",".join([*known_keys, f"{name}:{scope}:{hash_key(new_key)}"])
     try:
-        type(before).model_validate({"keys": line})
+        type(api).model_validate({"keys": setting})
     except ValueError as error:
-        raise typer.BadParameter("letters, digits, dot, dash and underscore, at most 64", param_hint="NAME") from error
-    typer.echo(key)
-    typer.echo(f"LABELWATCH_API_KEYS={line}")
-    others = " (it keeps those that are set now)" if known else ""
+        raise typer.BadParameter(
+            "use at most 64 letters, digits, dots, dashes and underscores", param_hint="NAME"
+        ) from error
+    typer.echo(new_key)
+    typer.echo(f"LABELWATCH_API_KEYS={setting}")
+    others = " (it keeps the keys that are set now)" if known_keys else ""
     typer.echo(
-        f"The first line is the key: hand it to {name}, it can't be shown again. The second is the variable to set for "
-        f"`labelwatch api` or `labelwatch up`{others}; callers then send `Authorization: Bearer KEY`.",
+        f"The first line is the key: give it to {name}, it can't be shown again. The second is the variable to set for "
+        f"`labelwatch api` or `labelwatch up`{others}. Clients send `Authorization: Bearer KEY`.",
         err=True,
     )

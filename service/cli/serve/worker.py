@@ -13,19 +13,19 @@ from service.settings import read_settings
 
 OnceOption = Annotated[bool, typer.Option("--once", help="Stop when everything is read, instead of waiting for more.")]
 
-worker_app = typer.Typer(help="Assess sentences as they come.", invoke_without_command=True)
+worker_app = typer.Typer(help="Assess sentences as they arrive.", invoke_without_command=True)
 
 
 @worker_app.callback()
 def worker(context: typer.Context, once: OnceOption = False) -> None:
-    """Assess sentences as they come, until SIGTERM or Ctrl-C. The current batch is finished first."""
+    """Assess sentences as they arrive, until SIGTERM or Ctrl-C. The current batch is finished first."""
     if context.invoked_subcommand is None:
         print_stderr(run_worker(read_settings(), once=once))
 
 
 @worker_app.command()
 def leave(
-    worker_id: Annotated[str, typer.Argument(metavar="ID", help="The LABELWATCH_WORKER_ID it ran with.")],
+    worker_id: Annotated[str, typer.Argument(metavar="ID", help="The LABELWATCH_WORKER_ID of the worker.")],
 ) -> None:
     """Remove a worker with a fixed identity from its consumer group at once, as for scaling down."""
     settings = read_settings()

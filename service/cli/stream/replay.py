@@ -1,4 +1,4 @@
-"""`labelwatch replay`: the input assessed again, with a new model, into topics of its own beside the live ones."""
+"""`labelwatch replay`: assesses the input again, as with a new model, into topics beside the live ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 OffsetRanges = dict[int, tuple[int, int]]
 
 PREFIX_PATTERN = re.compile(r"[a-zA-Z0-9._-]{1,64}")
-EMBEDDED_LOG_PARTITION = 0  # the one of the embedded log
+EMBEDDED_LOG_PARTITION = 0  # the embedded log has one
 COPY_BATCH_SIZE = 500
 
 FromOption = Annotated[
@@ -46,32 +46,32 @@ FromOption = Annotated[
     typer.Option(
         "--from",
         metavar="OFFSET",
-        help="Offset of the input to start at, in every partition; or PARTITION:OFFSET, as often as needed. "
-        "A replay that was interrupted goes on where it stopped.",
+        help="First offset of the input in every partition, or PARTITION:OFFSET for one of them. Repeatable. An "
+        "interrupted replay continues where it stopped.",
     ),
 ]
 ToPrefixOption = Annotated[
     str | None,
-    typer.Option(metavar="P", help="Prefix of the topics to write; without: one that is called after the model."),
+    typer.Option(metavar="PREFIX", help="Prefix of the topics to write. Default: derived from the model."),
 ]
 ModelOption = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Model folder; without: LABELWATCH_MODEL_FOLDER.")
+    Path | None, typer.Option(metavar="DIR", help="Model folder. Default: LABELWATCH_MODEL_FOLDER.")
 ]
 
 
 class ReplayWorker(RunToEndWorker):
-    """Shows how far it is."""
+    """Updates a progress bar."""
 
     progress_bar: tqdm[Any]
 
     def step(self) -> int:
-        done = super().step()
-        self.progress_bar.update(done)
-        return done
+        processed = super().step()
+        self.progress_bar.update(processed)
+        return processed
 
 
 def replay(*, start: FromOption, to_prefix: ToPrefixOption = None, model: ModelOption = None) -> None:
-    """Assess the input again, into a prefix of its own, and tell how the flags differ. Live topics are only read."""
+    """Assess the input again into topics with another prefix, and compare the flags. Live topics are only read."""
     settings = read_settings()
     set_up_logging(settings)
     live, folder = build_topics(settings), load_model_folder(settings, model)
@@ -81,25 +81,25 @@ def replay(*, start: FromOption, to_prefix: ToPrefixOption = None, model: ModelO
             ranges = _read_offset_ranges(settings, live)
             starts = _parse_start_offsets(start, ranges, live.sentences)
             _create_topics(settings, topics)
-            with closing(open_replay_session(settings, topics)) as stream:
-                for one, other in ((live.datasets, topics.datasets), (live.decisions, topics.decisions)):
-                    _copy_compacted_topic(log, one, stream, other)
-                positions = _write_start_positions(settings, folder, stream, topics, starts)
+            with closing(open_replay_session(settings, topics)) as session:
+                for source, target in ((live.datasets, topics.datasets), (live.decisions, topics.decisions)):
+                    _copy_compacted_topic(log, source, session, target)
+                positions = _write_start_positions(settings, folder, session, topics, starts)
                 total = sum(max(0, end - positions[partition]) for partition, (_, end) in ranges.items())
-                records = _run_worker(settings, folder, stream, topics, total=total)
+                records = _run_worker(settings, folder, session, topics, total=total)
         with open_existing_log(settings) as log:
-            kept, before = (read_state(log, names).positions for names in (topics, live))
+            replayed, live_read = (read_state(log, names).positions for names in (topics, live))
             bounds = {
-                partition: (at, min(kept.get(partition, 0), before.get(partition, 0)))
-                for partition, at in starts.items()
+                partition: (first, min(replayed.get(partition, 0), live_read.get(partition, 0)))
+                for partition, first in starts.items()
             }
-            report = compare_flags(log, live, topics, bounds)
-    whole = all(kept.get(partition, 0) >= end for partition, (_, end) in ranges.items())
-    name = f"{folder.name} ({folder.fingerprint[:12]})"
-    typer.echo(f"{records:,} messages assessed with {name} into {topics.prefix}*")
-    typer.echo(report.to_text())
-    if not whole:
-        print_stderr("the end is not reached yet: the same command goes on where this one stopped")
+            comparison = compare_flags(log, live, topics, bounds)
+    complete = all(replayed.get(partition, 0) >= end for partition, (_, end) in ranges.items())
+    model_name = f"{folder.name} ({folder.fingerprint[:12]})"
+    typer.echo(f"{records:,} messages assessed with {model_name} into {topics.prefix}*")
+    typer.echo(comparison.to_text())
+    if not complete:
+        print_stderr("the end is not reached yet: the same command continues where this one stopped")
 
 
 def _choose_prefix(requested: str | None, live: Topics, folder: ModelFolder) -> str:
@@ -112,10 +112,11 @@ def _choose_prefix(requested: str | None, live: Topics, folder: ModelFolder) -> 
 
 
 def _read_offset_ranges(settings: Settings, live: Topics) -> OffsetRanges:
-    """First and next offset of the input's partitions."""
+    """First and next offset of each partition of the input."""
     if settings.kafka is None:
-        found = next(one for one in describe_log_file(settings.log.path, live) if one.name == live.sentences)
-        return {EMBEDDED_LOG_PARTITION: (found.first_offset, found.next_offset)}
+        reports = describe_log_file(settings.log.path, live)
+        report = next(report for report in reports if report.name == live.sentences)
+        return {EMBEDDED_LOG_PARTITION: (report.first_offset, report.next_offset)}
     from service.log.kafka.batching import fetch_offset_ranges
 
     ranges = fetch_offset_ranges(settings.kafka, live.sentences)
@@ -125,30 +126,30 @@ def _read_offset_ranges(settings: Settings, live: Topics) -> OffsetRanges:
 
 
 def _parse_start_offsets(requested: Sequence[str], ranges: Mapping[int, tuple[int, int]], topic: str) -> dict[int, int]:
-    """Where each partition starts; offsets that are gone are left out."""
-    everywhere = 0
-    own: dict[int, int] = {}
+    """The first offset of each partition. An offset that retention has removed becomes the first that is left."""
+    default_offset = 0
+    by_partition: dict[int, int] = {}
     for text in requested:
-        where, colon, offset = text.rpartition(":")
-        if not offset.isdecimal() or (colon and not where.isdecimal()):
+        partition_text, colon, offset = text.rpartition(":")
+        if not offset.isdecimal() or (colon and not partition_text.isdecimal()):
             raise InvalidInput(f"{text!r} is neither OFFSET nor PARTITION:OFFSET", field="--from")
-        if colon and int(where) not in ranges:
-            raise InvalidInput(f"{topic} has no partition {where}", field="--from")
+        if colon and int(partition_text) not in ranges:
+            raise InvalidInput(f"{topic} has no partition {partition_text}", field="--from")
         if colon:
-            own[int(where)] = int(offset)
+            by_partition[int(partition_text)] = int(offset)
         else:
-            everywhere = int(offset)
-    starts = {partition: own.get(partition, everywhere) for partition in ranges}
+            default_offset = int(offset)
+    starts = {partition: by_partition.get(partition, default_offset) for partition in ranges}
     ends = {partition: end for partition, (_, end) in ranges.items()}
-    if any(own.get(partition, 0) > end for partition, end in ends.items()) or all(
+    if any(by_partition.get(partition, 0) > end for partition, end in ends.items()) or all(
         starts[partition] > end for partition, end in ends.items()
     ):
-        told = ", ".join(f"{end}" if len(ends) == 1 else f"{partition}:{end}" for partition, end in ends.items())
-        raise InvalidInput(f"past the end of {topic}, which is at {told}", field="--from")
+        end_text = ", ".join(f"{end}" if len(ends) == 1 else f"{partition}:{end}" for partition, end in ends.items())
+        raise InvalidInput(f"past the end of {topic}, which is at {end_text}", field="--from")
     for partition, (first, end) in ranges.items():
         if starts[partition] < first < end:
             print_stderr(
-                f"labelwatch: partition {partition} of {topic} begins at offset {first}: what was before is gone"
+                f"labelwatch: partition {partition} of {topic} begins at offset {first}: retention removed older records"
             )
         starts[partition] = min(max(starts[partition], first), end)
     return starts
@@ -159,50 +160,50 @@ def _create_topics(settings: Settings, topics: Topics) -> None:
         return
     from service.log.kafka.admin import create_topics
 
-    asked = settings.topics
+    sizes = settings.topics
     create_topics(
-        settings.kafka, topics, partitions=asked.partitions, replication=asked.replication, min_isr=asked.min_isr
+        settings.kafka, topics, partitions=sizes.partitions, replication=sizes.replication, min_isr=sizes.min_isr
     )
 
 
 def _copy_compacted_topic(source: Log, source_topic: str, target: Log, target_topic: str) -> None:
-    """What a compacted topic holds, as far as the other does not hold it yet."""
-    there = read_compacted_topic(target, target_topic)
+    """Copies the records of a compacted topic that the target does not have yet."""
+    existing = read_compacted_topic(target, target_topic)
     missing = [
         Output(target_topic, key, record.value, record.headers)
         for key, record in read_compacted_topic(source, source_topic).items()
-        if key not in there or there[key].value != record.value
+        if key not in existing or existing[key].value != record.value
     ]
     for start in range(0, len(missing), COPY_BATCH_SIZE):
         target.append(missing[start : start + COPY_BATCH_SIZE])
 
 
 def _write_start_positions(
-    settings: Settings, folder: ModelFolder, stream: Log, topics: Topics, starts: Mapping[int, int]
+    settings: Settings, folder: ModelFolder, log: Log, topics: Topics, starts: Mapping[int, int]
 ) -> dict[int, int]:
-    """Where each partition goes on: positions that the prefix has already, else the asked ones, which are written."""
-    kept = read_state(stream, topics)
-    datasets = load_datasets(settings, folder, stream, topics)
-    for account in kept.snapshot.totals:
-        made = datasets.get_judge(account.dataset).stats_key.partition("/")[0]
-        if account.stats_key.partition("/")[0] != made:
+    """Writes the start of each partition that the replay has not read from yet. Returns where each one continues."""
+    state = read_state(log, topics)
+    datasets = load_datasets(settings, folder, log, topics)
+    for statistics in state.snapshot.totals:
+        classes = datasets.get_judge(statistics.dataset).stats_key.partition("/")[0]
+        if statistics.stats_key.partition("/")[0] != classes:
             raise SettingsError(
                 f"{topics.prefix}* was made with another model or other dataset settings: choose another --to-prefix"
             )
-    if kept.positions:
-        told = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(kept.positions.items()))
-        print_stderr(f"labelwatch: {topics.prefix}* holds a replay already, it goes on at {told}")
-    new = {partition: offset for partition, offset in starts.items() if partition not in kept.positions}
-    stream.append(
+    if state.positions:
+        positions = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(state.positions.items()))
+        print_stderr(f"labelwatch: {topics.prefix}* holds a replay already, it continues at {positions}")
+    new = {partition: offset for partition, offset in starts.items() if partition not in state.positions}
+    log.append(
         [
             Output(topics.state, to_position_key(partition), to_position_value(offset), partition=partition)
             for partition, offset in new.items()
         ]
     )
-    return {**new, **kept.positions}
+    return {**new, **state.positions}
 
 
-def _run_worker(settings: Settings, folder: ModelFolder, stream: WorkerSession, topics: Topics, *, total: int) -> int:
+def _run_worker(settings: Settings, folder: ModelFolder, session: WorkerSession, topics: Topics, *, total: int) -> int:
     classifier = Classifier(folder, threads=settings.model.threads)
     stop = threading.Event()
     with (
@@ -210,7 +211,12 @@ def _run_worker(settings: Settings, folder: ModelFolder, stream: WorkerSession, 
         tqdm(total=total, unit=" messages", file=sys.stderr, disable=not sys.stderr.isatty()) as bar,
     ):
         worker = build_worker(
-            ReplayWorker, settings, classifier, datasets=build_datasets(settings, folder), session=stream, topics=topics
+            ReplayWorker,
+            settings,
+            classifier,
+            datasets=build_datasets(settings, folder),
+            session=session,
+            topics=topics,
         )
         worker.progress_bar = bar
         worker.run(stop)

@@ -1,4 +1,4 @@
-"""How the flags of a replay differ from the live ones."""
+"""Compares the flags of a replay with the live ones."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ FlaggedWords = dict[bytes, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class ReplayComparison:
-    """Counts of sentences that both have read."""
+    """Counts over the messages that both the live worker and the replay have read."""
 
     messages: int
     flagged_both: int
-    flagged_other_words: int  # of both: flagged at other words
+    flagged_other_words: int  # flagged by both, at other words
     flagged_only_before: int
     flagged_only_now: int
     dead_letters_before: int
@@ -47,15 +47,13 @@ class ReplayComparison:
             ["dead letters now", f"{self.dead_letters_now:,}", ""],
         ]
         return render_table(
-            [f"of {pluralize(self.messages, 'message')} that both have read", "", ""], rows, right_aligned=(1,)
+            [f"of {pluralize(self.messages, 'message')} read by both", "", ""], rows, right_aligned=(1,)
         )
 
 
-def compare_flags(
-    stream: Log, live: Topics, replayed: Topics, bounds: Mapping[int, tuple[int, int]]
-) -> ReplayComparison:
-    """Of the messages from `bounds` (by partition: from, up to) which were flagged, by either or by both."""
-    before, now = (_read_flagged_words(stream, topics, bounds) for topics in (live, replayed))
+def compare_flags(log: Log, live: Topics, replayed: Topics, bounds: Mapping[int, tuple[int, int]]) -> ReplayComparison:
+    """Compares the messages inside `bounds`: by partition, the first offset and the one after the last."""
+    before, now = (_read_flagged_words(log, topics, bounds) for topics in (live, replayed))
     both = before.keys() & now.keys()
     return ReplayComparison(
         messages=sum(max(0, end - start) for start, end in bounds.values()),
@@ -63,32 +61,34 @@ def compare_flags(
         flagged_other_words=sum(before[key] != now[key] for key in both),
         flagged_only_before=len(before) - len(both),
         flagged_only_now=len(now) - len(both),
-        dead_letters_before=_count_dead_letters(stream, live, bounds),
-        dead_letters_now=_count_dead_letters(stream, replayed, bounds),
+        dead_letters_before=_count_dead_letters(log, live, bounds),
+        dead_letters_now=_count_dead_letters(log, replayed, bounds),
     )
 
 
-def _read_flagged_words(stream: Log, topics: Topics, bounds: Mapping[int, tuple[int, int]]) -> FlaggedWords:
-    """The flagged words of each sentence, by key, as its newest assessment has them."""
-    found: FlaggedWords = {}
-    for record in read_topic(stream, topics.review):
+def _read_flagged_words(log: Log, topics: Topics, bounds: Mapping[int, tuple[int, int]]) -> FlaggedWords:
+    """The flagged words of each sentence by key, from its newest assessment."""
+    flagged: FlaggedWords = {}
+    for record in read_topic(log, topics.review):
         key = record.key or b""
-        found.pop(key, None)
+        flagged.pop(key, None)
         if record.value is None:
             continue
         try:
-            said = Assessment.model_validate_json(record.value)
+            assessment = Assessment.model_validate_json(record.value)
         except ValidationError:
             continue
-        place = said.position
-        if said.reason == "flagged" and place is not None and _is_in_bounds(bounds, place.partition, place.offset):
-            found[key] = tuple(flag.index for flag in said.flags)
-    return found
+        position = assessment.position
+        if assessment.reason != "flagged" or position is None:
+            continue
+        if _is_in_bounds(bounds, position.partition, position.offset):
+            flagged[key] = tuple(flag.index for flag in assessment.flags)
+    return flagged
 
 
-def _count_dead_letters(stream: Log, topics: Topics, bounds: Mapping[int, tuple[int, int]]) -> int:
+def _count_dead_letters(log: Log, topics: Topics, bounds: Mapping[int, tuple[int, int]]) -> int:
     count = 0
-    for letter in read_dead_letters(stream, topics, None):
+    for letter in read_dead_letters(log, topics, None):
         *_, partition, offset = letter.origin.rsplit("-", 2)
         if partition.isdecimal() and offset.isdecimal() and _is_in_bounds(bounds, int(partition), int(offset)):
             count += 1

@@ -1,4 +1,4 @@
-"""`labelwatch tail`: the newest of a topic, and what comes after it."""
+"""`labelwatch tail`: prints the newest records of a topic, and with --follow those that arrive."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
+from service.cli.shared.options import FollowOption, JsonLinesOption
 from service.cli.shared.tables import format_timestamp
 from service.cli.shared.terminal import print_stderr, render_sentence, sanitize
 from service.cli.stream.dead_letters import DeadLetter
@@ -30,50 +31,55 @@ DEFAULT_LAST = 10
 
 
 class TailTopic(StrEnum):
-    """What can be looked at."""
+    """The topics that can be printed."""
 
     REVIEW = "review"
     DEAD_LETTERS = "dead-letters"
     SCORES = "scores"
 
 
-TopicArgument = Annotated[TailTopic, typer.Argument(help="What to look at.", show_default=False)]
-FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on showing what comes, until Ctrl-C.")]
-LastOption = Annotated[int, typer.Option("--last", "-n", min=0, help="So many of those that are there.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+TopicArgument = Annotated[TailTopic, typer.Argument(help="Topic to print.", show_default=False)]
+LastOption = Annotated[int, typer.Option("--last", "-n", min=0, help="Number of records to start with.")]
 
 
 def tail(
-    topic: TopicArgument, *, follow: FollowOption = False, last: LastOption = DEFAULT_LAST, as_json: JsonOption = False
+    topic: TopicArgument,
+    *,
+    follow: FollowOption = False,
+    last: LastOption = DEFAULT_LAST,
+    as_json: JsonLinesOption = False,
 ) -> None:
-    """Show the newest assessments or dead letters: doubtful words with what was given and suggested. Low is bad."""
+    """Print the newest assessments or dead letters, with the doubtful words marked.
+
+    A doubtful word shows its given and its suggested label. Low scores and priorities are bad.
+    """
     settings = read_settings()
     topics = build_topics(settings)
-    shown = _choose_renderer(topic, as_json)
+    render = _choose_renderer(topic, as_json)
     if follow and settings.kafka is None and not _wait_for_log(settings.log.path.absolute()):
         return
     with (
-        open_existing_log(settings) as stream,
-        closing(stream.follow(_get_topic_name(topic, topics))) as follower,
+        open_existing_log(settings) as log,
+        closing(log.follow(_get_topic_name(topic, topics))) as follower,
     ):
-        found = _read_newest(follower, last)
-        _print_records(found, shown)
-        if not found and last and not follow:
+        newest = _read_newest(follower, last)
+        _print_records(newest, render)
+        if not newest and last and not follow:
             print_stderr(
-                f"nothing in {_get_topic_name(topic, topics)} yet{_explain_empty_topic(topic, settings.worker.publish_scores)}"
+                f"{_get_topic_name(topic, topics)} is empty{_explain_empty_topic(topic, settings.worker.publish_scores)}"
             )
         try:
             while follow:
-                news = follower.poll()
-                _print_records(news, shown)
-                if not news:
+                records = follower.poll()
+                _print_records(records, render)
+                if not records:
                     time.sleep(POLL_INTERVAL_S)
         except KeyboardInterrupt:
             return
 
 
 def _wait_for_log(log: Path) -> bool:
-    """For a log that is not there yet; False where somebody has had enough of it."""
+    """Waits until the embedded log exists. False if Ctrl-C ends the wait."""
     if log.exists():
         return True
     print_stderr(f"there is no log at {log} yet: waiting for it")
@@ -87,7 +93,7 @@ def _wait_for_log(log: Path) -> bool:
 
 def _explain_empty_topic(topic: TailTopic, published: bool) -> str:
     if topic is TailTopic.SCORES and not published:
-        return ": it is only written with LABELWATCH_WORKER_PUBLISH_SCORES=true"
+        return ": workers write it only with LABELWATCH_WORKER_PUBLISH_SCORES=true"
     return ""
 
 
@@ -101,13 +107,13 @@ def _get_topic_name(topic: TailTopic, topics: Topics) -> str:
 
 
 def _read_newest(follower: Follower, limit: int) -> list[Record]:
-    """By time, as the partitions of a topic come one after the other."""
-    kept: list[Record] = []
+    """The newest records by time, across the partitions of the topic."""
+    newest: list[Record] = []
     while True:
         records = follower.poll()
-        kept = heapq.nlargest(limit, [*kept, *records], key=_get_sort_key)
+        newest = heapq.nlargest(limit, [*newest, *records], key=_get_sort_key)
         if follower.caught_up:
-            return kept[::-1]
+            return newest[::-1]
         if not records:
             time.sleep(POLL_INTERVAL_S)
 
@@ -128,7 +134,7 @@ def _choose_renderer(topic: TailTopic, as_json: bool) -> Callable[[Record], str]
 
 
 def _render_raw(record: Record) -> str:
-    """As it was written. Our own writers use one line."""
+    """The value as it was written. labelwatch writes values without line breaks."""
     return "null" if record.value is None else record.value.decode(errors="replace").replace("\n", " ")
 
 
@@ -137,16 +143,16 @@ def _render_assessment(record: Record) -> str:
     if record.value is None:
         return f"{format_timestamp(record.timestamp_ms)}  removed   {sanitize(key)}"
     try:
-        said = Assessment.model_validate_json(record.value)
+        assessment = Assessment.model_validate_json(record.value)
     except ValidationError:
         return f"{format_timestamp(record.timestamp_ms)}  not an assessment of this version: {sanitize(key)}"
     numbers = [
         f"{name} {value:.4g}"
-        for name, value in (("score", said.score), ("priority", said.priority))
+        for name, value in (("score", assessment.score), ("priority", assessment.priority))
         if value is not None
     ]
-    who = [f"by {said.annotator}"] if said.annotator else []
-    first = "  ".join([format_timestamp(record.timestamp_ms), f"{said.reason:<8}", key, *numbers, *who])
-    # The second line of two: the words, the doubtful ones marked.
-    _, _, words = render_sentence(said, 1).partition("\n")
-    return f"{sanitize(first)}\n{words}" if said.tokens else sanitize(first)
+    annotator = [f"by {assessment.annotator}"] if assessment.annotator else []
+    first = "  ".join([format_timestamp(record.timestamp_ms), f"{assessment.reason:<8}", key, *numbers, *annotator])
+    # The second line holds the words.
+    _, _, words = render_sentence(assessment, 1).partition("\n")
+    return f"{sanitize(first)}\n{words}" if assessment.tokens else sanitize(first)

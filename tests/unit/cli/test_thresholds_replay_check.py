@@ -230,7 +230,7 @@ def test_a_replay_goes_on_where_it_was_and_runs_beside_the_live_worker(desk: Com
         desk.run("send", desk.write_file(make_sentences(10, seed=1)))
         ran = desk.run(*command)
     assert "10 messages assessed" in ran.out
-    assert "goes on at 0:10" in ran.err
+    assert "continues at 0:10" in ran.err
     _, stats, _ = learned(other_model, [*make_sentences(10), *make_sentences(10, seed=1)])
     [view] = shown(desk, LABELWATCH_TOPICS_PREFIX="trial.", LABELWATCH_MODEL_FOLDER=str(other_model))
     assert [one["own_words"] for one in view["classes"]] == list(stats.get_total().counts)
@@ -317,7 +317,7 @@ def test_check_says_what_to_change(desk: CommandHarness) -> None:
     assert "nowhere is not a folder" in wrong(desk, LABELWATCH_MODEL_FOLDER="nowhere")[0]
     (desk.folder / "file").write_text("this is not a log" * 100)
     assert "can't be read as a log" in wrong(desk, LABELWATCH_LOG_PATH=str(desk.folder / "file"))[0]
-    assert "can't be made" in wrong(desk, LABELWATCH_LOG_PATH=str(desk.folder / "file" / "log"))[0]
+    assert "can't create" in wrong(desk, LABELWATCH_LOG_PATH=str(desk.folder / "file" / "log"))[0]
 
 
 def test_check_goes_on_behind_a_variable_that_cannot_be_used(desk: CommandHarness) -> None:

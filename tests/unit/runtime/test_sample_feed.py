@@ -73,7 +73,7 @@ def test_a_second_start_sends_only_what_the_first_did_not(
     both = [["Oslo"], ["Ivo", "ran"]]
     assert start() == both
     assert start() == both
-    assert "was sent before: stop the service and remove" in caplog.text
+    assert "was sent before: to start over, stop the service and remove" in caplog.text
     assert str(file.parent / ".labelwatch") in caplog.text
     file.write_text("\n".join([*LINES, '{"tokens": ["more"], "labels": ["O"]}']), encoding="utf-8")
     assert start() == [*both, ["more"]]

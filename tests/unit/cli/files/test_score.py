@@ -276,11 +276,11 @@ def test_sentences_marked_deleted_are_told(run: RunCommand, reader: Path, tmp_pa
     for extra in ([], ["--stream"]):
         ran = run("score", path, "--model", reader, "-o", "-", "--report", report, *extra)
         assert len(assessments(ran.out)) == 1
-        assert "2 sentences marked deleted and left out\n" in ran.err
+        assert "2 sentences left out: marked deleted\n" in ran.err
         assert "<dt>sentences marked deleted</dt><dd>2</dd>" in report.read_text()
     path.write_text(gone)
     ran = run("score", path, "--model", reader, "--scheme", "iob2")
-    assert (ran.code, ran.err) == (1, f"labelwatch: {path}: nothing but 2 sentences marked deleted\n")
+    assert (ran.code, ran.err) == (1, f"labelwatch: {path}: only 2 sentences marked deleted\n")
 
 
 def test_a_model_that_runs_sentences_alone_is_told(
@@ -321,7 +321,7 @@ def test_options_of_reading_reach_the_reader(run: RunCommand, reader: Path, tmp_
         (["--map", "A=B", "--map", "A=C"], "A is mapped to B and to C"),
         (["--top", "0"], "greater than or equal to 1"),
         (["--on-error", "cry"], "cry"),
-        (["-o", "-", "--report", "-"], "standard output already"),
+        (["-o", "-", "--report", "-"], "standard output is taken by --output: give a file"),
     ],
 )
 def test_wrong_usage(run: RunCommand, data: Path, arguments: list[str], message: str) -> None:
@@ -350,7 +350,7 @@ def test_mixed_labels_ask_for_a_scheme(run: RunCommand, reader: Path, tmp_path: 
     path.write_text("Ann B-PER\nBob PER\n")
     ran = run("score", path, "--model", reader)
     assert ran.code == 1
-    assert "the labels' scheme can't be told" in ran.err
+    assert "can't detect the scheme of the labels" in ran.err
     assert "(options --scheme and --map, such as --map PERSON=PER)" in ran.err
 
 

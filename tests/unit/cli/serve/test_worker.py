@@ -66,7 +66,7 @@ def test_a_signal_drains_and_ends_well(desk: CommandHarness, number: signal.Sign
 
 def position(desk: CommandHarness) -> int:
     described = desk.run("topics", "describe").out
-    return int(described.partition("goes on at offset ")[2].split()[0])
+    return int(described.partition("continues at offset ")[2].split()[0])
 
 
 def wait_until(reached: Callable[[], bool], worker: subprocess.Popen[str]) -> None:

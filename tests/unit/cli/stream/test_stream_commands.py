@@ -176,13 +176,13 @@ def test_topics_of_the_embedded_log(desk: CommandHarness) -> None:
     assert "there is no log at" in desk.run("topics", "describe").err
     desk.run("send", desk.write_file(make_sentences(20)))
     described = desk.run("topics", "describe").out
-    assert "goes on at offset 0 of labelwatch.sentences, 20 behind the end" in described
+    assert "continues at offset 0 of labelwatch.sentences, 20 behind the end" in described
     desk.run("worker", "--once")
     described = desk.run("topics", "describe").out
     rows = {line.split()[0]: line.split()[1:4] for line in described.splitlines()[1:-1]}
     assert rows[TOPICS.sentences] == ["20", "0", "20"]
     assert rows[TOPICS.review][0] == str(len(desk.read_assessments()))
-    assert "goes on at offset 20 of labelwatch.sentences, 0 behind the end" in described
+    assert "continues at offset 20 of labelwatch.sentences, 0 behind the end" in described
 
 
 def test_tail_shows_the_newest_for_people_and_for_programs(desk: CommandHarness) -> None:
