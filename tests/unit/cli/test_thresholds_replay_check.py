@@ -350,7 +350,7 @@ def test_check_tries_the_folder_of_a_log_that_is_to_be_made(
 
     monkeypatch.setattr("service.cli.serve.check.tempfile.TemporaryFile", refused)
     (line,) = wrong(desk)
-    assert line.endswith(f"{desk.folder} can't be written to: Read-only file system")
+    assert line.endswith(f"{desk.folder} is not writable: Read-only file system")
 
 
 def test_check_reads_what_the_log_holds(desk: CommandHarness) -> None:
