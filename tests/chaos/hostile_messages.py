@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from service.log.kafka.library_fixes.patches import NonUtf8HeaderKey
+from service.log.kafka.library_fixes.header_keys import NonUtf8HeaderKey
 from service.log.topics import MAX_INPUT_BYTES
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ HAS_PARTITIONS = "partitions now: ["
 DRAIN_TIMEOUT_S = 180.0
 MAX_OUTPUT_CHARS = 4_000
 # Ends that are meant: whoever runs workers starts them again.
-FENCED_MESSAGES = ("another process has the transactional id", "another process works as")
+FENCED_MESSAGES = ("another process uses the transactional id", "another process uses the worker id")
 
 
 @dataclass(slots=True)

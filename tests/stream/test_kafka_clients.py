@@ -20,7 +20,7 @@ from service.log.kafka.admin import (
     create_topics,
     describe_topics,
 )
-from service.log.kafka.library_fixes.patches import NonUtf8HeaderKey
+from service.log.kafka.library_fixes.header_keys import NonUtf8HeaderKey
 from service.log.protocol import Output
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
@@ -63,7 +63,7 @@ def test_topics_are_made_as_they_must_be_and_what_is_wrong_with_one_is_told(
         "max.message.bytes",
         "has",
     ]
-    with pytest.raises(StreamError, match="can't have 99 copies on"):
+    with pytest.raises(StreamError, match="can't have 99 replicas on"):
         create_topics(kafka_settings, kafka_topics, partitions=2, replication=99, min_isr=1)
     assert create_topics(kafka_settings, kafka_topics, partitions=2, replication=1, min_isr=1) == [
         kafka_topics.scores,

@@ -117,7 +117,7 @@ def _read_offset_ranges(settings: Settings, live: Topics) -> OffsetRanges:
         reports = describe_log_file(settings.log.path, live)
         report = next(report for report in reports if report.name == live.sentences)
         return {EMBEDDED_LOG_PARTITION: (report.first_offset, report.next_offset)}
-    from service.log.kafka.batching import fetch_offset_ranges
+    from service.log.kafka.admin import fetch_offset_ranges
 
     ranges = fetch_offset_ranges(settings.kafka, live.sentences)
     if not ranges:

@@ -1,8 +1,8 @@
-"""Topics made and looked at, and what an administrator must be able to ask: who has an identity, who blocks a partition."""
+"""Creates and describes topics, and answers questions about groups, transactions and offsets."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
 from kafka.errors import InvalidReplicationFactorError, NoError, TopicAlreadyExistsError, UnknownMemberIdError
 
 from service.errors import StreamError
-from service.log.kafka.clients import CLIENT_ERRORS, create_admin_client
-from service.log.kafka.library_fixes.patches import describe_error
+from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error
+from service.log.kafka.clients import create_admin_client, create_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from service.settings.kafka import KafkaSettings
 
 MIB = 1024 * 1024
-# A segment that is still written to is never compacted, and a restore reads all of it: keep it small.
+# Kafka never compacts the active segment, and a restore reads all of it.
 COMPACTED_TOPIC_CONFIG = {
     "segment.bytes": str(32 * MIB),
     "min.cleanable.dirty.ratio": "0.1",
@@ -33,12 +33,12 @@ COMPACTED_TOPIC_CONFIG = {
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """A topic as the brokers have it, and what is wrong with it."""
+    """A topic as the brokers describe it, and what is wrong with it."""
 
     name: str
     partitions: int
     replication: int
-    in_sync: int  # copies of the partition that has fewest
+    in_sync: int  # of the partition with the fewest
     configs: Mapping[str, str]
     problems: tuple[str, ...]
 
@@ -49,7 +49,7 @@ class TopicReport:
 
 @contextmanager
 def _admin(settings: KafkaSettings) -> Iterator[KafkaAdminClient]:
-    """The library's errors become ours, with the brokers named."""
+    """Yields an admin client. Its errors become `StreamError` and name the brokers."""
     try:
         with create_admin_client(settings) as client:
             yield client
@@ -60,24 +60,24 @@ def _admin(settings: KafkaSettings) -> Iterator[KafkaAdminClient]:
 def create_topics(
     settings: KafkaSettings, topics: Topics, *, partitions: int, replication: int, min_isr: int
 ) -> list[str]:
-    """Makes what is missing and tells what was made; what is there stays as it is.
+    """Creates the missing topics and returns what was created. It does not change existing topics.
 
-    Only the state topic grows: it needs a partition for each one that the input has.
+    The state topic is the exception: it gets a partition for every partition that was added to the input.
     """
     with _admin(settings) as client:
-        there = {report.name: report for report in _build_reports(client, topics)}
-        source = there[topics.sentences].partitions or partitions
-        made = []
+        reports = {report.name: report for report in _build_reports(client, topics)}
+        source_partitions = reports[topics.sentences].partitions or partitions
+        created = []
         for spec in topics.list_specs():
-            if not there[spec.name].exists:
-                wanted = spec.partitions or (source if spec.per_source_partition else partitions)
-                if _create_topic(client, spec, partitions=wanted, replication=replication, min_isr=min_isr):
-                    made.append(spec.name)
-            elif spec.per_source_partition and there[spec.name].partitions < source:
-                client.create_partitions({spec.name: source})
-                made.append(f"{spec.name} (grown to {source} partitions)")
+            if not reports[spec.name].exists:
+                count = spec.partitions or (source_partitions if spec.per_source_partition else partitions)
+                if _create_topic(client, spec, partitions=count, replication=replication, min_isr=min_isr):
+                    created.append(spec.name)
+            elif spec.per_source_partition and reports[spec.name].partitions < source_partitions:
+                client.create_partitions({spec.name: source_partitions})
+                created.append(f"{spec.name} (grown to {source_partitions} partitions)")
         client.wait_for_topics([spec.name for spec in topics.list_specs()], timeout_ms=settings.request_timeout_ms)
-        return made
+        return created
 
 
 def _create_topic(
@@ -89,15 +89,15 @@ def _create_topic(
         "min.insync.replicas": str(min(min_isr, replication)),
         **(COMPACTED_TOPIC_CONFIG if spec.cleanup_policy == "compact" else {}),
     }
-    wanted = {"num_partitions": partitions, "replication_factor": replication, "configs": configs}
+    topic = {"num_partitions": partitions, "replication_factor": replication, "configs": configs}
     try:
-        client.create_topics({spec.name: wanted})
-    except TopicAlreadyExistsError:  # somebody else made it at this moment
+        client.create_topics({spec.name: topic})
+    except TopicAlreadyExistsError:  # another process has just created it
         return False
     except InvalidReplicationFactorError as error:
         brokers = len(client.describe_cluster()["brokers"])
         raise StreamError(
-            f"{spec.name} can't have {replication} copies on {brokers} broker(s): start more, or ask for fewer copies"
+            f"{spec.name} can't have {replication} replicas on {brokers} broker(s): start more brokers, or use fewer replicas"
         ) from error
     return True
 
@@ -109,22 +109,22 @@ def describe_topics(settings: KafkaSettings, topics: Topics) -> list[TopicReport
 
 def _build_reports(client: KafkaAdminClient, topics: Topics) -> list[TopicReport]:
     specs = topics.list_specs()
-    found = {
-        topic["name"]: topic
+    partitions = {
+        topic["name"]: topic["partitions"]
         for topic in client.describe_topics([spec.name for spec in specs])
         if not topic["error_code"]
     }
     configs: Mapping[str, Mapping[str, Mapping[str, str]]] = {}
-    if found:
-        asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in found]
-        configs = client.describe_configs(asked, config_filter="all")["topic"]
-    source = len(found[topics.sentences]["partitions"]) if topics.sentences in found else None
+    if partitions:
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in partitions]
+        configs = client.describe_configs(resources, config_filter="all")["topic"]
+    source_partitions = len(partitions[topics.sentences]) if topics.sentences in partitions else None
     return [
         _build_report(
             spec,
-            found[spec.name]["partitions"] if spec.name in found else [],
+            partitions.get(spec.name, []),
             {name: config["value"] for name, config in configs.get(spec.name, {}).items()},
-            source,
+            source_partitions,
         )
         for spec in specs
     ]
@@ -140,22 +140,22 @@ def _build_report(
         return TopicReport(spec.name, 0, 0, 0, {}, ("it does not exist: run `labelwatch topics create`",))
     replication = min(len(partition["replica_nodes"]) for partition in partitions)
     in_sync = min(len(partition["isr_nodes"]) for partition in partitions)
-    kept = {name: configs.get(name, "") for name in ("cleanup.policy", "max.message.bytes", "min.insync.replicas")}
-    enough = int(kept["min.insync.replicas"] or 1)
+    shown = {name: configs.get(name, "") for name in ("cleanup.policy", "max.message.bytes", "min.insync.replicas")}
+    min_isr = int(shown["min.insync.replicas"] or 1)
     problems = []
-    if spec.cleanup_policy not in kept["cleanup.policy"].split(","):
-        problems.append(f"its cleanup.policy is {kept['cleanup.policy']} and must be {spec.cleanup_policy}")
-    elif spec.cleanup_policy == "compact" and "delete" in kept["cleanup.policy"]:
-        problems.append("its cleanup.policy deletes what must be kept: set it to compact")
-    if int(kept["max.message.bytes"] or 0) < spec.max_message_bytes:
-        problems.append(f"its max.message.bytes is {kept['max.message.bytes']}: raise it to {spec.max_message_bytes}")
+    if spec.cleanup_policy not in shown["cleanup.policy"].split(","):
+        problems.append(f"its cleanup.policy is {shown['cleanup.policy']} and must be {spec.cleanup_policy}")
+    elif spec.cleanup_policy == "compact" and "delete" in shown["cleanup.policy"]:
+        problems.append("its cleanup.policy deletes records that must remain: set it to compact")
+    if int(shown["max.message.bytes"] or 0) < spec.max_message_bytes:
+        problems.append(f"its max.message.bytes is {shown['max.message.bytes']}: raise it to {spec.max_message_bytes}")
     if spec.per_source_partition and source_partitions is not None and len(partitions) < source_partitions:
         problems.append(
             f"it has {len(partitions)} partitions and the input {source_partitions}: run `labelwatch topics create`"
         )
-    if in_sync < enough:
-        problems.append(f"a partition has {in_sync} copies in sync and {enough} are needed: a broker is missing")
-    return TopicReport(spec.name, len(partitions), replication, in_sync, kept, tuple(problems))
+    if in_sync < min_isr:
+        problems.append(f"a partition has {in_sync} in-sync replicas and needs {min_isr}: a broker is down")
+    return TopicReport(spec.name, len(partitions), replication, in_sync, shown, tuple(problems))
 
 
 def count_brokers(settings: KafkaSettings) -> int:
@@ -164,32 +164,43 @@ def count_brokers(settings: KafkaSettings) -> int:
 
 
 def find_member_id(settings: KafkaSettings, *, group: str, worker_id: str) -> str | None:
-    """Who has the fixed identity at this moment, as the group knows it."""
+    """Returns the id of the member that has the worker id (group.instance.id) at this moment."""
     with _admin(settings) as client:
         members = client.describe_groups([group])[group]["members"]
-    return next((str(one["member_id"]) for one in members if one["group_instance_id"] == worker_id), None)
+    return next((str(member["member_id"]) for member in members if member["group_instance_id"] == worker_id), None)
 
 
 def remove_group_member(settings: KafkaSettings, *, group: str, worker_id: str) -> bool:
-    """Takes a worker with a fixed identity out of its group at once; false where it was not in it."""
+    """Removes a worker with an id from its group. Returns False if it was not a member."""
     with _admin(settings) as client:
-        answers = client.remove_group_members(group, [MemberToRemove(group_instance_id=worker_id)])
-    for answer in answers.values():
-        if answer is UnknownMemberIdError:
+        results = client.remove_group_members(group, [MemberToRemove(group_instance_id=worker_id)])
+    for error_class in results.values():
+        if error_class is UnknownMemberIdError:
             return False
-        if answer is not NoError:
-            raise StreamError(f"the group {group} would not let {worker_id} go: {answer.__name__}")
+        if error_class is not NoError:
+            raise StreamError(f"{worker_id} could not be removed from the group {group}: {error_class.__name__}")
     return True
 
 
 def list_open_transactions(settings: KafkaSettings, topic: str, partition: int) -> list[str]:
-    """Who has written to a partition and neither committed nor aborted it yet."""
-    place = TopicPartition(topic, partition)
+    """Describes the producers that have an open transaction on a partition."""
+    topic_partition = TopicPartition(topic, partition)
     with _admin(settings) as client:
-        producers = client.describe_producers([place])[place].active_producers
-        holding = [one.producer_id for one in producers if one.current_transaction_start_offset >= 0]
-        if not holding:
+        producers = client.describe_producers([topic_partition])[topic_partition].active_producers
+        open_ids = [producer.producer_id for producer in producers if producer.current_transaction_start_offset >= 0]
+        if not open_ids:
             return []
-        listed = client.list_transactions(producer_id_filters=holding)
+        listed = client.list_transactions(producer_id_filters=open_ids)
     names = {row.producer_id: row.transactional_id for rows in listed.values() for row in rows}
-    return [f"{names.get(identity, 'without a known id')} (producer {identity})" for identity in holding]
+    return [f"{names.get(producer_id, 'an unknown id')} (producer {producer_id})" for producer_id in open_ids]
+
+
+def fetch_offset_ranges(settings: KafkaSettings, topic: str) -> dict[int, tuple[int, int]]:
+    """Returns the first and the next offset by partition; nothing if the topic does not exist."""
+    try:
+        with closing(create_consumer(settings)) as consumer:
+            partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+            starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+    except CLIENT_ERRORS as error:
+        raise StreamError(f"Kafka at {settings.bootstrap_servers}: {describe_error(error)}") from error
+    return {partition.partition: (starts[partition], ends[partition]) for partition in partitions}

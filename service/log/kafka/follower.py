@@ -1,4 +1,4 @@
-"""Reads a topic from its beginning and stays behind it, all partitions, only what is committed."""
+"""Follows a topic on Kafka: all partitions, committed records only."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from kafka import TopicPartition
 
 from service.errors import StreamError
-from service.log.kafka.clients import CLIENT_ERRORS, create_consumer, to_records
-from service.log.kafka.library_fixes.patches import describe_error
+from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error, describe_missing_topic
+from service.log.kafka.clients import create_consumer, to_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 MAX_POLL_RECORDS = 2_000
 PING_TIMEOUT_MS = 3_000
-POLL_TIMEOUT_MS = 50  # while there is something to wait for; behind a topic that was read, only what has come is taken
+POLL_TIMEOUT_MS = 50  # until the follower has caught up; from then on a poll returns what has been fetched
 
 
 class KafkaFollower:
-    """A `Follower` over one topic. One thread uses it. After an error it goes on where it was, with a new consumer."""
+    """A `Follower` over one topic. One thread uses it. After an error it continues with a new consumer."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self._settings = settings
@@ -40,21 +40,18 @@ class KafkaFollower:
             raise
 
     def _fetch_end_offsets(self) -> dict[TopicPartition, int]:
-        """With what is about to be committed: a commit that was promised may be a moment away from being seen."""
-        places = sorted(self._ensure_consumer().assignment())
-        if not places:
-            raise StreamError(
-                f"the topic {self._topic} does not exist: run `labelwatch topics create`; or it does, and this user may not "
-                "see it: grant READ and DESCRIBE"
-            )
-        looker = create_consumer(self._settings, isolation="read_uncommitted")
+        """The ends as read_uncommitted sees them: a commit that was acknowledged may not be visible yet."""
+        partitions = sorted(self._ensure_consumer().assignment())
+        if not partitions:
+            raise StreamError(describe_missing_topic(self._topic))
+        consumer = create_consumer(self._settings, isolation="read_uncommitted")
         try:
-            return dict(looker.end_offsets(places))
+            return dict(consumer.end_offsets(partitions))
         finally:
-            looker.close(autocommit=False)
+            consumer.close(autocommit=False)
 
     def _ensure_consumer(self) -> KafkaConsumer:
-        """Partitions may be added to a topic while it is followed; those that are known stay where they are."""
+        """Assigns partitions that were added to the topic, without moving the others."""
         if self._consumer is None:
             self._consumer = create_consumer(self._settings)
         consumer = self._consumer
@@ -62,30 +59,32 @@ class KafkaFollower:
         new = {TopicPartition(self._topic, number) for number in consumer.partitions_for_topic(self._topic)} - known
         if new:
             consumer.assign(sorted(known | new))
-        for place in new:
-            if place in self._next_offsets:
-                consumer.seek(place, self._next_offsets[place])
+        for partition in new:
+            if partition in self._next_offsets:
+                consumer.seek(partition, self._next_offsets[partition])
             else:
-                consumer.seek_to_beginning(place)
+                consumer.seek_to_beginning(partition)
         return consumer
 
     def poll(self) -> Sequence[Record]:
         try:
             consumer = self._ensure_consumer()
-            found = consumer.poll(
+            polled = consumer.poll(
                 timeout_ms=POLL_TIMEOUT_MS if self._remaining_ends else 0, max_records=MAX_POLL_RECORDS
             )
             self._remaining_ends = {
-                place: end for place, end in self._remaining_ends.items() if not _has_reached(consumer, place, end)
+                partition: end
+                for partition, end in self._remaining_ends.items()
+                if not _has_reached(consumer, partition, end)
             }
         except CLIENT_ERRORS as error:
             self.close()
             raise StreamError(f"{self._topic} can't be followed: {describe_error(error)}") from error
-        self._next_offsets |= {place: messages[-1].offset + 1 for place, messages in found.items()}
-        return [record for messages in found.values() for record in to_records(messages)]
+        self._next_offsets |= {partition: messages[-1].offset + 1 for partition, messages in polled.items()}
+        return [record for messages in polled.values() for record in to_records(messages)]
 
     def ping(self) -> None:
-        """A consumer that has lost its broker goes on waiting without a word: ask for something it must answer."""
+        """Asks for end offsets: a poll without a broker returns nothing and raises no error."""
         try:
             consumer = self._ensure_consumer()
             consumer.end_offsets(sorted(consumer.assignment()), timeout_ms=PING_TIMEOUT_MS)
@@ -105,10 +104,10 @@ class KafkaFollower:
                 consumer.close(autocommit=False)
 
 
-def _has_reached(consumer: KafkaConsumer, place: TopicPartition, end: int) -> bool:
+def _has_reached(consumer: KafkaConsumer, partition: TopicPartition, end: int) -> bool:
     if end == 0:
         return True
-    position = consumer.position(place, timeout_ms=0)
+    position = consumer.position(partition, timeout_ms=0)
     return position is not None and int(position) >= end
 
 

@@ -1,4 +1,4 @@
-"""A worker's place in its consumer group: what it is given and what is taken away, noted for the main loop to act on."""
+"""A worker's membership in its consumer group. Rebalance events are queued for the main loop to apply."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from kafka import ConsumerRebalanceListener, TopicPartition
 from kafka.errors import (
@@ -26,8 +26,10 @@ from kafka.structs import MemberState
 
 from service.errors import StreamError
 from service.log.kafka.admin import find_member_id
-from service.log.kafka.clients import CLIENT_ERRORS, create_group_consumer
-from service.log.kafka.library_fixes.patches import describe_error
+from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error, describe_missing_topic
+from service.log.kafka.clients import create_group_consumer
+from service.log.kafka.library_fixes.group_join import continue_join
+from service.log.kafka.library_fixes.paused_records import drop_paused_records
 from service.log.protocol import FencedError
 
 if TYPE_CHECKING:
@@ -56,36 +58,36 @@ CLOSE_TIMEOUT_MS = 5_000
 
 
 class OffsetLostError(Exception):
-    """Where to read on is not known any more, so every partition must be restored."""
+    """The position of a partition is lost. Every partition must be restored."""
 
 
 class RebalanceEvent(NamedTuple):
-    """What the group told: these partitions came, or went."""
+    """Partitions that the group has assigned to this worker, or revoked from it."""
 
-    assigned: bool
+    kind: Literal["assigned", "revoked"]
     partitions: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceListener:
-    """Runs on the client's own thread, where little is allowed: it notes, and stops new partitions from being read.
+    """Pauses assigned partitions and queues events. It runs on the client's I/O thread, where most calls are forbidden.
 
-    The seek is as much for the client's sake: it would ask for the group's committed offset otherwise, which can't
-    be told while a dead worker's transaction is open.
+    Without the seek the client would ask for the committed offset, which is not available while the transaction of a dead
+    worker is open.
     """
 
     consumer: KafkaConsumer
     events: deque[RebalanceEvent]
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        places = list(assigned)
-        for place in places:
-            self.consumer.seek(place, 0)
-        self.consumer.pause(*places)
-        self.events.append(RebalanceEvent(assigned=True, partitions=frozenset(place.partition for place in places)))
+        partitions = list(assigned)
+        for partition in partitions:
+            self.consumer.seek(partition, 0)
+        self.consumer.pause(*partitions)
+        self.events.append(RebalanceEvent("assigned", _get_numbers(partitions)))
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        self.events.append(RebalanceEvent(assigned=False, partitions=frozenset(place.partition for place in revoked)))
+        self.events.append(RebalanceEvent("revoked", _get_numbers(revoked)))
 
     def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
         self.on_partitions_revoked(lost)
@@ -94,8 +96,12 @@ class RebalanceListener:
 ConsumerRebalanceListener.register(RebalanceListener)
 
 
+def _get_numbers(partitions: Iterable[TopicPartition]) -> frozenset[int]:
+    return frozenset(partition.partition for partition in partitions)
+
+
 class GroupConsumer:
-    """The consumer of the input topic. One thread uses it; a broken consumer is replaced by a new one."""
+    """The consumer of the input topic. One thread uses it. After an error it creates a new client."""
 
     def __init__(self, settings: KafkaSettings, topic: str, *, group: str, worker_id: str | None) -> None:
         self._settings = settings
@@ -104,7 +110,7 @@ class GroupConsumer:
         self._worker_id = worker_id
         self._consumer: KafkaConsumer | None = None
         self._events: deque[RebalanceEvent] = deque()
-        self._last_member_id: str | None = None  # the id under which the group had us in its last stable generation
+        self._last_member_id: str | None = None  # of the last stable generation
         self._polled_at = time.monotonic()
         self.warning = ""
 
@@ -118,12 +124,12 @@ class GroupConsumer:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def poll(self, *, max_records: int, timeout: float) -> Mapping[int, Sequence[ConsumerRecord]]:
-        """Messages by partition. Raises `OffsetLostError`, `FencedError`, or `StreamError` where no waiting helps."""
+        """Returns messages by partition. Raises `OffsetLostError`, `FencedError`, or `StreamError` if a retry can't help."""
         if not self._owns_identity():
             time.sleep(min(timeout, RETRY_INTERVAL_S))
             return {}
         try:
-            found = self._poll_until_joined(self._ensure_consumer(), max_records, timeout)
+            polled = self._poll_until_joined(self._ensure_consumer(), max_records, timeout)
         except FencedInstanceIdError as error:
             raise FencedError(self._describe_fencing()) from error
         except OFFSET_LOST_ERRORS as error:
@@ -137,58 +143,47 @@ class GroupConsumer:
             time.sleep(min(timeout, RETRY_INTERVAL_S))
             return {}
         self.warning = ""
-        return {place.partition: messages for place, messages in found.items()}
+        return {partition.partition: messages for partition, messages in polled.items()}
 
     def _poll_until_joined(
         self, consumer: KafkaConsumer, max_records: int, timeout: float
     ) -> Mapping[TopicPartition, Sequence[ConsumerRecord]]:
-        """While the group shares out its partitions, the poll goes on: left alone, the client forgets that it joins."""
-        until = time.monotonic() + max(timeout, JOIN_TIMEOUT_S)
+        """Polls again while the group rebalances: the client joins only inside a poll."""
+        deadline = time.monotonic() + max(timeout, JOIN_TIMEOUT_S)
         while True:
             try:
-                found = consumer.poll(timeout_ms=int(timeout * 1000), max_records=max_records)
+                polled = consumer.poll(timeout_ms=int(timeout * 1000), max_records=max_records)
             finally:
                 self._update_identity()
-            if found or self._events or not self._is_joining(consumer) or time.monotonic() > until:
-                return cast("Mapping[TopicPartition, Sequence[ConsumerRecord]]", found)
+            if polled or self._events or not continue_join(consumer) or time.monotonic() > deadline:
+                return cast("Mapping[TopicPartition, Sequence[ConsumerRecord]]", polled)
             timeout = JOIN_POLL_TIMEOUT_S
-
-    def _is_joining(self, consumer: KafkaConsumer) -> bool:
-        if consumer.group_metadata().state != MemberState.REBALANCING:
-            return False
-        # A join that began because the topic's partitions changed, and was not done when a poll ended, would never be
-        # taken up again.
-        consumer._coordinator.request_rejoin()  # noqa: SLF001 - there is no other way to say it
-        return True
 
     def _ensure_consumer(self) -> KafkaConsumer:
         if self._consumer is None:
-            made = create_group_consumer(self._settings, group=self._group, worker_id=self._worker_id)
+            consumer = create_group_consumer(self._settings, group=self._group, worker_id=self._worker_id)
             try:
-                self._subscribe(made)
+                self._subscribe(consumer)
             except BaseException:
-                made.close(autocommit=False, timeout_ms=0)
+                consumer.close(autocommit=False, timeout_ms=0)
                 raise
-            self._consumer = made
+            self._consumer = consumer
         return self._consumer
 
     def _subscribe(self, consumer: KafkaConsumer) -> None:
         consumer.subscribe([self._topic], listener=RebalanceListener(consumer, self._events))
-        # Whoever joins before it knows the partitions shares out none, and everybody has to join again.
+        # A leader that joins before it knows the partitions assigns none, and the group has to rebalance again.
         if not consumer.partitions_for_topic(self._topic):
-            raise StreamError(
-                f"the topic {self._topic} does not exist: run `labelwatch topics create`; or it does, and this user may not "
-                "see it: grant READ and DESCRIBE"
-            )
+            raise StreamError(describe_missing_topic(self._topic))
 
     def _discard_consumer(self, error: Exception) -> None:
-        """The next poll joins anew; until then nothing is ours."""
-        self._warn(f"{self._topic} can't be read, trying with a new consumer: {describe_error(error)}")
+        """The next poll joins again. All partitions are revoked until then."""
+        self._warn(f"{self._topic} can't be read, retrying with a new consumer: {describe_error(error)}")
         if self._consumer is not None:
-            gone = frozenset(place.partition for place in self._consumer.assignment())
+            revoked = _get_numbers(self._consumer.assignment())
             self.close()
             self._last_member_id = None
-            self._events.append(RebalanceEvent(assigned=False, partitions=gone))
+            self._events.append(RebalanceEvent("revoked", revoked))
 
     def _warn(self, warning: str) -> None:
         if warning != self.warning:
@@ -196,27 +191,29 @@ class GroupConsumer:
         self.warning = warning
 
     def group_metadata(self) -> ConsumerGroupMetadata | None:
-        """Whom the group takes us for at this moment."""
+        """The worker's generation and member id at this moment."""
         return None if self._consumer is None else self._consumer.group_metadata()
 
-    # A partition may go at any moment, and then there is nothing to ask or to move: the note about it says the rest.
+    # A partition may be revoked at any moment. These calls then do nothing: the queued event handles it.
 
     def highwater(self, partition: int) -> int | None:
-        return self._try_call(lambda consumer, place: consumer.highwater(place), partition)
+        return self._try_call(lambda consumer, topic_partition: consumer.highwater(topic_partition), partition)
 
     def committed(self, partition: int, *, timeout_ms: int) -> int | None:
-        return self._try_call(lambda consumer, place: consumer.committed(place, timeout_ms=timeout_ms), partition)
+        return self._try_call(
+            lambda consumer, topic_partition: consumer.committed(topic_partition, timeout_ms=timeout_ms), partition
+        )
 
     def pause(self, partition: int) -> None:
-        self._try_call(lambda consumer, place: consumer.pause(place), partition)
+        self._try_call(lambda consumer, topic_partition: consumer.pause(topic_partition), partition)
 
     def resume_from(self, partition: int, offset: int) -> None:
         self.seek(partition, offset)
-        self._try_call(_drop_paused_records, partition)
-        self._try_call(lambda consumer, place: consumer.resume(place), partition)
+        self._try_call(drop_paused_records, partition)
+        self._try_call(lambda consumer, topic_partition: consumer.resume(topic_partition), partition)
 
     def seek(self, partition: int, offset: int) -> None:
-        self._try_call(lambda consumer, place: consumer.seek(place, offset), partition)
+        self._try_call(lambda consumer, topic_partition: consumer.seek(topic_partition, offset), partition)
 
     def _try_call(self, call: Callable[[KafkaConsumer, TopicPartition], int | None], partition: int) -> int | None:
         if self._consumer is None:
@@ -229,17 +226,17 @@ class GroupConsumer:
     # -- identity --------------------------------------------------------------------------------------------------
 
     def _update_identity(self) -> None:
-        now = self.group_metadata()
-        if now is not None and now.state == MemberState.STABLE and now.member_id:
-            self._last_member_id = now.member_id
-        elif now is not None and now.state == MemberState.REBALANCING:
-            self._last_member_id = None  # the answer to our join will bring a new one
+        metadata = self.group_metadata()
+        if metadata is not None and metadata.state == MemberState.STABLE and metadata.member_id:
+            self._last_member_id = metadata.member_id
+        elif metadata is not None and metadata.state == MemberState.REBALANCING:
+            self._last_member_id = None  # the join will bring a new one
         self._polled_at = time.monotonic()
 
     def _owns_identity(self) -> bool:
-        """A worker that was stopped for long must not join again where its identity was given to another meanwhile.
+        """Whether the worker may poll. False while the group can't be asked.
 
-        False where that can't be told at the moment.
+        A worker that was suspended must not join again if another process has taken its identity. Raises `FencedError` then.
         """
         if self._worker_id is None or self._last_member_id is None:
             return True
@@ -248,46 +245,35 @@ class GroupConsumer:
         try:
             holder = self._find_identity_holder()
         except StreamError as error:
-            self._warn(f"who works as {self._worker_id} can't be told: {error}")
+            self._warn(f"can't find out which process has the worker id {self._worker_id}: {error}")
             return False
         if holder not in (None, self._last_member_id):
             raise FencedError(self._describe_fencing())
         return True
 
     def can_claim_id(self) -> bool:
-        """Whether the transactional id, which goes with the identity, is ours to take."""
+        """Whether the worker may use its transactional id, which belongs to the holder of the worker id."""
         if self._worker_id is None:
             return True
-        now = self.group_metadata()
-        if now is None or now.state != MemberState.STABLE or not now.member_id:
+        metadata = self.group_metadata()
+        if metadata is None or metadata.state != MemberState.STABLE or not metadata.member_id:
             return False
         holder = self._find_identity_holder()
-        if holder not in (None, now.member_id):
+        if holder not in (None, metadata.member_id):
             raise FencedError(self._describe_fencing())
         return holder is not None
 
     def _find_identity_holder(self) -> str | None:
-        return (
-            None
-            if self._worker_id is None
-            else find_member_id(self._settings, group=self._group, worker_id=self._worker_id)
-        )
+        if self._worker_id is None:
+            return None
+        return find_member_id(self._settings, group=self._group, worker_id=self._worker_id)
 
     def _describe_fencing(self) -> str:
-        return f"another process works as {self._worker_id} in the group {self._group}: every worker needs its own id"
+        return f"another process uses the worker id {self._worker_id} in the group {self._group}: every worker needs its own id"
 
     def close(self) -> None:
-        """One with a fixed identity stays a member, so that a restart moves nothing; another leaves at once."""
+        """A worker with an id stays a member, so that a restart causes no rebalance. A worker without one leaves at once."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             with contextlib.suppress(*CLIENT_ERRORS):
                 consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
-
-
-def _drop_paused_records(consumer: KafkaConsumer, place: TopicPartition) -> None:
-    """What was fetched and not handed out when the partition was stopped.
-
-    The library hands it out, and fetches more, only once no records of another partition are in line; with some
-    already read in line, that is never. After a seek it is of no use.
-    """
-    consumer._fetcher._paused_partition_records.pop(place, None)  # noqa: SLF001 - there is no other way to it

@@ -7,10 +7,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from service.errors import StreamError
-from service.log.kafka.clients import CLIENT_ERRORS, create_producer, dispose, send
+from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error
+from service.log.kafka.clients import create_producer, send
 from service.log.kafka.compare_and_set import append_if_unchanged
 from service.log.kafka.follower import KafkaFollower, follow
-from service.log.kafka.library_fixes.patches import describe_error
+from service.log.kafka.library_fixes.disposal import dispose
 from service.log.protocol import NothingAppended
 
 if TYPE_CHECKING:

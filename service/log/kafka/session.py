@@ -1,10 +1,11 @@
-"""The transactional log: outputs, state and offsets of a batch in one Kafka transaction.
+"""A worker's session on Kafka: outputs, state and offsets of a batch in one transaction.
 
-    assigned ─ paused at once ─ state read back from its topic ─ sought to the state's own next offset ─ resumed
-    batch ─ begin, outputs + state + position, every message checked, offsets under the generation of the batch, commit
-    any error ─ new producer, every partition paused, restored, sought
+    assigned     pause at once, read the state from its topic, seek to the next offset in the state, resume
+    each batch   begin; send outputs, state and position; check every message; send offsets under the generation that the
+                 batch was read in; commit
+    any error    new producer; pause, restore and seek every partition
 
-The state's next offset is the authority; the group's committed offset is there for tools that show lag.
+The next offset in the state is the authority. The committed offset of the group only serves tools that show lag.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RESTORE_POLL_TIMEOUT_S = 0.1  # where no partition delivers yet there is nothing else to do
+RESTORE_POLL_TIMEOUT_S = 0.1  # while every partition is being restored
 COMMITTED_TIMEOUT_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What a batch was read under; it can be committed only while this still holds."""
+    """The assignment that a batch was read under. The batch can be committed only while it is still valid."""
 
     epoch: int
     group_metadata: ConsumerGroupMetadata
@@ -81,144 +82,145 @@ class KafkaWorkerSession(KafkaLog):
             watchdog=self._watchdog,
         )
         self._restorer = StateRestorer(settings, topics, restore_grace_s=restore_grace_s)
-        self._epoch = 0  # grows with everything after which a batch read before must not be committed
+        self._epoch = 0  # increases when batches that were read before must not be committed any more
         self._assigned: set[int] = set()
-        self._reported: set[int] = set()  # what the caller knows to be its own
-        self._next_offsets: dict[int, int] = {}  # by partition that delivers: the offset to read next
+        self._reported: set[int] = set()  # partitions that `poll_rebalance` has returned as assigned
+        self._next_offsets: dict[int, int] = {}  # of the partitions that are resumed
         self._committed: dict[int, int] = {}
         self._gaps: dict[int, int] = {}
-        self._last_served = -1  # the partition that came last in a batch that could not take all of them
+        self._last_served = -1  # the last partition of a batch that could not take all messages
         self._end_offsets: dict[int, int] = {}
         self._lag: dict[int, int] = {}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        # The producer is tried again only when a partition waits for it: without one, what it said last is old.
-        producer = self._producer.warning if self._restorer.pending_partitions else ""
-        return tuple(one for one in (self._consumer.warning, producer, *self._restorer.warnings) if one)
+        # The producer retries only while a partition waits for it. Otherwise its last warning is out of date.
+        producer_warning = self._producer.warning if self._restorer.pending_partitions else ""
+        warnings = (self._consumer.warning, producer_warning, *self._restorer.warnings)
+        return tuple(warning for warning in warnings if warning)
 
     # -- partitions ------------------------------------------------------------------------------------------------
 
     @property
     def assignment_complete(self) -> bool:
-        group = self._consumer.group_metadata()
-        joined = group is not None and group.generation_id >= 0
+        metadata = self._consumer.group_metadata()
+        joined = metadata is not None and metadata.generation_id >= 0
         return joined and not self._consumer.rebalance_pending and not self._restorer.pending_partitions
 
     def poll_rebalance(self) -> Rebalance:
-        lost = self._apply_rebalances()
-        gained: list[PartitionAssignment] = []
-        # The producer first: as it begins it aborts what we may have left open, which the restore would wait for.
+        revoked = self._apply_rebalance_events()
+        assigned: list[PartitionAssignment] = []
+        # The producer comes first: it aborts the worker's own open transaction, which the restore would wait for.
         if self._restorer.pending_partitions and self._producer.ensure():
-            wait = 0.0 if self._next_offsets else RESTORE_POLL_TIMEOUT_S
-            gained = [self._resume_partition(restored) for restored in self._restorer.step(wait)]
-        return Rebalance(gained, lost)
+            timeout = 0.0 if self._next_offsets else RESTORE_POLL_TIMEOUT_S
+            assigned = [self._resume_partition(restored) for restored in self._restorer.step(timeout)]
+        return Rebalance(assigned, revoked)
 
-    def _apply_rebalances(self) -> list[int]:
-        lost: list[int] = []
-        for note in self._consumer.drain_rebalances():
+    def _apply_rebalance_events(self) -> list[int]:
+        """Starts to restore assigned partitions. Returns the revoked ones that the caller knows as assigned."""
+        revoked: list[int] = []
+        for event in self._consumer.drain_rebalances():
             self._epoch += 1
-            if note.assigned:
-                self._assigned |= note.partitions
-                self._restorer.request(note.partitions)
+            if event.kind == "assigned":
+                self._assigned |= event.partitions
+                self._restorer.request(event.partitions)
                 continue
-            self._assigned -= note.partitions
-            self._restorer.cancel(note.partitions)
-            lost += sorted(self._reported & note.partitions)
-            self._reported -= note.partitions
-            for partition in note.partitions:
-                self._forget_partition(partition)
-        return lost
+            self._assigned -= event.partitions
+            self._restorer.cancel(event.partitions)
+            revoked += sorted(self._reported & event.partitions)
+            self._reported -= event.partitions
+            for partition in event.partitions:
+                self._forget_offsets(partition)
+        return revoked
 
-    def _forget_partition(self, partition: int) -> None:
-        for kept in (self._next_offsets, self._committed, self._gaps, self._end_offsets):
-            kept.pop(partition, None)
+    def _forget_offsets(self, partition: int) -> None:
+        for offsets in (self._next_offsets, self._committed, self._gaps, self._end_offsets):
+            offsets.pop(partition, None)
 
     def _resume_partition(self, restored: RestoredPartition) -> PartitionAssignment:
-        gained = restored.assignment
-        partition = gained.partition
-        self._log_offset_mismatch(gained)
-        self._next_offsets[partition] = self._committed[partition] = gained.next_offset
+        assignment = restored.assignment
+        partition = assignment.partition
+        self._log_offset_mismatch(assignment)
+        self._next_offsets[partition] = self._committed[partition] = assignment.next_offset
         self._end_offsets[partition] = restored.source_end
         self._reported.add(partition)
-        self._consumer.resume_from(partition, gained.next_offset)
-        return gained
+        self._consumer.resume_from(partition, assignment.next_offset)
+        return assignment
 
     def _log_offset_mismatch(self, assignment: PartitionAssignment) -> None:
-        known = self._consumer.committed(assignment.partition, timeout_ms=COMMITTED_TIMEOUT_MS)
-        if known is not None and known != assignment.next_offset:
+        committed = self._consumer.committed(assignment.partition, timeout_ms=COMMITTED_TIMEOUT_MS)
+        if committed is not None and committed != assignment.next_offset:
             logger.info(
-                "partition %d: goes on at %d, as its state says; the group's offset is %d",
+                "partition %d: continues at offset %d of its state; the committed offset of the group is %d",
                 assignment.partition,
                 assignment.next_offset,
-                known,
+                committed,
             )
 
     def _restore_all(self) -> None:
-        """Nothing in memory counts any more: every partition is stopped and read back."""
+        """Pauses every partition and restores it from the log."""
         self._epoch += 1
         for partition in self._assigned:
             self._consumer.pause(partition)
-            self._forget_partition(partition)
-        self._lag = {}  # not known until a partition delivers again
+            self._forget_offsets(partition)
+        self._lag = {}  # unknown until a partition is resumed
         self._restorer.request(self._assigned)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def poll(self, *, max_records: int, timeout: float, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
         if self._restorer.pending_partitions and not self._next_offsets:
-            timeout = min(timeout, RESTORE_POLL_TIMEOUT_S)  # nothing can come: go on restoring soon
+            timeout = min(timeout, RESTORE_POLL_TIMEOUT_S)
         try:
-            found = self._consumer.poll(max_records=max_records, timeout=timeout)
+            polled = self._consumer.poll(max_records=max_records, timeout=timeout)
         except OffsetLostError as error:
-            logger.warning("the place to read on is lost, the partitions are restored: %s", error)
+            logger.warning("a position is lost, all partitions are restored: %s", error)
             self._restore_all()
             return RecordBatch({})
-        group = self._consumer.group_metadata()
-        if self._consumer.rebalance_pending or group is None:
-            # Partitions came or went meanwhile: what stays with us is read again once that is settled.
-            for partition in found:
+        metadata = self._consumer.group_metadata()
+        if self._consumer.rebalance_pending or metadata is None:
+            # A rebalance happened during the poll. The messages of partitions that remain assigned are read again.
+            for partition in polled:
                 if partition in self._next_offsets:
                     self._consumer.seek(partition, self._next_offsets[partition])
             return RecordBatch({})
-        fitting = {
+        contiguous = {
             partition: messages
-            for partition, messages in found.items()
+            for partition, messages in polled.items()
             if self._check_contiguous(partition, messages[0].offset)
         }
-        fitting, left = take_fairly(fitting, max_bytes, last_served=self._last_served)
-        self._last_served = next(reversed(fitting), self._last_served) if left else -1
-        for partition, offset in left.items():
+        batch, remaining_offsets = take_fairly(contiguous, max_bytes, last_served=self._last_served)
+        self._last_served = next(reversed(batch), self._last_served) if remaining_offsets else -1
+        for partition, offset in remaining_offsets.items():
             self._consumer.seek(partition, offset)
-        starts = {partition: self._next_offsets[partition] for partition in fitting}
-        for partition, messages in fitting.items():
+        start_offsets = {partition: self._next_offsets[partition] for partition in batch}
+        for partition, messages in batch.items():
             self._next_offsets[partition] = messages[-1].offset + 1
         self._update_lag()
-        records = {partition: to_records(messages) for partition, messages in fitting.items()}
-        return RecordBatch(records, Lease(self._epoch, group, starts))
+        records = {partition: to_records(messages) for partition, messages in batch.items()}
+        return RecordBatch(records, Lease(self._epoch, metadata, start_offsets))
 
     def _check_contiguous(self, partition: int, first_offset: int) -> bool:
-        """Whether a batch begins where the one before ended; if not it is dropped, and the partition sought back.
+        """Whether the messages begin at the next offset. If not, seeks back to it; the messages must be dropped.
 
-        Offsets may be missing in the log itself, where producers use transactions: a gap that is still there when
-        we look for the second time is one of those.
+        Producers with transactions leave gaps in the offsets of the log itself. A gap that appears twice is one of those.
         """
-        wanted = self._next_offsets.get(partition)
-        if wanted is None:
+        next_offset = self._next_offsets.get(partition)
+        if next_offset is None:
             return False
-        seen = self._gaps.pop(partition, None)
-        if first_offset == wanted or (first_offset > wanted and seen == first_offset):
+        gap_end = self._gaps.pop(partition, None)
+        if first_offset == next_offset or (first_offset > next_offset and gap_end == first_offset):
             return True
-        if first_offset > wanted:
+        if first_offset > next_offset:
             self._gaps[partition] = first_offset
-        self._consumer.seek(partition, wanted)
+        self._consumer.seek(partition, next_offset)
         return False
 
     def _update_lag(self) -> None:
         for partition in self._next_offsets:
             self._end_offsets[partition] = max(self._end_offsets[partition], self._consumer.highwater(partition) or 0)
         self._lag = {
-            partition: max(0, self._end_offsets[partition] - at) for partition, at in self._next_offsets.items()
+            partition: max(0, self._end_offsets[partition] - offset) for partition, offset in self._next_offsets.items()
         }
 
     def lag(self) -> dict[int, int]:
@@ -240,8 +242,8 @@ class KafkaWorkerSession(KafkaLog):
             self._producer.commit(
                 outputs,
                 {
-                    TopicPartition(self._topics.sentences, at): OffsetAndMetadata(offset)
-                    for at, offset in offsets.items()
+                    TopicPartition(self._topics.sentences, partition): OffsetAndMetadata(offset)
+                    for partition, offset in offsets.items()
                 },
                 lease.group_metadata if isinstance(lease, Lease) else None,
             )
@@ -251,31 +253,35 @@ class KafkaWorkerSession(KafkaLog):
         self._committed |= offsets
 
     def _explain_refusal(self, lease: object, offsets: Mapping[int, int]) -> str:
-        """Why the batch can't be committed. The broker takes offsets from a worker that is in no group: we must not."""
+        """Why the batch must not be committed; empty if it may.
+
+        The broker can't decide this alone: it accepts offsets from a worker that has lost its membership, with generation
+        -1 and an empty member id.
+        """
         if not isinstance(lease, Lease):
             return "the batch was not read from this log"
         if lease.epoch != self._epoch or self._consumer.rebalance_pending:
-            return "partitions came or went, or another batch failed, since the batch was read"
+            return "a rebalance happened, or another batch failed, after the batch was read"
         if lease.group_metadata.generation_id < 0 or not lease.group_metadata.member_id:
-            return "the worker had no place in its group when the batch was read"
-        now = self._consumer.group_metadata()
-        if now is None or (now.generation_id, now.member_id) != (
+            return "the worker was not a member of its group when the batch was read"
+        metadata = self._consumer.group_metadata()
+        if metadata is None or (metadata.generation_id, metadata.member_id) != (
             lease.group_metadata.generation_id,
             lease.group_metadata.member_id,
         ):
-            return "the worker lost its place in the group: the batch took longer than max_poll_interval_ms allows"
+            return "the worker lost its membership in the group: the batch took longer than max_poll_interval_ms"
         if any(lease.start_offsets[partition] != self._committed.get(partition) for partition in offsets):
-            return "a batch before it was not committed"
+            return "an earlier batch was not committed"
         return ""
 
     def _iter_outputs(self, result: BatchResult) -> Iterator[Output]:
-        state = self._topics.state
         yield from result.outputs
         for partition, values in result.state.items():
             for key, value in values.items():
-                yield Output(state, key, value, partition=partition)
+                yield Output(self._topics.state, key, value, partition=partition)
         for partition, offset in result.batch.next_offsets.items():
-            yield Output(state, to_position_key(partition), to_position_value(offset), partition=partition)
+            position_key, position_value = to_position_key(partition), to_position_value(offset)
+            yield Output(self._topics.state, position_key, position_value, partition=partition)
 
     def close(self) -> None:
         self._producer.close()

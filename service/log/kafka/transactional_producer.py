@@ -1,5 +1,7 @@
-"""One transaction a batch. After any error the producer is thrown away: what it remembers of an aborted transaction
-would leak into the next.
+"""Writes one transaction per batch.
+
+After any error the producer is discarded and a new one is created: offsets of an aborted transaction would leak into
+the next transaction of the same producer.
 """
 
 from __future__ import annotations
@@ -8,11 +10,12 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from kafka.errors import FencedInstanceIdError, ProducerFencedError
+from kafka.errors import ProducerFencedError
 
 from service.errors import StreamError
-from service.log.kafka.clients import CLIENT_ERRORS, create_producer, dispose, send
-from service.log.kafka.library_fixes.patches import describe_error
+from service.log.kafka.client_errors import CLIENT_ERRORS, WORKER_FENCED_ERRORS, describe_error, is_caused_by
+from service.log.kafka.clients import create_producer, send
+from service.log.kafka.library_fixes.disposal import dispose
 from service.log.protocol import CommitRefused, FencedError
 
 if TYPE_CHECKING:
@@ -27,13 +30,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FENCED_ERRORS = (ProducerFencedError, FencedInstanceIdError)
 RETRY_INTERVAL_S = 1.0
 CLOSE_TIMEOUT_S = 5.0
 
 
 class TransactionalProducer:
-    """Owns the transactional producer. One thread uses it."""
+    """Owns the transactional producer of a worker. One thread uses it."""
 
     def __init__(
         self, settings: KafkaSettings, *, transactional_id: str, can_claim_id: Callable[[], bool], watchdog: Watchdog
@@ -43,12 +45,12 @@ class TransactionalProducer:
         self._can_claim_id = can_claim_id
         self._watchdog = watchdog
         self._producer: KafkaProducer | None = None
-        self._may_be_open = False  # a transaction of ours may be open still; the next producer aborts it as it begins
+        self._may_be_open = False  # a transaction may still be open; the next producer aborts it when it starts
         self._retry_at = 0.0
         self.warning = ""
 
     def ensure(self) -> bool:
-        """Whether there is a producer that has cleared away what its predecessors left; makes one if it can."""
+        """Whether there is a producer. Creates one if possible; it aborts the open transaction of its predecessor."""
         if self._producer is not None:
             return True
         if time.monotonic() < self._retry_at:
@@ -61,10 +63,10 @@ class TransactionalProducer:
             raise FencedError(self._describe_fencing()) from error
         except (StreamError, *CLIENT_ERRORS) as error:
             self._retry_at = time.monotonic() + RETRY_INTERVAL_S
-            trouble = f"transactions are not possible: {describe_error(error)}"
-            if trouble != self.warning:
-                logger.warning("%s", trouble)
-            self.warning = trouble
+            warning = f"transactions are not possible: {describe_error(error)}"
+            if warning != self.warning:
+                logger.warning("%s", warning)
+            self.warning = warning
             return False
         self.warning = ""
         return self._producer is not None
@@ -85,7 +87,10 @@ class TransactionalProducer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group: ConsumerGroupMetadata | None,
     ) -> None:
-        """All of it, or nothing: then `CommitRefused`, or `FencedError` where somebody else has our identity."""
+        """Writes everything or nothing.
+
+        Raises `CommitRefused` if nothing was written, `FencedError` if another process uses the worker's identity.
+        """
         producer = self._producer
         if producer is None:
             raise CommitRefused(self.warning or "there is no producer yet")
@@ -98,7 +103,7 @@ class TransactionalProducer:
                 futures += (send(producer, output) for output in outputs)
                 step("flush")
                 producer.flush(timeout=self._settings.delivery_timeout_ms / 1000)
-                # A message that failed is missing from a commit that succeeds all the same: look at every one.
+                # commit_transaction() succeeds even if a message was not delivered: check every future first.
                 for future in futures:
                     future.get(timeout=0)
                 if offsets:
@@ -108,7 +113,7 @@ class TransactionalProducer:
                 producer.commit_transaction()
         except Exception as error:
             self.discard()
-            if _is_fenced(error, futures):
+            if is_caused_by(error, WORKER_FENCED_ERRORS, futures):
                 raise FencedError(self._describe_fencing()) from error
             raise CommitRefused(f"the transaction failed: {describe_error(error)}") from error
         except BaseException:
@@ -123,12 +128,12 @@ class TransactionalProducer:
 
     def _describe_fencing(self) -> str:
         return (
-            f"another process has the transactional id {self._transactional_id}, or this one slept for longer than its transaction"
-            " may last: it ends, start it again if it should go on"
+            f"another process uses the transactional id {self._transactional_id}, or this process was suspended for longer"
+            " than transaction_timeout_ms: it ends, start it again if no other process replaces it"
         )
 
     def close(self) -> None:
-        """A transaction left open would keep readers waiting until it times out, so it is cleared away."""
+        """Aborts an open transaction first: readers would wait for it until it times out."""
         if self._may_be_open:
             try:
                 self.ensure()
@@ -141,11 +146,3 @@ class TransactionalProducer:
             producer.close(timeout=CLOSE_TIMEOUT_S)
         except CLIENT_ERRORS:
             dispose(producer)
-
-
-def _is_fenced(error: BaseException, futures: Iterable[FutureRecordMetadata]) -> bool:
-    """The library wraps, quotes or hands on the error, by which thread met it first."""
-    seen = [error, *getattr(error, "args", ()), *(future.exception for future in futures if future.is_done)]
-    return any(
-        isinstance(one, FENCED_ERRORS) or any(kind.__name__ in str(one) for kind in FENCED_ERRORS) for one in seen
-    )

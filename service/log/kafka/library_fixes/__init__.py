@@ -1,1 +1,16 @@
-"""Everything that exists only because of a bug or a gap in kafka-python. Each fix says when it can go."""
+"""Everything that exists only because of a bug or a gap in kafka-python 3.0.12.
+
+Each module holds one fix. Its docstring says what the bug is, how it shows, and when the fix can be removed.
+
+    patches              applies the three fixes that change classes and loggers of the library itself
+      failed_sockets       sockets of failed connections stay open
+      header_keys          a header key that is not UTF-8 stops a consumer
+      log_rate_limit       hundreds of warnings per second while a coordinator is down
+    requeueing_client    transactional requests are lost when a broker is down
+    watchdog             transactional calls without a time-out
+    disposal             a producer with unsent messages can't be closed at once
+    empty_messages       a message with neither key nor value is refused
+    group_join           a join that a poll did not finish is never continued
+    paused_records       a resumed partition never delivers records again
+    assignor             members without a partition in a group of static and dynamic members
+"""

@@ -1,4 +1,10 @@
-"""Ends the process when the Kafka client waits for ever: some of its transactional calls have no time-out of their own."""
+"""Ends the process when the client waits forever.
+
+Bug: `send_offsets_to_transaction`, `commit_transaction` and `abort_transaction` wait without a time-out; `max_block_ms`
+applies to `init_transactions` only.
+Symptom: a worker stops and keeps its partitions, because its heartbeat continues.
+Remove it when: every transactional call has a time-out.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +23,16 @@ EXIT_STATUS = 70
 
 
 def end_process(message: str) -> None:
-    """Without unwinding: the thread that hangs would never come back to be unwound."""
+    """Exits without unwinding: the thread that hangs would never return."""
     sys.stderr.write(message + "\n")
     sys.stderr.flush()
     os._exit(EXIT_STATUS)
 
 
 class Watchdog:
-    """Watches the steps of a thread. It counts its own ticks, not the clock: a process that was stopped and goes on
-    has not hung.
+    """Watches the steps of one thread.
+
+    It counts its own ticks instead of reading the clock: a process that was stopped (SIGSTOP) and continues has not hung.
     """
 
     def __init__(
@@ -38,13 +45,13 @@ class Watchdog:
         self._step_timeout_s = step_timeout_s
         self._tick_interval_s = tick_interval_s
         self._terminate = terminate
-        self._step: list[str] | None = None  # a new list is a new step
+        self._step: list[str] | None = None  # a list, so that two steps of the same name differ by identity
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def watching(self) -> Iterator[Callable[[str], None]]:
-        """Gives the function to call before each step that may hang."""
+        """Yields the function to call before each step that may hang."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="kafka-watchdog", daemon=True)
             self._thread.start()
@@ -65,7 +72,7 @@ class Watchdog:
             seen = step
             if step is not None and ticks * self._tick_interval_s >= self._step_timeout_s:
                 self._terminate(
-                    f"labelwatch: Kafka did not get through `{step[0]}` in {self._step_timeout_s:.0f} s and its client has no"
+                    f"labelwatch: the Kafka client did not finish `{step[0]}` in {self._step_timeout_s:.0f} s and has no"
                     " time-out there: the worker ends, start it again"
                 )
                 return

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka.errors import (
+    FencedInstanceIdError,
+    InvalidProducerEpochError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerFencedError,
+)
+
+from service.log.kafka.client_errors import (
+    WORKER_FENCED_ERRORS,
+    WRITER_FENCED_ERRORS,
+    describe_error,
+    is_caused_by,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_the_class_of_an_error_is_named_once() -> None:
+    assert describe_error(KafkaTimeoutError("no metadata")) == "KafkaTimeoutError: no metadata"
+    assert describe_error(OSError("no route")) == "OSError: no route"
+
+
+@pytest.mark.parametrize(
+    "present",
+    [lambda error: error, KafkaError, lambda error: RuntimeError(f"the sender failed: {error!r}")],
+    ids=["itself", "wrapped", "quoted"],
+)
+@pytest.mark.parametrize(
+    ("error", "fences_worker", "fences_writer"),
+    [
+        (ProducerFencedError(), True, True),
+        (FencedInstanceIdError(), True, False),
+        # After a transaction time-out a broker answers this without another process: the worker must go on.
+        (InvalidProducerEpochError(), False, True),
+        (KafkaTimeoutError("no answer"), False, False),
+    ],
+)
+def test_fencing_is_recognised_however_the_client_presents_it(
+    error: KafkaError, fences_worker: bool, fences_writer: bool, present: Callable[[KafkaError], Exception]
+) -> None:
+    presented = present(error)
+    assert is_caused_by(presented, WORKER_FENCED_ERRORS) is fences_worker
+    assert is_caused_by(presented, WRITER_FENCED_ERRORS) is fences_writer
+
+
+def test_fencing_is_found_in_the_futures_that_are_done() -> None:
+    timeout = KafkaTimeoutError("flush")
+    fenced = SimpleNamespace(is_done=True, exception=ProducerFencedError())
+    delivered = SimpleNamespace(is_done=True, exception=None)
+    pending = SimpleNamespace(is_done=False, exception=ProducerFencedError())
+    assert is_caused_by(timeout, WORKER_FENCED_ERRORS, [delivered, fenced])
+    assert not is_caused_by(timeout, WORKER_FENCED_ERRORS, [delivered, pending])
