@@ -14,7 +14,11 @@
     ├── ModelError            fatal         a model folder that can't be used; says what is wrong with it
     ├── SettingsError         fatal         a setting that can't be used; names it
     ├── StateError            fatal         a snapshot that can't be read
-    └── StreamError           retry         the broker or the log did not answer
+    ├── StreamError           retry         the broker or the log did not answer
+    └── RejectedRequestError  reject        a request that can't be fulfilled as things are
+        ├── ConflictError                   a change that can't be made on top of what is stored
+        │   └── VersionMismatchError        a change of another version than the one in force
+        └── UnknownDatasetError             a dataset that has neither settings nor statistics
 
 The fate says what the edges do: a stream dead-letters, retries or stops; REST answers 422, 503 or 500.
 """
@@ -169,3 +173,25 @@ class StreamError(LabelwatchError):
 
     fate = Fate.RETRY
     stage = "stream"
+
+
+class RejectedRequestError(LabelwatchError):
+    """A request that is well formed and can't be fulfilled as things are. `field` names what to change."""
+
+    fate = Fate.REJECT
+
+    def __init__(self, problem: str, *, field: str | None = None) -> None:
+        super().__init__(problem)
+        self.field = field
+
+
+class ConflictError(RejectedRequestError):
+    """A change that can't be made on top of what is stored now."""
+
+
+class VersionMismatchError(ConflictError):
+    """A change of another version than the one in force."""
+
+
+class UnknownDatasetError(RejectedRequestError):
+    """A dataset that has neither settings nor statistics."""

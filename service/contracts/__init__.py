@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.contracts.assessment import Assessment, EntitySpan, Flag, ModelName, Position, SuspectSpan, WordScore
-from service.contracts.base import DATASET_NAME_RULE, DatasetName, Message, Reason, SuspectKind
+from service.contracts.base import DATASET_NAME_RULE, DatasetName, Message, Reason, SuspectKind, is_dataset_name
 from service.contracts.dataset import DatasetSettings
 from service.contracts.decision import Claim, Decision, Shown
 from service.contracts.flag_policies import (
@@ -53,5 +53,6 @@ __all__ = [
     "WordScore",
     "describe_flag_policies",
     "describe_label_mismatch",
+    "is_dataset_name",
     "read_sentence",
 ]

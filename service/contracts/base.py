@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
+DATASET_NAME_PATTERN = r"^[a-z0-9._-]{1,64}$"
 DATASET_NAME_RULE = "a name has 1 to 64 lower-case letters, digits, dots, dashes or underscores"
 
-DatasetName = Annotated[StrictStr, Field(pattern=r"^[a-z0-9._-]{1,64}$", description="Lower-case name of the dataset")]
+DatasetName = Annotated[StrictStr, Field(pattern=DATASET_NAME_PATTERN, description="Lower-case name of the dataset")]
 Reason = Literal["flagged", "update", "deleted", "control", "scored"]
 SuspectKind = Literal["missed", "spurious", "type", "boundary"]
 
@@ -21,6 +23,10 @@ class Message(BaseModel):
     """Frozen, and silent about fields it does not know unless the reader says otherwise."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+def is_dataset_name(text: str) -> bool:
+    return re.fullmatch(DATASET_NAME_PATTERN, text) is not None
 
 
 def validate_iso_time(value: object) -> object:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pydantic import TypeAdapter
-
-from service.contracts.base import DATASET_NAME_RULE, ISO_TIME_HINT, DatasetName
+from service.contracts.base import DATASET_NAME_PATTERN, DATASET_NAME_RULE, ISO_TIME_HINT
 from service.errors import DecodeError, InvalidInput
 
 if TYPE_CHECKING:
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
 MAX_REPORTED_ERRORS: Final = 5
 _MAX_INPUT_CHARS: Final = 60
-_DATASET_NAME_PATTERN: Final = TypeAdapter(DatasetName).json_schema()["pattern"]
 _KINDS_WITHOUT_INPUT: Final = frozenset({"missing", "extra_forbidden"})
 _INTEGER_HINT: Final = "give a whole number"
 _ARRAY_HINT: Final = 'give an array, as ["…", "…"]'
@@ -72,7 +69,7 @@ def describe(error: ErrorDetails | Mapping[str, Any], *, show_input: bool = True
     """One error of the validator. What was given is shown where it is short, unless it may be a secret."""
     kind, context = str(error["type"]), dict(error.get("ctx") or {})
     given = f"{_quote_input(error.get('input'))}: " if show_input and kind not in _KINDS_WITHOUT_INPUT else ""
-    if show_input and kind == "string_pattern_mismatch" and context.get("pattern") == _DATASET_NAME_PATTERN:
+    if show_input and kind == "string_pattern_mismatch" and context.get("pattern") == DATASET_NAME_PATTERN:
         return f"{_quote_input(error.get('input'))} can't be the name of a dataset: {DATASET_NAME_RULE}"
     if kind.startswith(_TIME_ERROR_PREFIXES):
         return f"{given}{ISO_TIME_HINT}"

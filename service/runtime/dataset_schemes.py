@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.contracts import DatasetSettings
 from service.errors import ModelError, UnknownLabelError
 from service.formats.text.alignment import get_given_scheme
 from service.inference.model.default import find_default_model
 from service.inference.model.manifest import read_manifest
 from service.labels import Scheme, convert_scheme
-from service.runtime.dataset_settings import read_datasets
+from service.runtime.dataset_settings import read_dataset_settings
 
 if TYPE_CHECKING:
     from service.contracts import LabelledSentence
@@ -31,8 +30,10 @@ class DatasetSchemes:
 
     def get(self, dataset: str) -> Scheme:
         if self._scheme_by_dataset is None:
-            found = map(DatasetSettings.model_validate_json, read_datasets(self._stream, self._topics).values())
-            self._scheme_by_dataset = {one.name: Scheme(one.scheme) for one in found if one.scheme}
+            settings_by_dataset = read_dataset_settings(self._stream, self._topics)
+            self._scheme_by_dataset = {
+                name: Scheme(settings.scheme) for name, settings in settings_by_dataset.items() if settings.scheme
+            }
         return self._scheme_by_dataset.get(dataset) or self._read_model_scheme()
 
     def _read_model_scheme(self) -> Scheme:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from service.contracts.validation import FieldError, describe, join_path, summarize
 from service.errors import (
+    ConflictError,
     DecodeError,
     InferenceError,
     InvalidInput,
@@ -21,6 +22,8 @@ from service.errors import (
     MessageTooLargeError,
     StateError,
     StreamError,
+    UnknownDatasetError,
+    VersionMismatchError,
 )
 
 if TYPE_CHECKING:
@@ -48,14 +51,6 @@ class RequestError(LabelwatchError):
 
 class NotFoundError(RequestError):
     """The resource does not exist."""
-
-
-class ConflictError(RequestError):
-    """Another request was first."""
-
-
-class PreconditionFailedError(RequestError):
-    """The resource has another version than `If-Match` says."""
 
 
 class TooLargeError(RequestError):
@@ -103,8 +98,9 @@ PROBLEM_TYPES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (UnauthorizedError, HTTPStatus.UNAUTHORIZED, "unauthorized"),
     (ForbiddenError, HTTPStatus.FORBIDDEN, "forbidden"),
     (NotFoundError, HTTPStatus.NOT_FOUND, "not-found"),
+    (UnknownDatasetError, HTTPStatus.NOT_FOUND, "not-found"),
+    (VersionMismatchError, HTTPStatus.PRECONDITION_FAILED, "changed"),
     (ConflictError, HTTPStatus.CONFLICT, "conflict"),
-    (PreconditionFailedError, HTTPStatus.PRECONDITION_FAILED, "changed"),
     (BodyTimeoutError, HTTPStatus.REQUEST_TIMEOUT, "idle"),
     (TooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
     (MediaTypeError, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "media-type"),

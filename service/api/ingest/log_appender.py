@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from service.log.protocol import Log, Output, RecordPosition
+    from service.log.protocol import Log, Output
 
 TIMEOUT_SHARE: Final = 0.5  # of the request's time: the client gets 503 "the log does not answer" instead of 504
 DEFAULT_THREADS: Final = 16
@@ -55,9 +55,9 @@ class LogAppender:
     async def append(self, outputs: Sequence[Output]) -> None:
         await self._run(lambda timeout: self._log.append(outputs, timeout=timeout))
 
-    async def append_if_unchanged(self, output: Output, expected: RecordPosition | None) -> None:
-        """Raises `VersionConflict` if the newest record with this key is not the expected one."""
-        await self._run(lambda timeout: self._log.append_if_unchanged(output, expected, timeout=timeout))
+    async def write(self, write: Callable[[Log, float], None]) -> None:
+        """Runs a function that writes to the log. It gets the log and the seconds that it may take."""
+        await self._run(lambda timeout: write(self._log, timeout))
 
     def close(self) -> None:
         """Waits for the appends in progress: the log must stay open until they end."""

@@ -1,22 +1,21 @@
-"""How each dataset is judged, and what the stream has learned of it."""
+"""Settings of each dataset, and the thresholds that its sentences are judged with."""
 
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.backend import Backend, get_request_id
 from service.api.dependencies import BackendDep, DatasetPath
 from service.api.http.bodies import read_json_object
-from service.api.http.problems import ConflictError, NotFoundError, PreconditionFailedError
 from service.contracts import DatasetSettings, FlagPolicy, ModelName
-from service.datasets.changes import merge_settings, validate_settings
-from service.datasets.registry import build_settings_message
-from service.log.protocol import VersionConflict
+from service.datasets.changes import merge_settings, replace_settings, write_change
+from service.datasets.registry import check_dataset_exists
+from service.datasets.threshold_view import build_threshold_view
 
 router = APIRouter(tags=["datasets"])
 
@@ -24,16 +23,15 @@ VISIBLE_TIMEOUT_S = 5.0
 VISIBLE_POLL_INTERVAL_S = 0.02
 EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy": {"kind": "confident"}}
 
-IfMatchHeader = Annotated[str | None, Header(description="The version to change, as `ETag` told it")]
-CONCURRENT_CHANGE = "somebody else has changed the settings in the same moment: read them again"
+IfMatchHeader = Annotated[str | None, Header(description="The version to change, as in the `ETag` of GET")]
 PROBLEM_DESCRIPTION = "Why newer settings are not in force"
 
 
 class DatasetSummary(BaseModel):
     name: str
-    version: int = Field(description="Of its settings; 0: the default ones")
+    version: int = Field(description="Version of the settings in force; 0 for the default settings")
     epoch: int
-    sentences: int = Field(description="Learned from")
+    sentences: int = Field(description="Sentences that the statistics contain")
     problem: str | None = Field(default=None, description=PROBLEM_DESCRIPTION)
 
 
@@ -42,10 +40,12 @@ class DatasetList(BaseModel):
 
 
 class ClassThreshold(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
     name: str
-    own_words: int = Field(description="Learned from")
-    threshold: float | None = Field(description="None: too little evidence, so that it can't be suggested")
-    prior: float | None = Field(description="The threshold before any own word")
+    own_words: int = Field(description="Words of the dataset that the threshold rests on")
+    threshold: float | None = Field(description="Null if there is too little evidence: the class can't be suggested")
+    prior: float | None = Field(description="The threshold before the first word of the dataset")
     warming_up: bool
 
 
@@ -56,54 +56,52 @@ class ThresholdsAt(BaseModel):
 
 class ArrivedOn(BaseModel):
     day: str = Field(description="UTC")
-    sentences: int = Field(description="Learned on this day, while this instance followed")
-    by_then: int = Field(description="Found learned when this instance started: on this day or before it")
+    sentences: int = Field(description="Sentences learned on this day, since this instance started")
+    by_then: int = Field(description="Sentences learned before this instance started, on this day or earlier")
 
 
 class Thresholds(BaseModel):
-    """What sentences of the dataset are judged with now."""
+    """The thresholds that sentences of the dataset are judged with now."""
 
     dataset: str
     version: int
     epoch: int
     model: ModelName
     flag_policy: FlagPolicy
-    cut: float | None = Field(description="Score or priority under which the policy sends a sentence to review")
-    sentences: int = Field(description="Learned from")
+    cut: float | None = Field(description="Score or priority below which the policy sends a sentence to review")
+    sentences: int = Field(description="Sentences that the statistics contain")
     classes: list[ClassThreshold]
     history: list[ThresholdsAt] = Field(
-        description="As this instance has seen them move since it started, oldest first"
+        description="How the thresholds changed since this instance started, oldest first"
     )
-    days: list[ArrivedOn] = Field(
-        description="Sentences by the day they came, as this instance has seen them since it started"
-    )
+    days: list[ArrivedOn] = Field(description="Sentences by the day they arrived, since this instance started")
     problem: str | None = Field(default=None, description=PROBLEM_DESCRIPTION)
 
 
 @router.get("/v1/datasets", summary="All datasets")
 async def datasets(backend: BackendDep) -> DatasetList:
-    """Those that are set up, and those that sentences came of."""
-    mirror = backend.state_view
-    refused = mirror.refused_settings
-    found = []
-    for name in mirror.list_names():
-        settings = mirror.get_settings(name)
-        found.append(
+    """Datasets that have settings, and datasets that sentences arrived for."""
+    view = backend.state_view
+    problems = view.refused_settings
+    summaries = []
+    for name in view.list_names():
+        settings = view.get_settings(name)
+        summaries.append(
             DatasetSummary(
                 name=name,
                 version=settings.version,
                 epoch=settings.epoch,
-                sentences=mirror.get_stats(name).histogram.total,
-                problem=refused.get(name),
+                sentences=view.get_stats(name).histogram.total,
+                problem=problems.get(name),
             )
         )
-    return DatasetList(datasets=found)
+    return DatasetList(datasets=summaries)
 
 
 @router.get("/v1/datasets/{name}", summary="Settings of a dataset")
 async def dataset(name: DatasetPath, backend: BackendDep, response: Response) -> DatasetSettings:
     """The settings in force. `ETag` is their version."""
-    _check_exists(backend, name)
+    check_dataset_exists(name, backend.state_view.list_names())
     settings = backend.state_view.get_settings(name)
     response.headers["ETag"] = f'"{settings.version}"'
     return settings
@@ -127,13 +125,13 @@ async def dataset(name: DatasetPath, backend: BackendDep, response: Response) ->
 async def put_dataset(
     name: DatasetPath, request: Request, response: Response, backend: BackendDep, if_match: IfMatchHeader = None
 ) -> DatasetSettings:
-    """Replaces ALL settings: what is left out goes back to its default, a `label_map` too. To change some, use PATCH.
+    """Replaces ALL settings: a setting that the body leaves out gets its default, `label_map` too. To change some, use PATCH.
 
-    Only `epoch` and `ranker_epoch` stay where they are left out.
+    Only `epoch` and `ranker_epoch` keep their value when left out.
 
-    They are checked against the model first. A `version` in the body must be the one in force, as with `If-Match`.
-    Of several changes at once one is made; the others are answered 409, or 412 where they named a version.
-    Every process follows; sentences name the version they were judged with.
+    The service tries the settings with the model before it writes them. A `version` in the body must be the one in
+    force, as with `If-Match`. Of several changes at the same moment one succeeds; the others are answered 409, or 412
+    if they name a version. Every process follows within seconds; each assessment names the version it was made with.
     """
     return await _change_settings(request, response, backend, name, if_match=if_match, partial=False)
 
@@ -156,11 +154,12 @@ async def put_dataset(
 async def patch_dataset(
     name: DatasetPath, request: Request, response: Response, backend: BackendDep, if_match: IfMatchHeader = None
 ) -> DatasetSettings:
-    """Changes what is named, as `labelwatch datasets set` does; what is left out stays as it is.
+    """Changes the settings that the body names, as `labelwatch datasets set` does; the others stay as they are.
 
-    `label_map` and `flag_policy` are merged by their own fields; a `flag_policy` of another `kind` replaces the one
-    before. null takes a field, or an entry of `label_map`, back to the default. Checked, versioned and guarded as by
-    PUT.
+    The rule is that of JSON Merge Patch: `label_map` and `flag_policy` are merged by their own fields, and null takes a
+    setting, or an entry of `label_map`, back to its default. A `flag_policy` of another `kind` replaces the one before.
+    Checks, versions and `If-Match` work as with PUT. If the newest settings are not in force, the answer is 409:
+    replace them by PUT.
     """
     return await _change_settings(request, response, backend, name, if_match=if_match, partial=True)
 
@@ -174,79 +173,62 @@ async def _change_settings(
     if_match: str | None,
     partial: bool,
 ) -> DatasetSettings:
-    body = await read_json_object(request)
+    fields = await read_json_object(request)
+    change_settings = merge_settings if partial else replace_settings
+    view = backend.state_view
     lock: asyncio.Lock = request.app.state.writing
     async with lock:
-        before, latest = backend.state_view.settings_for_update(name)
-        asked, foreign = merge_settings(before, latest, body) if partial else (body, {})
-        # One that is not in force, since it does not fit our model, may be in another process: ours must be newer.
-        settings = validate_settings(
-            backend.state_view, before, asked, if_match, version=max(before.version, latest.version) + 1
+        change = change_settings(
+            view.get_settings_state(name),
+            fields,
+            build_judge=view.build_judge,
+            if_match=None if if_match is None else _parse_entity_tags(if_match),
         )
-        record = build_settings_message(
-            backend.topics.datasets,
-            foreign | settings.model_dump(mode="json"),
-            at=datetime.now(UTC),
-            request_id=get_request_id(request),
+        await backend.appender.write(
+            lambda log, timeout: write_change(
+                log, backend.topics.datasets, change, request_id=get_request_id(request), timeout=timeout
+            )
         )
-        try:
-            await backend.appender.append_if_unchanged(record, latest.position)
-        except VersionConflict as error:
-            conditional = if_match is not None or "version" in body
-            raise (PreconditionFailedError if conditional else ConflictError)(CONCURRENT_CHANGE) from error
-        await _wait_until_visible(backend, settings)
-    response.headers["ETag"] = f'"{settings.version}"'
-    return settings
+        await _wait_until_visible(backend, change.settings)
+    response.headers["ETag"] = f'"{change.settings.version}"'
+    return change.settings
 
 
-def _check_exists(backend: Backend, name: str) -> None:
-    names = backend.state_view.list_names()
-    if name not in names:
-        shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "") if names else "none yet"
-        raise NotFoundError(f"the dataset {name!r} is not known: the datasets are {shown}", field="name")
+def _parse_entity_tags(header: str) -> list[str]:
+    return [tag.strip().removeprefix("W/").strip('"') for tag in header.split(",")]
 
 
 async def _wait_until_visible(backend: Backend, settings: DatasetSettings) -> None:
-    """Who has changed settings finds them changed; where the log is slow, a little later."""
-    until = asyncio.get_running_loop().time() + VISIBLE_TIMEOUT_S
-    while backend.state_view.settings_for_update(settings.name)[1].version < settings.version:
-        if asyncio.get_running_loop().time() >= until:
+    """Waits until this process has read the change, so that the next GET shows it. Gives up on a slow log."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + VISIBLE_TIMEOUT_S
+    while backend.state_view.get_settings_state(settings.name).latest.version < settings.version:
+        if loop.time() >= deadline:
             return
         await asyncio.sleep(VISIBLE_POLL_INTERVAL_S)
 
 
-@router.get("/v1/datasets/{name}/thresholds", summary="What was learned")
+@router.get("/v1/datasets/{name}/thresholds", summary="Thresholds of a dataset")
 async def thresholds(name: DatasetPath, backend: BackendDep) -> Thresholds:
-    """The thresholds of each class now, what they rest on, and how they have moved."""
-    _check_exists(backend, name)
-    mirror = backend.state_view
-    judge, stats = mirror.get_judge(name), mirror.get_stats(name)
-    now, before = mirror.get_threshold_set(name), judge.build_threshold_set(judge.create_empty_stats())
-    settings, folder = judge.settings, backend.classifier.folder
-    words = stats.get_total(settings.forget_after_days).counts
+    """The thresholds of each class now, what they rest on, and how they changed."""
+    view = backend.state_view
+    check_dataset_exists(name, view.list_names())
+    current, folder = build_threshold_view(view.get_judge(name), view.get_stats(name)), backend.classifier.folder
     return Thresholds(
         dataset=name,
-        version=settings.version,
-        epoch=settings.epoch,
+        version=current.version,
+        epoch=current.epoch,
         model=ModelName(name=folder.name, fingerprint=folder.fingerprint),
-        flag_policy=settings.flag_policy,
-        cut=now.flag_cutoff,
-        sentences=stats.histogram.total,
-        classes=[
-            ClassThreshold(
-                name=label,
-                own_words=count,
-                threshold=now.by_class[label],
-                prior=before.by_class[label],
-                warming_up=label in now.warming_up,
-            )
-            for label, count in zip(judge.classes, words, strict=True)
-        ],
+        flag_policy=current.flag_policy,
+        cut=current.cutoff,
+        sentences=current.sentences,
+        classes=[ClassThreshold.model_validate(threshold) for threshold in current.classes],
         history=[
-            ThresholdsAt(at=one.at, thresholds=dict(one.thresholds)) for one in mirror.list_threshold_points(name)
+            ThresholdsAt(at=point.at, thresholds=dict(point.thresholds)) for point in view.list_threshold_points(name)
         ],
         days=[
-            ArrivedOn(day=one.day, sentences=one.sentences, by_then=one.by_then) for one in mirror.list_arrivals(name)
+            ArrivedOn(day=arrivals.day, sentences=arrivals.sentences, by_then=arrivals.by_then)
+            for arrivals in view.list_arrivals(name)
         ],
-        problem=mirror.refused_settings.get(name),
+        problem=view.refused_settings.get(name),
     )

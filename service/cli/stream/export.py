@@ -22,7 +22,7 @@ from service.log.read import read_compacted_topic, read_topic
 from service.review.decisions import CLAIM_EVENT_TYPE
 from service.review.items import compute_majority_verdict, select_sure_decisions
 from service.runtime.dataset_schemes import DatasetSchemes
-from service.runtime.dataset_settings import read_datasets
+from service.runtime.dataset_settings import read_dataset_settings
 from service.runtime.open_log import build_topics, open_existing_log
 from service.runtime.read_state import read_state
 from service.settings import read_settings
@@ -165,7 +165,7 @@ def _check_dataset_exists(stream: Log, topics: Topics, dataset: str) -> None:
     """An empty file for a misspelt name would look like an answer."""
     learned = {account.dataset for account in read_state(stream, topics).snapshot.totals}
     names = {
-        *read_datasets(stream, topics),
+        *read_dataset_settings(stream, topics),
         *learned,
         *(sentence.dataset for sentence in _read_received_sentences(stream, topics)),
     }

@@ -14,9 +14,7 @@ from collections import OrderedDict, defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter, ValidationError
-
-from service.contracts import DatasetName, DatasetSettings
+from service.contracts import DatasetSettings, is_dataset_name
 from service.errors import StateError, StreamError
 from service.log.codec import parse_state_key
 from service.log.protocol import PingableFollower
@@ -28,7 +26,7 @@ from service.stream.state.threshold_history import ThresholdHistory
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from service.datasets.registry import DatasetRegistry, LatestSettings
+    from service.datasets.registry import DatasetRegistry, SettingsState
     from service.judging.judge import Judge
     from service.judging.types import ThresholdSet
     from service.log.protocol import Follower, Log, Record
@@ -44,8 +42,6 @@ MAX_TIMESTAMP_MS = 253_402_300_799_000  # the end of the year 9999
 MAX_EPHEMERAL_JUDGES = (
     256  # datasets that are only asked for, never set up nor learned: so many judges are kept for them
 )
-
-_dataset_name_adapter: TypeAdapter[str] = TypeAdapter(DatasetName)
 
 
 class StateView:
@@ -131,7 +127,7 @@ class StateView:
         for record in records:
             name = (record.key or b"").decode(errors="replace")
             self._ephemeral_judges.pop(name, None)
-            if _is_dataset_name(name):  # anybody who may write to the topic can write any key
+            if is_dataset_name(name):  # anybody who may write to the topic can write any key
                 self._record_thresholds(name, _clamp_timestamp_ms(record))
 
     def _apply_statistics(self, records: Iterable[Record]) -> None:
@@ -205,9 +201,7 @@ class StateView:
         """Datasets that were set up, or that sentences came of."""
         with self._lock:
             learned = {account.dataset for account, sheets in self._partition_stats.items() if sheets}
-            return tuple(
-                sorted({*self._datasets.names, *filter(_is_dataset_name, self._datasets.refused_settings), *learned})
-            )
+            return self._datasets.list_names(learned)
 
     def get_judge(self, dataset: str) -> Judge:
         """The judge of a dataset; one that nobody has set up has the default settings, and is not remembered."""
@@ -226,10 +220,10 @@ class StateView:
         """A judge with these settings, which it does not keep; InvalidInput where they don't fit the model."""
         return self._datasets.build_judge(settings)
 
-    def settings_for_update(self, dataset: str) -> tuple[DatasetSettings, LatestSettings]:
-        """The settings in force, and what the topic holds last of them."""
+    def get_settings_state(self, dataset: str) -> SettingsState:
+        """What a change of the dataset's settings builds on."""
         with self._lock:
-            return self.get_settings(dataset), self._datasets.get_latest(dataset)
+            return self._datasets.get_settings_state(dataset)
 
     def get_settings(self, dataset: str) -> DatasetSettings:
         return self.get_judge(dataset).settings
@@ -289,7 +283,7 @@ def _parse_record_key(record: Record) -> tuple[int, StatsKey] | None:
     if found is None:
         return None
     partition, dataset, stats_key = found
-    if not _is_dataset_name(dataset):
+    if not is_dataset_name(dataset):
         raise StateError(f"{dataset[:80]!r} is not the name of a dataset")
     return partition, StatsKey(dataset, stats_key)
 
@@ -297,11 +291,3 @@ def _parse_record_key(record: Record) -> tuple[int, StatsKey] | None:
 def _clamp_timestamp_ms(record: Record) -> int:
     """Its time, which whoever wrote it has chosen: held within what a calendar knows."""
     return min(max(record.timestamp_ms, 0), MAX_TIMESTAMP_MS)
-
-
-def _is_dataset_name(text: str) -> bool:
-    try:
-        _dataset_name_adapter.validate_python(text)
-    except ValidationError:
-        return False
-    return True

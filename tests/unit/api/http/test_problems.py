@@ -11,14 +11,12 @@ from starlette.responses import StreamingResponse
 from service.api.http.problems import (
     PROBLEM_TYPES,
     BodyTimeoutError,
-    ConflictError,
     DrainingError,
     ForbiddenError,
     MediaTypeError,
     NotFoundError,
     NotReadyError,
     OverloadedError,
-    PreconditionFailedError,
     RequestError,
     ResponseTimeoutError,
     TooLargeError,
@@ -27,6 +25,7 @@ from service.api.http.problems import (
     to_problem,
 )
 from service.errors import (
+    ConflictError,
     DecodeError,
     InferenceError,
     InvalidInput,
@@ -35,7 +34,9 @@ from service.errors import (
     StateError,
     StreamError,
     TooLongError,
+    UnknownDatasetError,
     UnknownLabelError,
+    VersionMismatchError,
 )
 
 if TYPE_CHECKING:
@@ -56,8 +57,9 @@ KINDS: list[tuple[Exception, int]] = [
     (UnauthorizedError("x"), 401),
     (ForbiddenError("x"), 403),
     (NotFoundError("x"), 404),
+    (UnknownDatasetError("x", field="name"), 404),
     (ConflictError("x"), 409),
-    (PreconditionFailedError("x"), 412),
+    (VersionMismatchError("x"), 412),
     (BodyTimeoutError("x"), 408),
     (TooLargeError("x"), 413),
     (MessageTooLargeError("x", field="sentences.1"), 413),

@@ -124,5 +124,5 @@ def test_a_broker_that_is_known_to_be_down_is_not_waited_for(hanging: HangingLog
     with pytest.raises(StreamError, match="the broker can't be reached"):
         asyncio.run(writing.append([MESSAGE]))
     with pytest.raises(StreamError, match="the broker can't be reached"):
-        asyncio.run(writing.append_if_unchanged(MESSAGE, None))
+        asyncio.run(writing.write(lambda log, timeout: log.append_if_unchanged(MESSAGE, None, timeout=timeout)))
     assert hanging.begun == 0

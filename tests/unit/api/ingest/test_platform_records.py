@@ -6,7 +6,6 @@ import io
 import json
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from service.api.ingest.query import FORMAT_NAMES
 from service.api.scoring.requests import MAX_DATASETS_PER_REQUEST
 from service.contracts import DatasetSettings
-from service.datasets.registry import build_settings_message
+from service.datasets.settings_records import build_settings_message
 from service.formats import FORMATS, ReadOptions, read_records
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
@@ -60,7 +59,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScoringHarness]
     settings: dict[str, Any] = {"max_sentences": 20, "label_studio_url": "http://studio.example"}
     with scoring_harness(tmp_path_factory.mktemp("log"), classifier, **settings) as found:
         settings_of_io = DatasetSettings(name="plain", version=1, scheme="io")
-        found.append(build_settings_message(found.topics.datasets, settings_of_io.model_dump(), at=datetime.now(UTC)))
+        found.append(build_settings_message(found.topics.datasets, settings_of_io.model_dump()))
         yield found
 
 

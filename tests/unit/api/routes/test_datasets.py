@@ -132,7 +132,7 @@ def test_fields_of_a_newer_version_stay_and_settings_not_in_force_are_not_mixed_
     desk.log.append([Output(TOPICS.datasets, b"x", b'{"name": "x", "version": 6, "method": "no-such"}')])
     wait_for(lambda: bool(desk.backend.state_view.refused_settings))
     answer = desk.client.patch("/v1/datasets/x", json={"control_share": 0.1})
-    assert (answer.status_code, "version 6 is newer" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "the newest settings of x are not in force" in answer.json()["detail"]) == (409, True)
 
 
 @pytest.mark.parametrize(
@@ -163,6 +163,14 @@ def test_settings_that_do_not_fit_name_the_field(desk: ApiHarness, body: dict[st
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_a_number_too_large_for_json_is_refused(desk: ApiHarness, method: str) -> None:
+    body = b'{"flag_policy": {"kind": "below", "cut": 1e999}}'
+    answer = desk.client.request(method, "/v1/datasets/x", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["field"]) == (422, "flag_policy")
+    assert desk.log.read(TOPICS.datasets, 0, 10) == []
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
 @pytest.mark.parametrize(
     ("more", "headers", "status"),
     [({}, {}, 409), ({"version": 0}, {}, 412), ({}, {"If-Match": '"0"'}, 412), ({}, {"If-Match": "*"}, 412)],
@@ -187,7 +195,7 @@ def test_who_was_slower_hears_of_it_and_changes_nothing(
     monkeypatch.setattr(desk.log, "append_if_unchanged", append_if_unchanged)
     answer = desk.client.request(method, "/v1/datasets/x", json={"method": "product", **more}, headers=headers)
     assert answer.status_code == status
-    assert "somebody else" in answer.json()["detail"]
+    assert "another writer changed the settings of x at the same time" in answer.json()["detail"]
     assert [record.value for record in desk.log.read(TOPICS.datasets, 0, 10)] == [theirs]
     wait_for(lambda: desk.backend.state_view.get_settings("x").method == "good-fraction")
 

@@ -69,7 +69,7 @@ def test_who_was_slower_changes_nothing(
     monkeypatch.setattr(SqliteLog, "append_if_unchanged", append_if_unchanged)
     ran = desk.run(*command)
     assert ran.code != 0
-    assert "another writer has changed the settings of news" in ran.err
+    assert "another writer changed the settings of news at the same time" in ran.err
     assert "datasets show news" in ran.err
     assert written(desk) == [(b"news", theirs)]
 
@@ -146,6 +146,28 @@ def test_settings_of_a_newer_version_and_the_epoch_survive(desk: CommandHarness)
 
 
 @pytest.mark.parametrize(
+    "command", [("datasets", "set", "news", "control_share=0.1"), ("thresholds", "reset", "news", "-y")]
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_settings_that_are_not_in_force_are_not_changed_but_replaced(
+    desk: CommandHarness, command: tuple[str, ...], version: int
+) -> None:
+    put(desk, "news", "method=product")
+    odd = json.dumps({"name": "news", "version": version, "method": "best", "epoch": 4}).encode()
+    desk.append(Output(TOPICS.datasets, b"news", odd))
+    ran = desk.run(*command)
+    assert (ran.code, ran.out) == (1, "")
+    assert "the newest settings of news are not in force: `method`: unknown method 'best'" in ran.err
+    assert "`labelwatch datasets set news --file FILE`" in ran.err
+    assert written(desk) == [(b"news", odd)]
+    file = desk.folder / "settings.json"
+    file.write_text('{"control_share": 0.1}')
+    put(desk, "news", "--file", file)
+    now = shown(desk, "news")
+    assert (now["version"], now["epoch"], now["control_share"]) == (version + 1, 4, 0.1)
+
+
+@pytest.mark.parametrize(
     ("assignments", "told"),
     [
         (["methd=product"], "`methd`: there is no such setting: use one of version, scheme, label_map"),
@@ -164,7 +186,7 @@ def test_settings_of_a_newer_version_and_the_epoch_survive(desk: CommandHarness)
         (["label_map=PERSON"], "`label_map`: 'PERSON': give an object, as {"),
         (["method.name=product"], "`method.name`: it has no fields of its own: write method=…"),
         (["name=other"], "`name`: a dataset can't be renamed"),
-        (["version=7"], "`version`: it grows by itself"),
+        (["version=7"], "`version`: every change raises it"),
         (["epoch=7"], "`epoch`: use `labelwatch thresholds reset`"),
     ],
 )
@@ -185,9 +207,9 @@ def test_what_can_not_be_set_is_told_by_its_field_and_nothing_is_written(
         ("{", "settings.json is not JSON"),
         ('{"control_share": NaN}', "NaN is no number in JSON"),
         ("[" * 100_000, "settings.json is not JSON"),
-        ("[]", "holds no JSON object"),
-        ('{"name": "other"}', "`name`: the file is of 'other', not of 'news'"),
-        ('{"version": 1}', "`version`: the file changes version 1, the newest is 2"),
+        ("[]", "contains no JSON object"),
+        ('{"name": "other"}', "`name`: it is 'other', and the dataset is 'news': a dataset can't be renamed"),
+        ('{"version": 1}', "the change is for version 1, the version in force is 2: read the settings again"),
         ('{"epoch": 1}', "`epoch`: it is 0: use `labelwatch thresholds reset`"),
         ('{"methd": 1}', "`methd`: there is no such setting"),
         ('{"label_map": {"\\ud800": "PER"}}', "`label_map`: it can't be written as JSON"),
@@ -257,7 +279,7 @@ def test_it_is_told_when_statistics_start_anew(desk: CommandHarness) -> None:
 
 def test_datasets_are_listed_whether_set_up_or_only_seen(desk: CommandHarness) -> None:
     desk.run("send", desk.write_file(make_sentences(3, dataset="seen")))
-    assert "no dataset is set up" in desk.run("datasets", "list").out
+    assert "no dataset has settings" in desk.run("datasets", "list").out
     desk.run("worker", "--once")
     put(desk, "news", "flag_policy.kind=budget", "flag_policy.share=0.02", "label_map.PERSON=PER")
     desk.append(Output(TOPICS.datasets, b"odd", b'{"name": "odd", "version": 3, "method": "best"}'))
