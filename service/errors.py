@@ -1,4 +1,4 @@
-"""The exception tree, and the fate of each error.
+"""The exception tree, and what happens to the work that raises an error.
 
     bytes --DecodeError--> sentence --InvalidInput, UnknownLabelError, TooLongError--> words
         --InferenceError--> probabilities --InvalidInput--> scores --StreamError--> topics
@@ -6,21 +6,21 @@
     LabelwatchError
     ├── InvalidInput          dead_letter   a message, file or array that breaks a rule; names field, sentence, word
     │   ├── DecodeError       dead_letter   not JSON, not UTF-8, not the columns the format needs
-    │   ├── UnknownLabelError dead_letter   a label that no class of the model stands for
+    │   ├── UnknownLabelError dead_letter   a label that the model has no class for
     │   ├── TooLongError      dead_letter   more words than `max_words`
     │   └── MessageTooLargeError            more bytes than the input topic accepts
-    ├── InferenceError        dead_letter   one sentence the model fails on, alone
-    │   └── TooManySubwordsError            more subwords than a model is given
-    ├── ModelError            fatal         a model folder that can't be used; says what is wrong with it
+    ├── InferenceError        dead_letter   a sentence that the model fails on even alone
+    │   └── TooManySubwordsError            more subwords than the model accepts
+    ├── ModelError            fatal         a model folder that can't be used; says why
     ├── SettingsError         fatal         a setting that can't be used; names it
     ├── StateError            fatal         a snapshot that can't be read
-    ├── StreamError           retry         the broker or the log did not answer
+    ├── StreamError           retry         the broker or the embedded log failed
     └── RejectedRequestError  reject        a request that can't be fulfilled as things are
         ├── ConflictError                   a change that can't be made on top of what is stored
         │   └── VersionMismatchError        a change of another version than the one in force
         └── UnknownDatasetError             a dataset that has neither settings nor statistics
 
-The fate says what the edges do: a stream dead-letters, retries or stops; REST answers 422, 503 or 500.
+The stream dead-letters, retries or stops. REST answers 422, 503 or 500, and for a rejected request its own status.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_QUOTED_LENGTH = 40
 
 
 class Fate(StrEnum):
-    """What becomes of the work that met the error."""
+    """What happens to the work that raises the error."""
 
     REJECT = "reject"
     DEAD_LETTER = "dead_letter"
@@ -44,13 +44,13 @@ class Fate(StrEnum):
 
 
 class LabelwatchError(Exception):
-    """Whatever the service itself raises."""
+    """Base of all errors of the service."""
 
     fate: ClassVar[Fate] = Fate.FATAL
     stage: ClassVar[str] = "internal"
 
 
-class InvalidInput(LabelwatchError):  # noqa: N818 - it reads as what it says
+class InvalidInput(LabelwatchError):  # noqa: N818 - the name says that the input is at fault
     """Input that breaks a rule. The message says where and what to change."""
 
     fate = Fate.DEAD_LETTER
@@ -73,13 +73,13 @@ class InvalidInput(LabelwatchError):  # noqa: N818 - it reads as what it says
         super().__init__(self._format_message(problem))
 
     def attach_token(self, tokens: Sequence[str]) -> None:
-        """Says the word itself too: whoever counts from 1 would look at the wrong one."""
+        """Adds the word itself to the message, since a reader who counts from 1 would look at the wrong word."""
         if self.token is None and self.word is not None and self.word < len(tokens):
             self.token = tokens[self.word]
             self.args = (self._format_message(self.problem),)
 
     def _format_message(self, problem: str) -> str:
-        where = [
+        location = [
             part
             for part in (
                 None if self.sentence is None else f"sentence {self.sentence}",
@@ -88,7 +88,7 @@ class InvalidInput(LabelwatchError):  # noqa: N818 - it reads as what it says
             )
             if part
         ]
-        return f"{', '.join(where)}: {problem}" if where else problem
+        return f"{', '.join(location)}: {problem}" if location else problem
 
     def _quote_token(self) -> str:
         if self.token is None:
@@ -99,13 +99,13 @@ class InvalidInput(LabelwatchError):  # noqa: N818 - it reads as what it says
 
 
 class DecodeError(InvalidInput):
-    """Bytes or lines that can't be read as the format they should be in."""
+    """Bytes or lines that are not in the expected format."""
 
     stage = "decode"
 
 
 class UnknownLabelError(InvalidInput):
-    """A given label that the model has no class for. `options` says the same to who can give options instead."""
+    """A given label that the model has no class for. `cli_message` names options of the command line as the remedy."""
 
     stage = "labels"
 
@@ -128,7 +128,7 @@ class UnknownLabelError(InvalidInput):
 
 
 class TooLongError(InvalidInput):
-    """A sentence with more words than are allowed."""
+    """A sentence with more words than `max_words`."""
 
     stage = "too_long"
 
@@ -138,14 +138,14 @@ class MessageTooLargeError(InvalidInput):
 
 
 class InferenceError(LabelwatchError):
-    """One sentence that the model fails on even when it is alone in its batch."""
+    """A sentence that the model fails on even when it is alone in its batch."""
 
     fate = Fate.DEAD_LETTER
     stage = "inference"
 
 
 class TooManySubwordsError(InferenceError):
-    """A sentence that is too long for a model, though it has no more words than are allowed."""
+    """A sentence with more subwords than the model accepts, though it has at most `max_words` words."""
 
     stage = "too_long"
 
@@ -163,13 +163,13 @@ class SettingsError(LabelwatchError):
 
 
 class StateError(LabelwatchError):
-    """A snapshot of the running state that can't be read."""
+    """A state snapshot that can't be read."""
 
     stage = "state"
 
 
 class StreamError(LabelwatchError):
-    """The broker or the embedded log did not do what was asked; trying again may help."""
+    """The broker or the embedded log failed. Trying again may help."""
 
     fate = Fate.RETRY
     stage = "stream"

@@ -1,4 +1,4 @@
-"""Words and numbers as the report writes them. Whatever comes from data passes through `esc`."""
+"""Numbers and counts as text, and text as HTML, for the report and the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def format_count(number: int) -> str:
 
 
 def format_percent(share: float) -> str:
-    """As many digits as tell it from 0 % and 100 %."""
+    """A percentage with enough digits to differ from 0 % and 100 %."""
     if share <= 0 or share >= 1:
         return f"{share:.0%}".replace("%", "\u202f%")
     if share < _MIN_SHARE:
@@ -36,7 +36,7 @@ def format_percent(share: float) -> str:
 
 
 def format_score(value: float | None) -> str:
-    """A score with the digits that tell it from 0 and 1."""
+    """A score as HTML, with enough digits to differ from 0 and 1."""
     if value is None:
         return "–"
     if 0 < value < 0.001:
@@ -51,5 +51,5 @@ def pluralize(number: int, singular: str, plural_form: str | None = None) -> str
 
 
 def render_arrow() -> str:
-    """Between what was given and what is suggested. A bare span may have no label, so it is a picture."""
+    """The arrow between the given and the suggested label. ARIA allows a label on an image, not on a bare span."""
     return '<span class="arrow" role="img" aria-label="should be">→</span>'

@@ -1,4 +1,4 @@
-"""The scheme in which a dataset writes its labels, for commands that make labels of spans or spans of labels."""
+"""The label scheme of each dataset, for commands that convert between spans and labels."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 
 class DatasetSchemes:
-    """A dataset's own, else the model's: as who judges the labels reads them. Looked up when they are first needed."""
+    """The dataset's own scheme, else the model's, as the judge reads the labels. Read when it is first needed."""
 
-    def __init__(self, settings: Settings, stream: Log, topics: Topics) -> None:
+    def __init__(self, settings: Settings, log: Log, topics: Topics) -> None:
         self._settings = settings
-        self._stream = stream
+        self._log = log
         self._topics = topics
         self._scheme_by_dataset: dict[str, Scheme] | None = None
         self._model_scheme: Scheme | None = None
 
     def get(self, dataset: str) -> Scheme:
         if self._scheme_by_dataset is None:
-            settings_by_dataset = read_dataset_settings(self._stream, self._topics)
+            settings_by_dataset = read_dataset_settings(self._log, self._topics)
             self._scheme_by_dataset = {
                 name: Scheme(settings.scheme) for name, settings in settings_by_dataset.items() if settings.scheme
             }
         return self._scheme_by_dataset.get(dataset) or self._read_model_scheme()
 
     def _read_model_scheme(self) -> Scheme:
-        """Who only sends may have no model at hand: most have IOB2."""
+        """The scheme of the model. A machine that only sends may have no model: then IOB2, the most common."""
         if self._model_scheme is None:
             try:
                 manifest, _ = read_manifest(self._settings.model.folder or find_default_model())
@@ -48,7 +48,7 @@ class DatasetSchemes:
         return self._model_scheme
 
     def to_dataset_scheme(self, sentence: LabelledSentence, dataset: str) -> LabelledSentence:
-        """With the labels that spans became in the dataset's scheme. What came as labels stays as it is."""
+        """The sentence with labels that were made from spans in the dataset's scheme. Other labels do not change."""
         meta = sentence.meta or {}
         if sentence.deleted or "splitter" not in meta or "scheme" not in meta:
             return sentence
@@ -57,6 +57,6 @@ class DatasetSchemes:
             return sentence
         try:
             labels = tuple(convert_scheme(sentence.labels, source, target))
-        except UnknownLabelError:  # they were corrected in another scheme since
+        except UnknownLabelError:  # they were corrected in another scheme
             return sentence
         return sentence.model_copy(update={"labels": labels, "meta": {**meta, "scheme": target.value}})

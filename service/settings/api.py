@@ -15,7 +15,7 @@ KeyScope = Literal["read", "write"]
 
 
 class ApiKey(NamedTuple):
-    """A key that may call the API, by its hash."""
+    """A key of the API, known by its hash."""
 
     name: str
     scope: KeyScope
@@ -27,36 +27,47 @@ _API_KEY_PATTERN = re.compile(r"(?P<name>[a-zA-Z0-9._-]{1,64}):(?P<scope>read|wr
 
 class ApiSettings(SettingsGroup):
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on")
-    port: int = Field(default=8765, ge=0, le=65535, description="Port to listen on; 0: any that is free")
+    port: int = Field(default=8765, ge=0, le=65535, description="Port to listen on; 0: any free port")
     keys: SecretStr = Field(
         default=SecretStr(""),
-        description="Comma separated `name:scope:sha256` as `labelwatch key new` prints them; none: open to everybody",
+        description="Comma separated `name:scope:sha256` entries from `labelwatch key new`; none: no key is needed",
     )
-    cors_origins: str = Field(default="", description="Comma separated origins that browsers may call from; none: off")
-    max_body_bytes: int = Field(default=16_000_000, ge=1_000, description="Largest JSON body of a request")
-    max_stream_bytes: int = Field(default=1_000_000_000, ge=1_000, description="Largest NDJSON body of a request")
-    max_streams: int = Field(default=64, ge=1, description="NDJSON bodies that are read at once, at most; more get 429")
+    cors_origins: str = Field(
+        default="", description="Comma separated origins that browsers may send requests from; none: off"
+    )
+    max_body_bytes: int = Field(default=16_000_000, ge=1_000, description="Maximum bytes of a JSON body")
+    max_stream_bytes: int = Field(default=1_000_000_000, ge=1_000, description="Maximum bytes of an NDJSON body")
+    max_streams: int = Field(
+        default=64, ge=1, description="Maximum NDJSON requests at the same time; further ones get 429"
+    )
     max_spool_bytes: int = Field(
         default=1_000_000_000,
         ge=1_000,
-        description="Temporary files for clients that send NDJSON and read no answers yet, all together",
+        description="Maximum bytes in temporary files for NDJSON clients that do not read their answers yet, over all requests",
     )
     idle_s: float = Field(
-        default=60.0, gt=0, description="Longest time that a client may neither send lines nor read answers"
+        default=60.0,
+        gt=0,
+        description="Maximum seconds in which an NDJSON client neither sends lines nor reads answers",
     )
-    max_line_bytes: int = Field(default=4_000_000, ge=1_000, description="Longest line of an NDJSON body")
-    max_sentences: int = Field(default=1_000, ge=1, description="Most sentences or decisions of a JSON body")
-    timeout_s: float = Field(default=30.0, gt=0, description="Longest time for an answer; streamed ones go on")
+    max_line_bytes: int = Field(default=4_000_000, ge=1_000, description="Maximum bytes of a line of an NDJSON body")
+    max_sentences: int = Field(default=1_000, ge=1, description="Maximum sentences or decisions in a JSON body")
+    timeout_s: float = Field(
+        default=30.0, gt=0, description="Seconds until a request times out; streamed answers have no limit"
+    )
     queue_path: Path | None = Field(
-        default=None, description="File of the review queue, which may be lost; none: beside the embedded log"
+        default=None,
+        description="File of the review queue, rebuilt from the topics if it is lost; none: beside the embedded log",
     )
-    queue_sentences: int = Field(default=2_048, ge=1, description="Sentences that wait for the model, at most")
+    queue_sentences: int = Field(
+        default=2_048, ge=1, description="Maximum sentences that wait for the model; further requests get 429"
+    )
     max_delay_ms: float = Field(
         default=0.0,
         ge=0,
-        description="Time an idle model waits for others to share a batch with; a busy one needs none",
+        description="Milliseconds that an idle model waits for more sentences to fill a batch",
     )
-    batch_tokens: int = Field(default=BATCH_TOKENS, ge=16, description="Padded tokens of one batch, at most")
+    batch_tokens: int = Field(default=BATCH_TOKENS, ge=16, description="Maximum padded tokens per batch of the model")
     label_studio_url: str | None = Field(
         default=None, pattern=r"^https?://[^\s/]+\S*$", description="Address of Label Studio, for links back to tasks"
     )
@@ -65,16 +76,18 @@ class ApiSettings(SettingsGroup):
     )
     argilla_secrets: SecretStr = Field(
         default=SecretStr(""),
-        description="Comma separated secrets of Argilla's webhooks; none: they need a key instead",
+        description="Comma separated secrets of Argilla's webhooks; none: the webhooks need a key",
     )
 
     @field_validator("argilla_secrets")
     @classmethod
     def _check_webhook_secrets(cls, secrets: SecretStr) -> SecretStr:
-        for one in _split_commas(secrets.get_secret_value()):
-            bare = one.removeprefix("whsec_").rstrip("=")
+        for secret in _split_commas(secrets.get_secret_value()):
+            bare = secret.removeprefix("whsec_").rstrip("=")
             if len(bare) < 2 or len(bare) % 4 == 1 or not re.fullmatch(r"[A-Za-z0-9+/]+", bare):
-                raise ValueError("a webhook's secret is base64, as Argilla shows it when the webhook is made")
+                raise ValueError(
+                    "a webhook secret is base64: copy it from Argilla, which shows it when the webhook is created"
+                )
         return secrets
 
     @field_validator("keys")
@@ -102,12 +115,12 @@ class ApiSettings(SettingsGroup):
 
 
 def _split_commas(text: str) -> list[str]:
-    return [part for each in text.split(",") if (part := each.strip())]
+    return [stripped for part in text.split(",") if (stripped := part.strip())]
 
 
 def _parse_api_key(text: str) -> ApiKey:
-    found = _API_KEY_PATTERN.fullmatch(text)
-    if found is None:
+    match = _API_KEY_PATTERN.fullmatch(text)
+    if match is None:
         raise ValueError("give name:scope:sha256 with the scope read or write, as `labelwatch key new` prints it")
-    scope: KeyScope = "write" if found["scope"] == "write" else "read"
-    return ApiKey(found["name"], scope, found["digest"].lower())
+    scope: KeyScope = "write" if match["scope"] == "write" else "read"
+    return ApiKey(match["name"], scope, match["digest"].lower())

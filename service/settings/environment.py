@@ -33,7 +33,7 @@ ENV_PREFIX = "LABELWATCH_"
 
 
 class Settings(BaseSettings):
-    """Everything that can be set."""
+    """All settings."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENV_PREFIX, env_nested_delimiter="_", env_nested_max_split=1, frozen=True, extra="forbid"
@@ -50,27 +50,28 @@ class Settings(BaseSettings):
 
 
 def read_settings() -> Settings:
+    """Reads the environment. Raises a SettingsError that names the variable and says what to change."""
     try:
         return Settings()
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        first = min(found, key=lambda one: one["type"] != "extra_forbidden")  # misspelt, it may be the missing one
+        # An unknown name first: it may be the misspelt name of a missing setting.
+        first = min(error.errors(include_url=False), key=lambda detail: detail["type"] != "extra_forbidden")
         variable = ENV_PREFIX + "_".join(str(part) for part in first["loc"]).upper()
-        problem = describe(first, show_input=False)  # it may be a key
+        problem = describe(first, show_input=False)  # the value may be a secret
         if first["type"] == "extra_forbidden":
             problem = "there is no such setting: correct the name or remove it"
         elif first["type"] == "missing":
-            problem = "it is needed for the others of its group: set it"
+            problem = "the other settings of its group need it: set it"
         raise SettingsError(f"{variable}: {problem}") from None
-    except UnreadableError:  # a group given as a whole, which then must be JSON
+    except UnreadableError:  # a variable that names a whole group is read as JSON
         groups = ", ".join(f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields)
         raise SettingsError(
-            f"one of {groups} is set by itself: set {ENV_PREFIX}WORKER_ID and the like instead"
+            f"one of {groups} is set: it is a group, set its settings instead, such as {ENV_PREFIX}WORKER_ID"
         ) from None
 
 
 def find_unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Variables that look like settings and are none, such as misspelt ones: they would be ignored without a word."""
+    """Variables with the prefix that are no setting, such as misspelt ones. Reading the settings ignores them."""
     groups = tuple(f"{ENV_PREFIX}{name.upper()}_" for name in Settings.model_fields)
     return sorted(
         name for name in environment if name.upper().startswith(ENV_PREFIX) and not name.upper().startswith(groups)

@@ -13,64 +13,80 @@ from service.settings.base import SettingsGroup
 
 
 class LogSettings(SettingsGroup):
-    """The embedded log, used where no Kafka is named."""
+    """The embedded log, used if no Kafka broker is set."""
 
-    path: Path = Field(default=Path(".labelwatch/log.sqlite"), description="The file that holds topics and state")
-    max_bytes: int = Field(default=2_000_000_000, ge=1_000_000, description="Size past which old records go")
-    max_age_days: float = Field(default=30, gt=0, description="Age past which old records go")
+    path: Path = Field(default=Path(".labelwatch/log.sqlite"), description="File of the embedded log: topics and state")
+    max_bytes: int = Field(
+        default=2_000_000_000, ge=1_000_000, description="Size above which the oldest records are removed"
+    )
+    max_age_days: float = Field(default=30, gt=0, description="Age at which records are removed")
 
 
 class TopicSettings(SettingsGroup):
     prefix: str = Field(
-        default="labelwatch.", pattern=r"^[a-zA-Z0-9._-]{0,64}$", description="Put before every topic name"
+        default="labelwatch.", pattern=r"^[a-zA-Z0-9._-]{0,64}$", description="Prefix of every topic name"
     )
     sentences: str | None = Field(
         default=None,
         pattern=r"^[a-zA-Z0-9._-]{1,128}$",
-        description="Input topic where it has another prefix, as after a cut-over to a replay; none: prefix + sentences",
+        description="Input topic if it has another prefix, as after a cut-over to a replay; none: prefix + sentences",
     )
-    partitions: int = Field(default=6, ge=1, le=1000, description="Of the input, when `topics create` makes it")
-    replication: int = Field(default=3, ge=1, le=15, description="Copies of each partition")
-    min_isr: int = Field(default=2, ge=1, le=15, description="Copies that must be written before a write counts")
+    partitions: int = Field(
+        default=6, ge=1, le=1000, description="Partitions of the input topic that `labelwatch topics create` creates"
+    )
+    replication: int = Field(default=3, ge=1, le=15, description="Replicas of each partition")
+    min_isr: int = Field(default=2, ge=1, le=15, description="In-sync replicas that must confirm a write")
 
 
 class WorkerSettings(SettingsGroup):
     id: str | None = Field(
         default=None,
         pattern=r"^[a-zA-Z0-9._-]{1,128}$",
-        description="A fixed identity, such as a StatefulSet's pod name",
+        description="Fixed identity of the worker, such as the pod name in a StatefulSet",
     )
-    group: str = Field(default="labelwatch", min_length=1, description="Consumer group that shares the partitions")
-    batch_records: int = Field(default=BATCH_RECORDS, ge=1, le=10_000, description="Most records of one commit")
-    max_words: int = Field(default=MAX_WORDS, ge=1, description="Longer sentences are dead letters")
-    max_datasets: int = Field(default=MAX_DATASETS, ge=1, description="Datasets made without being set up, at most")
-    min_words: int = Field(default=MIN_WORDS, ge=0, description="Own words under which a class is warming up")
-    prior_words: int = Field(default=PRIOR_WORDS, ge=0, description="What the model's held-out mean is worth, in words")
-    publish_scores: bool = Field(default=False, description="Write every assessment to the scores topic as well")
+    group: str = Field(default="labelwatch", min_length=1, description="Consumer group of the workers")
+    batch_records: int = Field(default=BATCH_RECORDS, ge=1, le=10_000, description="Maximum records per commit")
+    max_words: int = Field(
+        default=MAX_WORDS, ge=1, description="Maximum words per sentence; longer sentences become dead letters"
+    )
+    max_datasets: int = Field(
+        default=MAX_DATASETS,
+        ge=1,
+        description="Maximum number of datasets; sentences of further ones without settings become dead letters",
+    )
+    min_words: int = Field(default=MIN_WORDS, ge=0, description="A class with fewer words than this is warming up")
+    prior_words: int = Field(
+        default=PRIOR_WORDS, ge=0, description="Weight of the model's held-out mean in a threshold, in words"
+    )
+    publish_scores: bool = Field(default=False, description="Also write every assessment to the scores topic")
     metrics_port: int | None = Field(
         default=None,
         ge=0,
         le=65_535,
-        description="Port of /metrics, /healthz and /readyz of `labelwatch worker`; 0: any free one; none: off",
+        description="Port for /metrics, /healthz and /readyz of `labelwatch worker`; 0: any free port; none: off",
     )
-    metrics_host: str = Field(default="127.0.0.1", min_length=1, description="Address that port listens on")
+    metrics_host: str = Field(default="127.0.0.1", min_length=1, description="Address that the metrics port listens on")
 
 
 class ModelSettings(SettingsGroup):
     folder: Path | None = Field(default=None, description="Model folder; none: the default model")
-    precision: Literal["fast", "exact"] = Field(default="fast", description="`exact` answers the same on every CPU")
+    precision: Literal["fast", "exact"] = Field(
+        default="fast", description="Graph of the model folder; `exact` gives the same answers on every CPU"
+    )
     threads: int = Field(default=1, ge=1, le=256, description="Threads of the onnxruntime session")
 
 
 class LoggingSettings(SettingsGroup):
-    """What the service says on standard error."""
+    """The log output on standard error."""
 
-    format: Literal["console", "json"] = Field(default="console", description="For people, or one JSON object a line")
-    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="What is said at least")
+    format: Literal["console", "json"] = Field(default="console", description="Text, or one JSON object per line")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Lowest level that is logged"
+    )
 
 
 class MetricsSettings(SettingsGroup):
-    open: bool = Field(default=False, description="/metrics needs no key")
+    open: bool = Field(default=False, description="Serve /metrics without a key")
     annotators: str = Field(
-        default="", description="Comma separated names that may stand in metrics; `*`: the first few; none: nobody's"
+        default="", description="Comma separated annotators that metrics may name; `*`: the first few; none: nobody"
     )

@@ -1,4 +1,4 @@
-"""How to reach Kafka and how long to wait for it; what can't work together is refused before anything connects."""
+"""Settings of the Kafka client. Combinations that can't work are refused before anything connects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from service.settings.base import SettingsGroup
 
 SERVER_PATTERN = re.compile(r"^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})$")
-# What the client needs for each, beside itself: any of the modules, and what to install for them.
+# For each compression: the modules of which the client needs one, and the package to install.
 COMPRESSION_MODULES = {
     "snappy": (("snappy",), "kafka-python[snappy]"),
     "lz4": (("lz4", "lz4f", "lz4framed"), "kafka-python[lz4]"),
@@ -23,41 +23,45 @@ PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class KafkaSettings(SettingsGroup):
-    """The defaults of the time-outs held through killed and hung brokers (three of them, replication 3)."""
+    """The default timeouts hold while brokers are killed or hang, tested with three brokers and replication 3."""
 
-    bootstrap_servers: str = Field(description="host:port of the brokers, commas between them; name all of them")
+    bootstrap_servers: str = Field(description="Comma separated host:port of the brokers; name all of them")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        default="PLAINTEXT", description="How to talk to the brokers"
+        default="PLAINTEXT", description="Protocol of the connections to the brokers"
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "AWS_MSK_IAM"] | None = Field(
-        default=None, description="How to log in, with a SASL_ protocol"
+        default=None, description="SASL mechanism, for a SASL_ protocol"
     )
     sasl_username: str | None = Field(default=None, description="For PLAIN and SCRAM")
     sasl_password: SecretStr | None = Field(default=None, description="For PLAIN and SCRAM")
-    ssl_cafile: Path | None = Field(default=None, description="Certificate authorities; none: the system's own")
+    ssl_cafile: Path | None = Field(default=None, description="Certificate authorities, PEM; none: those of the system")
     ssl_certfile: Path | None = Field(default=None, description="Client certificate, PEM")
     ssl_keyfile: Path | None = Field(default=None, description="Key of the client certificate, PEM")
-    ssl_password: SecretStr | None = Field(default=None, description="Of the key, where it is encrypted")
+    ssl_password: SecretStr | None = Field(default=None, description="Password of an encrypted key")
     ssl_check_hostname: bool = Field(default=True, description="Whether a broker's certificate must name its host")
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
-        default="none", description="Of what is written"
+        default="none", description="Compression of written messages"
     )
     session_timeout_ms: int = Field(
         default=20_000,
         ge=1_000,
         le=1_800_000,
-        description="After so long without a sign of life the group gives up on a worker",
+        description="Milliseconds without a heartbeat after which the group removes a worker",
     )
-    heartbeat_interval_ms: int = Field(default=1_000, ge=100, description="Between signs of life")
-    max_poll_interval_ms: int = Field(default=60_000, ge=2_000, description="Longest time that one batch may take")
+    heartbeat_interval_ms: int = Field(default=1_000, ge=100, description="Milliseconds between heartbeats")
+    max_poll_interval_ms: int = Field(default=60_000, ge=2_000, description="Maximum milliseconds for one batch")
     transaction_timeout_ms: int = Field(
         default=15_000,
         ge=1_000,
         le=900_000,
-        description="When brokers abort an open commit; above their fail-over time",
+        description="Milliseconds after which brokers abort an open transaction; above their fail-over time",
     )
-    delivery_timeout_ms: int = Field(default=12_000, ge=500, description="When a message of a commit counts as failed")
-    request_timeout_ms: int = Field(default=15_000, ge=1_000, description="When a broker counts as not answering")
+    delivery_timeout_ms: int = Field(
+        default=12_000, ge=500, description="Milliseconds after which a message of a commit has failed"
+    )
+    request_timeout_ms: int = Field(
+        default=15_000, ge=1_000, description="Milliseconds to wait for the answer of a broker"
+    )
 
     @property
     def servers(self) -> list[str]:
@@ -76,10 +80,10 @@ class KafkaSettings(SettingsGroup):
     def _check_servers(cls, value: str) -> str:
         servers = [part.strip() for part in value.split(",") if part.strip()]
         if not servers:
-            raise ValueError("no broker is named: give host:port, with commas between several")
+            raise ValueError("no broker is named: give host:port, several separated by commas")
         for server in servers:
-            found = SERVER_PATTERN.match(server)
-            if found is None or not 0 < int(found[1]) < 65_536:
+            match = SERVER_PATTERN.match(server)
+            if match is None or not 0 < int(match[1]) < 65_536:
                 raise ValueError(f"{server!r} is not host:port")
         return ",".join(servers)
 
@@ -133,7 +137,9 @@ class KafkaSettings(SettingsGroup):
     def _check_heartbeat_interval(cls, value: int, info: ValidationInfo) -> int:
         session = info.data.get("session_timeout_ms")
         if session is not None and value * 3 > session:
-            raise ValueError(f"at most a third of session_timeout_ms ({session}), so that one lost beat does no harm")
+            raise ValueError(
+                f"at most a third of session_timeout_ms ({session}), so that one lost heartbeat does no harm"
+            )
         return value
 
     @field_validator("transaction_timeout_ms")
@@ -142,7 +148,7 @@ class KafkaSettings(SettingsGroup):
         interval = info.data.get("max_poll_interval_ms")
         if interval is not None and value * 2 > interval:
             raise ValueError(
-                f"at most half of max_poll_interval_ms ({interval}): a worker waits that long for another's open commit"
+                f"at most half of max_poll_interval_ms ({interval}): a worker waits that long for another's open transaction"
             )
         return value
 
@@ -151,5 +157,5 @@ class KafkaSettings(SettingsGroup):
     def _check_delivery_timeout(cls, value: int, info: ValidationInfo) -> int:
         transaction = info.data.get("transaction_timeout_ms")
         if transaction is not None and value >= transaction:
-            raise ValueError(f"must be below transaction_timeout_ms ({transaction}), or a commit may lose a message")
+            raise ValueError(f"must be below transaction_timeout_ms ({transaction}), else a commit may lose a message")
         return value

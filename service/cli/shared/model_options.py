@@ -14,7 +14,7 @@ MODEL_PANEL = "Model"
 ModelOption = Annotated[
     Path | None,
     typer.Option(
-        "--model", metavar="DIR", rich_help_panel=MODEL_PANEL, help="Model folder. Default: the model that comes along."
+        "--model", metavar="DIR", rich_help_panel=MODEL_PANEL, help="Model folder, instead of the default model."
     ),
 ]
 PrecisionOption = Annotated[

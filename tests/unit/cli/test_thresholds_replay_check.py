@@ -338,7 +338,7 @@ def test_check_goes_on_behind_a_variable_that_cannot_be_used(desk: CommandHarnes
     ):
         assert told in ran.out
     again = desk.run("check", LABELWATCH_KAFKA_SASL_USERNAME="anna")
-    assert "WRONG settings: LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: it is needed" in again.out
+    assert "WRONG settings: LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: the other settings of its group need it" in again.out
     assert "ok    model: " in again.out
 
 

@@ -27,7 +27,11 @@ def test_the_first_word_is_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("LABELWATCH_WORKER_BATCH_RECORDS", "0", "LABELWATCH_WORKER_BATCH_RECORDS: give at least 1"),
         ("LABELWATCH_WORKER_COLOUR", "red", "LABELWATCH_WORKER_COLOUR: there is no such setting"),
-        ("LABELWATCH_KAFKA_SASL_USERNAME", "anna", "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: it is needed"),
+        (
+            "LABELWATCH_KAFKA_SASL_USERNAME",
+            "anna",
+            "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: the other settings of its group need it",
+        ),
         ("LABELWATCH_WORKER", "x", "LABELWATCH_WORKER"),
         ("LABELWATCH_TOPICS_SENTENCES", "no spaces", "LABELWATCH_TOPICS_SENTENCES: it does not have the form"),
     ],
