@@ -23,7 +23,7 @@ from service.errors import LabelwatchError
 if TYPE_CHECKING:
     from typer._click.core import Context
 
-# In the order of `labelwatch --help`. A test compares each help with that of the command itself.
+# In the order of `labelwatch --help`. For a function, a test compares the help with the function's docstring.
 COMMANDS = (
     CommandEntry(
         "up",
@@ -72,7 +72,11 @@ COMMANDS = (
     ),
     CommandEntry("key", "service.cli.serve.key:key_app", "Manage the keys of the REST API."),
     CommandEntry("model", "service.cli.files.model:model_app", "Check a model folder."),
-    CommandEntry("worker", "service.cli.serve.worker:worker_app", "Assess sentences as they arrive."),
+    CommandEntry(
+        "worker",
+        "service.cli.serve.worker:worker_app",
+        "Assess sentences as they arrive, until SIGTERM or Ctrl-C. The current batch is finished first.",
+    ),
     CommandEntry(
         "dead-letters",
         "service.cli.stream.dead_letters:dead_letters_app",
@@ -83,9 +87,13 @@ COMMANDS = (
         "service.integrations.label_studio.push:push_app",
         "Send doubts back to where the annotations come from.",
     ),
-    CommandEntry("datasets", "service.cli.datasets.datasets:datasets_app", "How each dataset is judged."),
     CommandEntry(
-        "thresholds", "service.cli.datasets.thresholds:thresholds_app", "What the stream has learned of each class."
+        "datasets", "service.cli.datasets.datasets:datasets_app", "Show and change the settings of each dataset."
+    ),
+    CommandEntry(
+        "thresholds",
+        "service.cli.datasets.thresholds:thresholds_app",
+        "Show and reset the thresholds that the stream has learned.",
     ),
     CommandEntry("topics", "service.cli.stream.topics:topics_app", "Create and describe the topics."),
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from service.cli.datasets.assignments import EPOCH_HINT, parse_assignments
+from service.cli.shared.options import JsonOption, YesOption
 from service.cli.shared.tables import render_table
 from service.cli.shared.terminal import STDOUT, sanitize
 from service.contracts.validation import to_decode_error
@@ -50,10 +51,8 @@ FileOption = Annotated[
         help="Replace all settings with those of a JSON object; a setting that it leaves out gets its default.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
 
-datasets_app = typer.Typer(help="Show and change the settings of each dataset.", no_args_is_help=True)
+datasets_app = typer.Typer(no_args_is_help=True)
 
 
 @datasets_app.command("list")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from service.cli.shared.options import DatasetFilterOption, JsonOption, YesOption
 from service.cli.shared.tables import render_table
 from service.cli.shared.terminal import sanitize
 from service.datasets.changes import raise_epoch, write_change
@@ -25,15 +26,12 @@ if TYPE_CHECKING:
     from service.judging.judge import Judge
     from service.stream.state.snapshot import StateSnapshot
 
-DatasetOption = Annotated[str | None, typer.Option("--dataset", metavar="D", help="Only this dataset.")]
 DatasetArgument = Annotated[str | None, typer.Argument(metavar="DATASET", help="Only this dataset, as with --dataset.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 ResetDatasetArgument = Annotated[
     str, typer.Argument(metavar="DATASET", help="The dataset whose statistics start anew.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
 
-thresholds_app = typer.Typer(help="Show and reset the thresholds that the stream has learned.", no_args_is_help=True)
+thresholds_app = typer.Typer(no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class DatasetThresholds:
 
 
 @thresholds_app.command()
-def show(named: DatasetArgument = None, dataset: DatasetOption = None, as_json: JsonOption = False) -> None:
+def show(named: DatasetArgument = None, dataset: DatasetFilterOption = None, as_json: JsonOption = False) -> None:
     """Show the thresholds of each dataset, from the statistics of all partitions together."""
     if named is not None and dataset not in (None, named):
         raise typer.BadParameter(

@@ -10,12 +10,7 @@ import typer
 from service.cli.shared.model_options import PrecisionOption, ThreadsOption
 from service.inference.model.self_check import check_model_folder
 
-model_app = typer.Typer(help="Check a model folder.", no_args_is_help=True)
-
-
-@model_app.callback()
-def declare_model_group() -> None:
-    """Check a model folder."""
+model_app = typer.Typer(no_args_is_help=True)
 
 
 @model_app.command()

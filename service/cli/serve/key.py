@@ -8,7 +8,7 @@ import typer
 
 from service.settings import KeyScope, read_settings
 
-key_app = typer.Typer(help="Manage the keys of the REST API.", no_args_is_help=True)
+key_app = typer.Typer(no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Who the key is for. Logs show this name.")]
 ScopeOption = Annotated[

@@ -13,12 +13,12 @@ from service.settings import read_settings
 
 OnceOption = Annotated[bool, typer.Option("--once", help="Stop when everything is read, instead of waiting for more.")]
 
-worker_app = typer.Typer(help="Assess sentences as they arrive.", invoke_without_command=True)
+worker_app = typer.Typer(invoke_without_command=True)
 
 
 @worker_app.callback()
 def worker(context: typer.Context, once: OnceOption = False) -> None:
-    """Assess sentences as they arrive, until SIGTERM or Ctrl-C. The current batch is finished first."""
+    """Runs a worker, unless a subcommand is given."""
     if context.invoked_subcommand is None:
         print_stderr(run_worker(read_settings(), once=once))
 

@@ -24,7 +24,7 @@ class CommandEntry(NamedTuple):
     target: str
     """`module:attribute`; the attribute is a function, or a Typer app with commands of its own."""
     help: str
-    """The first paragraph of the command's own help."""
+    """The help of an app, or the first paragraph of the function's docstring."""
 
 
 class LazyCommand(TyperCommand):
@@ -39,7 +39,9 @@ class LazyCommand(TyperCommand):
         module, _, attribute = self._target.partition(":")
         target = getattr(import_module(module), attribute)
         if isinstance(target, typer.Typer):
-            return get_group(target)
+            group = get_group(target)
+            group.help = self.help
+            return group
         app = typer.Typer(add_completion=False)
         app.command(self.name)(target)
         return get_command(app)

@@ -38,9 +38,7 @@ StageOption = Annotated[Stage | None, typer.Option("--stage", help="Only dead le
 WaitingOption = Annotated[bool, typer.Option("--waiting", help="Only dead letters that were not sent again.")]
 AgainOption = Annotated[bool, typer.Option("--again", help="Also dead letters that were sent again before.")]
 
-dead_letters_app = typer.Typer(
-    help="List messages that could not be assessed, and send them again.", no_args_is_help=True
-)
+dead_letters_app = typer.Typer(no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)

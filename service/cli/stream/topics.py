@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from service.settings import Settings
     from service.settings.kafka import KafkaSettings
 
-topics_app = typer.Typer(help="Create and describe the topics.", no_args_is_help=True)
+topics_app = typer.Typer(no_args_is_help=True)
 
 
 @topics_app.command()

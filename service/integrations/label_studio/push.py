@@ -54,7 +54,7 @@ MapOption = Annotated[
 FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")]
 
-push_app = typer.Typer(help="Send doubts back to where the annotations come from.", no_args_is_help=True)
+push_app = typer.Typer(no_args_is_help=True)
 
 
 @push_app.callback()
