@@ -16,8 +16,9 @@ from service import __version__
 from service.api import openapi as docs
 from service.api.backend import get_request_id
 from service.api.http.auth import Authenticator
-from service.api.http.line_spool import StreamLimiter
-from service.api.http.middleware import REQUEST_ID_HEADER, AccessControl, RequestContext
+from service.api.http.middleware.access_control import AccessControl
+from service.api.http.middleware.request_context import REQUEST_ID_HEADER, RequestContext
+from service.api.http.ndjson.limiter import StreamLimiter
 from service.api.http.problems import respond_to_error
 from service.api.routes import (
     console,

@@ -1,7 +1,7 @@
-"""A client's connection. The server's own knows no limit for what stands before a body, nor a time for it.
+"""A client's connection, with limits that uvicorn's own protocol does not have.
 
-Whoever can open a connection, with a key or without, could fill the memory with one header, or keep sockets open by
-saying nothing.
+Without them any client, even one without a key, could fill the memory with one header, or hold sockets open by sending
+nothing.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     import asyncio
 
 MAX_HEAD_BYTES: Final = 1 << 16
-HEAD_TOO_LARGE: Final = f"address and headers are larger than {MAX_HEAD_BYTES:,} bytes: send what is long in the body"
+HEAD_TOO_LARGE: Final = f"address and headers are larger than {MAX_HEAD_BYTES:,} bytes: send long values in the body"
 
 
 class LimitedHttpProtocol(HttpToolsProtocol):
-    """Refuses a head that is too large, and closes where none comes in the time that an idle connection has."""
+    """Rejects a head that is too large, and closes a connection that sends no complete head within the idle timeout."""
 
-    _head_bytes = 0  # bytes since a head was complete or a part of a body came; trailers count too
+    _head_bytes = 0  # since the last complete head or part of a body; trailers count too
     _request_seen = False
-    _head_timer: asyncio.TimerHandle | None = None  # for a head
+    _head_timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its parent has it
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the base class has it
         super().connection_made(transport)
         self._start_head_timer()
 
@@ -55,7 +55,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     @property
     def _is_idle(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether no request waits for its response."""
         return not self._request_seen or self.cycle.response_complete
 
     def _start_head_timer(self) -> None:
@@ -73,10 +73,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
 
     def _reject_head(self) -> None:
         if self._is_idle:
-            told = encode_problem(to_problem(HTTPException(431, HEAD_TOO_LARGE)))
+            body = encode_problem(to_problem(HTTPException(431, HEAD_TOO_LARGE)))
             head = (
                 f"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: {PROBLEM_MEDIA_TYPE}\r\n"
-                f"Content-Length: {len(told)}\r\nConnection: close\r\n\r\n"
+                f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
             )
-            self.transport.write(head.encode() + told)
+            self.transport.write(head.encode() + body)
         self.transport.close()

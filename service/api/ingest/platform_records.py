@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, Field
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
-from service.api.http.bodies import list_messages, pop_options
+from service.api.http.bodies import list_messages, parse_json, pop_options
 from service.api.http.problems import TooLargeError
 from service.api.ingest.platform_settings import get_platform_url
 from service.api.ingest.query import (
@@ -26,7 +26,7 @@ from service.api.ingest.query import (
     detect_record_format,
 )
 from service.contracts import LabelledSentence, read_sentence
-from service.contracts.validation import join_path, to_decode_error
+from service.contracts.validation import join_path
 from service.errors import DecodeError, InvalidInput, TooLongError
 from service.formats import FORMATS, ReadOptions
 from service.formats.conversion import convert_object
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from service.api.backend import Backend
-    from service.api.http.line_spool import BodyLine
+    from service.api.http.ndjson.lines import BodyLine
 
 NO_SENTENCE_REASON: Final = (
     "nothing in it says how words are labelled: no annotation, a draft, or an event about something else"
@@ -123,7 +123,7 @@ async def read_records(
 
 def _read_records(raw: bytes, query: RecordQuery, backend: Backend, options: tuple[str, ...]) -> ParsedRecords:
     most = backend.settings.max_sentences
-    body = _parse_json(raw)
+    body = parse_json(raw)
     chosen: dict[str, str] = {}
     listed: list[tuple[str | None, object]]
     if isinstance(body, list):
@@ -152,14 +152,6 @@ async def convert_lines(
     return await asyncio.to_thread(converter.convert_lines, lines)
 
 
-def _parse_json(raw: bytes) -> object:
-    try:
-        found: object = from_json(raw, allow_inf_nan=False)
-    except ValueError as error:
-        raise to_decode_error(raw, error) from None
-    return found
-
-
 class RecordConverter:
     """The records of one request to sentences. Called in threads, one after the other."""
 
@@ -177,7 +169,7 @@ class RecordConverter:
                 if line.raw is None:
                     raise TooLongError(f"the line is longer than {limits.max_line_bytes:,} bytes: split the record")
                 found[line.number] = self.convert(
-                    _parse_json(line.raw), line.number, None, max_sentences=limits.max_sentences
+                    parse_json(line.raw), line.number, None, max_sentences=limits.max_sentences
                 )
             except (InvalidInput, TooLargeError) as error:
                 found[line.number] = error

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import from_json
 
-from service.api.http.bodies import list_messages, pop_options
+from service.api.http.bodies import list_messages, parse_json, pop_options
 from service.api.ingest.query import EXAMPLE as RECORD_EXAMPLE
 from service.api.ingest.query import RECORD_SCHEMA, WORDS_FORMAT, detect_record_format
 from service.contracts import LabelledSentence, read_sentence
-from service.contracts.validation import to_decode_error
 from service.errors import DecodeError, InvalidInput, TooLongError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from service.api.http.line_spool import BodyLine
+    from service.api.http.ndjson.lines import BodyLine
 
 LIST_FIELD = "sentences"
 _QUOTED_LIST_FIELD = b'"sentences"'
@@ -46,10 +45,7 @@ async def read_body(raw: bytes, *, max_words: int, max_sentences: int, options: 
 def _read_body(raw: bytes, max_words: int, max_sentences: int, options: tuple[str, ...]) -> ParsedBody:
     if _QUOTED_LIST_FIELD not in raw:
         return ParsedBody([_read_sentence(raw, max_words)], False, {})
-    try:
-        body = from_json(raw, allow_inf_nan=False)
-    except ValueError as error:
-        raise to_decode_error(raw, error) from None
+    body = parse_json(raw)
     if not isinstance(body, dict) or LIST_FIELD not in body:
         return ParsedBody([_read_sentence(raw, max_words)], False, {})
     chosen = pop_options(body, options)

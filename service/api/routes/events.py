@@ -13,8 +13,8 @@ from starlette.responses import StreamingResponse
 
 from service.api.backend import Backend
 from service.api.dependencies import BackendDep, DatasetQuery
-from service.api.http.bodies import run_in_thread
 from service.api.http.problems import OverloadedError
+from service.api.http.threads import run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from service.api.backend import Backend
 from service.api.dependencies import BackendDep
-from service.api.http.bodies import run_in_thread
+from service.api.http.threads import run_in_thread
 from service.telemetry.readiness import Readiness, merge_conditions
 
 router = APIRouter(tags=["service"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends
 
 from service.api.dependencies import BackendDep, DatasetQuery, reject_unknown_parameters
-from service.api.http.bodies import run_in_thread
+from service.api.http.threads import run_in_thread
 from service.review.queue.overview import Overview
 
 router = APIRouter(tags=["review"])

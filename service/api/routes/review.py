@@ -14,8 +14,9 @@ from starlette.responses import Response
 
 from service.api.backend import Backend, get_request_id
 from service.api.dependencies import BackendDep, DatasetPath, DatasetQuery, reject_unknown_parameters
-from service.api.http.bodies import parse_message, read_json_object, run_in_thread
+from service.api.http.bodies import parse_message, read_json_object
 from service.api.http.problems import NotFoundError, NotReadyError
+from service.api.http.threads import run_in_thread
 from service.contracts import Claim, SuspectKind
 from service.errors import ConflictError, StreamError
 from service.review.decisions import build_claim_output

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.backend import get_backend, get_request_id
-from service.api.http.line_spool import get_stream_limiter
-from service.api.http.middleware import is_ndjson
-from service.api.http.ndjson import NDJSON_MEDIA_TYPE, NdjsonResponse
+from service.api.http.media_types import NDJSON_MEDIA_TYPE, is_ndjson
+from service.api.http.ndjson.limiter import get_stream_limiter
+from service.api.http.ndjson.response import NdjsonResponse
 from service.api.http.problems import render_problem_line, respond_to_error
 from service.api.ingest import query as record_query
 from service.api.ingest.platform_records import RecordOutcome
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from service.api.http.line_spool import BodyLine
+    from service.api.http.ndjson.lines import BodyLine
 
 
 SCORE_PATH = "/v1/score"

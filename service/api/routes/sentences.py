@@ -11,9 +11,9 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from service.api.backend import get_backend, get_request_id
-from service.api.http.line_spool import get_stream_limiter
-from service.api.http.middleware import is_ndjson
-from service.api.http.ndjson import MAX_BATCH_RECORDS, NDJSON_MEDIA_TYPE, NdjsonResponse
+from service.api.http.media_types import NDJSON_MEDIA_TYPE, is_ndjson
+from service.api.http.ndjson.limiter import get_stream_limiter
+from service.api.http.ndjson.response import MAX_BATCH_RECORDS, NdjsonResponse
 from service.api.http.problems import TooLargeError, render_problem_line
 from service.api.ingest.platform_records import (
     ConvertedRecord,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from service.api.backend import Backend
-    from service.api.http.line_spool import BodyLine
+    from service.api.http.ndjson.lines import BodyLine
     from service.contracts import LabelledSentence
 
 MAX_APPEND_BATCH = 1_000

@@ -18,8 +18,9 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from service.api.backend import get_backend, get_request_id
-from service.api.http.bodies import read_json_object, run_in_thread
+from service.api.http.bodies import read_json_object
 from service.api.http.problems import UnauthorizedError
+from service.api.http.threads import run_in_thread
 from service.api.ingest.platform_settings import get_platform_url, get_webhook_path, parse_webhook_secrets
 from service.api.ingest.webhook_deletions import complete_deletions
 from service.errors import DecodeError, InvalidInput, StreamError

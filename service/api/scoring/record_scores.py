@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pydantic_core import to_json
 
 from service.api.backend import get_backend, get_request_id
-from service.api.http.line_spool import get_stream_limiter
-from service.api.http.middleware import is_ndjson
-from service.api.http.ndjson import MAX_BATCH_RECORDS, NdjsonResponse
+from service.api.http.media_types import is_ndjson
+from service.api.http.ndjson.limiter import get_stream_limiter
+from service.api.http.ndjson.response import MAX_BATCH_RECORDS, NdjsonResponse
 from service.api.http.problems import render_problem_line
 from service.api.ingest.platform_records import (
     ConvertedRecord,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from service.api.http.line_spool import BodyLine
+    from service.api.http.ndjson.lines import BodyLine
     from service.api.ingest.query import RecordQuery
     from service.api.scoring.scorer import ScoreOptions, Scorer
     from service.contracts import LabelledSentence

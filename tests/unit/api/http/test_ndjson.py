@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect
 
-from service.api.http import ndjson
-from service.api.http.line_spool import BodyLine, LineSplitter, Spool, StreamLimiter
-from service.api.http.ndjson import NdjsonResponse
+from service.api.http.ndjson import upload
+from service.api.http.ndjson.limiter import StreamLimiter
+from service.api.http.ndjson.lines import BodyLine, LineSplitter
+from service.api.http.ndjson.response import MAX_BATCH_LINES, NdjsonResponse
+from service.api.http.ndjson.spool import Spool
 from service.api.http.problems import BodyTimeoutError, OverloadedError
 from service.errors import StreamError
 from service.settings import ApiSettings
@@ -152,12 +154,12 @@ def test_answers_stand_in_the_order_of_the_lines(ahead: bool) -> None:
             ]
 
     done(talk())
-    assert max(app.portions) <= ndjson.MAX_BATCH_LINES
+    assert max(app.portions) <= MAX_BATCH_LINES
     assert app.most_running == (2 if ahead else 1)
 
 
 def test_who_reads_nothing_before_it_has_sent_all_is_still_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ndjson, "MAX_READ_AHEAD_BYTES", 2_000)
+    monkeypatch.setattr(upload, "MAX_READ_AHEAD_BYTES", 2_000)
     lines = [b"x" * 500] * 400
 
     async def talk() -> None:
@@ -178,7 +180,7 @@ def test_who_reads_nothing_before_it_has_sent_all_is_still_served(monkeypatch: p
 
 
 def test_who_sends_faster_than_it_is_answered_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ndjson, "MAX_READ_AHEAD_BYTES", 2_000)
+    monkeypatch.setattr(upload, "MAX_READ_AHEAD_BYTES", 2_000)
     app = App(ahead=True)
 
     async def talk() -> None:
@@ -282,7 +284,7 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk() -> None:
         async with conversation(App()) as talk:
             talk.send_lines(b"a", last=True)
-            with pytest.raises(Exception, match="no room to keep"):
+            with pytest.raises(Exception, match="no space left to buffer the body"):
                 await talk.task
 
     done(talk())
@@ -311,7 +313,7 @@ def test_a_disk_that_fills_up_later_leaves_no_line_out(monkeypatch: pytest.Monke
             *found, problem = [each async for each in answers]
             assert [(each["line"], each["size"]) for each in found] == [(2, 2)]
             assert (problem["status"], problem["line"]) == (413, 3)
-            assert "2 lines were taken" in problem["detail"]
+            assert "2 lines are answered, continue with line 3" in problem["detail"]
 
     done(talk())
 
@@ -405,7 +407,7 @@ def test_only_so_many_streams_are_open_at_once() -> None:
 
 
 def test_spools_keep_only_so_much_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ndjson, "MAX_READ_AHEAD_BYTES", 2_000)
+    monkeypatch.setattr(upload, "MAX_READ_AHEAD_BYTES", 2_000)
     app = App(max_spool_bytes=20_000)
 
     async def talk() -> None:

@@ -295,6 +295,6 @@ def test_routine_requests_do_not_fill_the_log(
     headers: dict[str, str],
     level: int,
 ) -> None:
-    with caplog.at_level(logging.DEBUG, logger="service.api.http.middleware"):
+    with caplog.at_level(logging.DEBUG, logger="service.api.http.middleware.request_context"):
         quiet.client.request(method, path, headers=headers)
     assert [record.levelno for record in caplog.records if record.message == "answered"] == [level]

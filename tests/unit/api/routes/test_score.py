@@ -176,7 +176,7 @@ BAD: list[tuple[Any, int, str | None, str]] = [
     ({"sentences": [ONE], "method": 3}, 422, "method", "text"),
     ({"sentences": [ONE], "method": "best"}, 422, "method", "worst-token"),
     ({"sentences": [ONE], "token_score": "best"}, 422, "token_score", "self-confidence"),
-    ({"sentences": [ONE] * 21}, 413, "sentences", "at most 20"),
+    ({"sentences": [ONE] * 21}, 413, "sentences", "21 sentences, the limit is 20 per request"),
 ]
 
 

@@ -192,7 +192,7 @@ def test_lines_past_the_limit_of_the_body_are_told(tmp_path: Path, classifier: C
         assert len(answers) == 32
         assert all("status" not in each for each in answers)
         assert (problem["status"], problem["line"]) == (413, 34)
-        assert "33 lines were taken" in problem["detail"]
+        assert "33 lines are answered, continue with line 34" in problem["detail"]
         assert "MAX_STREAM_BYTES" in problem["detail"]
         written = api.stream.read(api.topics.sentences, 0, 100)
         assert len(written) == (32 if path == "/v1/sentences" else 0)

@@ -1,0 +1,63 @@
+"""Rejects requests before their body is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from starlette.datastructures import Headers
+
+from service.api.http.media_types import get_media_type, is_json, is_ndjson
+from service.api.http.middleware.request_limits import RequestLimits
+from service.api.http.problems import (
+    DrainingError,
+    MediaTypeError,
+    RequestError,
+    TooLargeError,
+    build_problem_response,
+)
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from service.api.backend import Backend
+    from service.api.http.auth import Authenticator
+
+API_PREFIX: Final = "/v1/"
+
+
+class AccessControl:
+    """Rejects requests that may not enter. Checks the key before it reads a byte of the body."""
+
+    def __init__(self, app: ASGIApp, backend: Backend, authenticator: Authenticator) -> None:
+        self._app = app
+        self._backend = backend
+        self._authenticator = authenticator
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check_access(scope)
+            await RequestLimits(scope, receive, send, self._backend).run(self._app)
+        except RequestError as error:
+            response = build_problem_response(error, request_id=scope["state"]["request_id"])
+            if isinstance(error, DrainingError | TooLargeError):  # the rest of the body is not read
+                response.headers["Connection"] = "close"
+            await response(scope, receive, send)
+
+    def _check_access(self, scope: Scope) -> None:
+        headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
+        if self._backend.draining.is_set() and path.startswith(API_PREFIX):
+            self._backend.telemetry.count_overload("draining")
+            raise DrainingError("the service is stopping: try again, here or at another instance")
+        required_scope = self._authenticator.get_required_scope(method, path)
+        if required_scope is not None:
+            self._authenticator.authorize(headers, required_scope)
+        has_body = method in ("POST", "PUT", "PATCH") and path.startswith(API_PREFIX)
+        if has_body and not (is_json(headers) or is_ndjson(headers)):
+            # Also a protection from cross-site requests: a foreign page can't send these types without a preflight.
+            raise MediaTypeError(
+                f"{get_media_type(headers) or 'no Content-Type'}: send `Content-Type: application/json`, or "
+                "application/x-ndjson if the route takes lines"
+            )

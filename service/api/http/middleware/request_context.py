@@ -1,0 +1,115 @@
+"""The outermost middleware: the identity of a request, and the record of how it ended."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import ClientDisconnect
+
+from service.api.http.auth import PUBLIC_PATHS, PUBLIC_PREFIXES
+from service.api.http.problems import build_problem_response
+from service.telemetry import current_request_id
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from service.api.backend import Backend
+
+logger = logging.getLogger(__name__)
+
+REQUEST_ID_HEADER: Final = "X-Request-ID"
+_VALID_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+# Raw pairs, as ASGI sends them: adding them to a response takes 1 µs, with header objects 5 µs.
+_RAW_REQUEST_ID_HEADER: Final = REQUEST_ID_HEADER.lower().encode()
+SECURITY_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+)
+_RAW_FETCH_SITE_HEADER: Final = b"sec-fetch-site"
+PROBE_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+LONG_LIVED_PATHS: Final = frozenset({"/v1/events"})  # open as long as the client listens: no request time
+NO_ROUTE: Final = ""
+CLIENT_CLOSED_REQUEST: Final = 499  # as nginx logs it
+
+
+class RequestContext:
+    """Whatever happens inside, the client gets a response that names its request."""
+
+    def __init__(self, app: ASGIApp, backend: Backend) -> None:
+        self._app = app
+        self._backend = backend
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        sent_id = next((value for key, value in scope["headers"] if key == _RAW_REQUEST_ID_HEADER), b"").decode(
+            "latin-1"
+        )
+        request_id = sent_id if _VALID_REQUEST_ID.fullmatch(sent_id) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        status, started = 0, time.perf_counter()
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = [pair for pair in message["headers"] if pair[0] != _RAW_REQUEST_ID_HEADER]
+                names = {key for key, _ in headers}
+                headers += (pair for pair in SECURITY_HEADERS if pair[0] not in names)
+                message["headers"] = [*headers, (_RAW_REQUEST_ID_HEADER, request_id.encode())]
+            await send(message)
+
+        token = current_request_id.set(request_id)
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            status = status or CLIENT_CLOSED_REQUEST
+        except Exception as error:
+            logger.exception("a request failed")
+            if status:  # the response has begun: the connection must break, or half of it would look complete
+                raise
+            await build_problem_response(error, request_id=request_id)(scope, receive, send_with_headers)
+        finally:
+            self._record_request(scope, status, time.perf_counter() - started)
+            current_request_id.reset(token)
+
+    def _record_request(self, scope: Scope, status: int, seconds: float) -> None:
+        path, method = scope["path"], scope["method"]
+        route = getattr(scope.get("route"), "path_format", NO_ROUTE)
+        if path not in LONG_LIVED_PATHS:
+            self._backend.telemetry.observe_http_request(
+                route=route, method=method, status=status or 500, seconds=seconds
+            )
+        level = logging.DEBUG if _is_routine(scope, status) else logging.INFO
+        # Still percent-encoded: a decoded path could forge log lines. Without the query, which may hold names.
+        raw_path = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", errors="replace")
+        logger.log(
+            level,
+            "answered",
+            extra={"method": method, "path": raw_path, "status": status, "ms": round(1000 * seconds, 1)},
+        )
+
+
+def _is_routine(scope: Scope, status: int) -> bool:
+    """Whether it is a request that probes and an open console repeat all the time, and it succeeded."""
+    path = scope["path"]
+    if path in PROBE_PATHS:
+        return True
+    if scope["method"] not in ("GET", "HEAD") or not 0 < status < HTTPStatus.BAD_REQUEST:
+        return False
+    # Browsers set this header on requests of a page to its own origin; a page can't set it itself.
+    return (
+        path in PUBLIC_PATHS
+        or path.startswith(PUBLIC_PREFIXES)
+        or (_RAW_FETCH_SITE_HEADER, b"same-origin") in scope["headers"]
+    )
