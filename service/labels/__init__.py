@@ -1,4 +1,4 @@
-"""Labels: the schemes they are written in, and what a dataset's labels are among a model's classes."""
+"""Labels: their schemes, and the mapping between labels of a dataset and classes of a model."""
 
 from __future__ import annotations
 

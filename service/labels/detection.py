@@ -1,4 +1,4 @@
-"""Which scheme labels are in, told by the labels themselves, and the types behind a list of classes."""
+"""Detects the scheme of labels from the labels themselves, and merges classes to types."""
 
 from __future__ import annotations
 
@@ -22,25 +22,24 @@ from service.labels.schemes import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-# Spellings of "outside" that people use. They are never read as "O": a wrong guess would judge every word wrongly.
+# Common spellings of "outside". They are never read as "O": a wrong guess would misjudge every word.
 OUTSIDE_LOOKALIKES = frozenset({"", "o", "0", "-", "_", "out", "outside", "none", "null", "nil"})
 
 NO_MAPPING: Mapping[str, str] = MappingProxyType({})
 
 
 def detect_scheme(sequences: Iterable[Sequence[str]], mapping: Mapping[str, str] = NO_MAPPING) -> Scheme:
-    """The scheme that the labels of these sentences are in; `mapping` renames full labels first.
+    """The scheme of these sentences' labels; `mapping` renames full labels first.
 
-    Labels hold errors, so the evidence is weighed, not required to be flawless:
-    - no prefixes: IO; nothing but I- and O: IO too (IOB1 data in which no two entities touch looks the same, and
-      reads the same);
-    - a prefix that only BILUO has (L, U, E, S, M, W): BILUO, if at least half of the entities are whole in it;
-    - B- and I-: IOB1 where more entities start with I- than have a B- that IOB1 doesn't ask for, else IOB2.
+    Labels contain errors, so the decision weighs the evidence:
+    - no prefixes: IO; nothing but I- and O: IO too (IOB1 data without adjacent entities looks and reads the same);
+    - a prefix that only BILUO has (L, U, E, S, M, W): BILUO, if at least half of the entities are valid in it;
+    - B- and I-: IOB1 if more entities start with I- than have a B- that IOB1 doesn't need, else IOB2;
+    - no entity at all: IOB2.
 
-    Labels of which only some have a prefix fit no scheme: InvalidInput says which. Where nothing tells (no entity
-    at all) it is IOB2.
+    If only some labels have a prefix, they fit no scheme: InvalidInput names them.
     """
-    # Whatever the scheme, the evidence is in pairs of neighbours: their counts stay small however long the data is.
+    # In every scheme the evidence is in pairs of neighbours. Their counts stay small, however long the data is.
     pairs: Counter[tuple[str | None, str | None]] = Counter()
     for labels in sequences:
         renamed = [mapping.get(label, label) for label in labels]
@@ -63,8 +62,8 @@ def detect_scheme(sequences: Iterable[Sequence[str]], mapping: Mapping[str, str]
     if family is Scheme.BILUO:
         if broken > entities / 2:
             raise InvalidInput(
-                f"labels such as {_format_examples(_select_non_iob(vocabulary))} look like BILUO, but {broken} places in {entities} "
-                "entities break that scheme; name the scheme, or map the labels whose type starts like a prefix",
+                f"labels such as {_format_examples(_select_non_iob(vocabulary))} look like BILUO, but {broken} labels in "
+                f"{entities} entities break that scheme; name the scheme, or map the labels whose type starts like a prefix",
                 field="labels",
             )
         return family
@@ -74,8 +73,8 @@ def detect_scheme(sequences: Iterable[Sequence[str]], mapping: Mapping[str, str]
 def detect_class_scheme(class_names: Sequence[str]) -> Scheme:
     """The scheme of a model's classes, from their names alone.
 
-    A type that has I- but no B- can't occur in IOB2, so it tells IOB1; a model trained on IOB1 that has all classes
-    looks like IOB2, and somebody has to say so.
+    A type with I- but no B- can't occur in IOB2, so the scheme is IOB1. A model trained on IOB1 that has all classes
+    looks like IOB2: its manifest must name the scheme.
     """
     family = _detect_family(class_names, field="classes")
     if family is not Scheme.IOB2:
@@ -85,22 +84,22 @@ def detect_class_scheme(class_names: Sequence[str]) -> Scheme:
 
 
 def merge_by_type(class_names: Sequence[str], scheme: Scheme | None = None) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The types behind the classes ("O" first where there is one, then by first appearance), and class -> type index.
+    """The types of the classes ("O" first if there is one, then by first appearance), and class -> type index.
 
-    The types are IO labels (`entity_type` gives the same save for a type that itself starts with "I-").
+    The types are IO labels (as `entity_type` returns them, except for a type that itself starts with "I-").
     """
     scheme = detect_class_scheme(class_names) if scheme is None else scheme
     names: list[str] = []
     for name in class_names:
         tag = parse_label(name, scheme)
         names.append(OUTSIDE if tag.prefix == OUTSIDE else format_label("I", tag.type, Scheme.IO))
-    types = sorted(dict.fromkeys(names), key=lambda name: name != OUTSIDE)  # stable: the others keep their order
+    types = sorted(dict.fromkeys(names), key=lambda name: name != OUTSIDE)  # a stable sort: the others keep their order
     index = {name: i for i, name in enumerate(types)}
     return tuple(types), tuple(index[name] for name in names)
 
 
 def _detect_family(vocabulary: Collection[str], *, field: str) -> Scheme:
-    """IO, BILUO, or IOB2 for either of the IOBs."""
+    """IO, BILUO, or IOB2 for both IOB1 and IOB2."""
     entities = [label for label in vocabulary if label != OUTSIDE]
     bare = [label for label in entities if split_prefix(label, Scheme.BILUO)[0] is None]
     prefixed = [label for label in entities if split_prefix(label, Scheme.BILUO)[0] is not None]

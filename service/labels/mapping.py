@@ -1,4 +1,4 @@
-"""A dataset's labels as classes of a model: `LabelMap`."""
+"""Dataset label -> model class: `LabelMap`. `rendering.py` goes from class to dataset label."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ from service.labels.schemes import (
     parse_label,
     split_prefix,
 )
-from service.labels.vocabulary import (
+from service.labels.unknown_labels import (
     CLI_ADVICE,
     GENERIC_ADVICE,
-    OUTSIDE_MEANING,
-    LabelMeaning,
-    build_meanings,
     build_settings_advice,
     explain_unknown,
     is_outside_lookalike,
 )
+from service.labels.vocabulary import OUTSIDE_MEANING, LabelMeaning, build_meanings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,10 +39,10 @@ UnmappedPolicy: TypeAlias = Literal["reject", "unscored"]
 
 @dataclass(frozen=True, slots=True)
 class LabelIds:
-    """A sentence's labels as the model would say them.
+    """A sentence's labels as classes of the model.
 
-    `ids` are judged classes, UNSCORED where there is none. `labels` are their names in the judged scheme; an unscored
-    word keeps its own type there, so that spans stay whole ("O" if its label can't be read).
+    `ids` are judged classes, UNSCORED for a label without one. `labels` are their names in the judged scheme. There an
+    unscored word keeps its own type, so that spans stay whole ("O" if its label can't be read).
     """
 
     ids: list[int]
@@ -55,14 +53,14 @@ class LabelIds:
 class LabelMap:
     """How the labels of one dataset are judged by one model.
 
-    `classes` are what is judged, in `scheme`: the model's own classes where the dataset tells the same apart, else
-    types, and `merge` gives the type of each model class (None: columns stay as they are). Types are judged where
-    either side has no prefixes (IO), and where the model has no class for a label that the dataset can bring (a
-    model trained on IOB1 often lacks some B-): no right sentence is turned away for a prefix.
+    `classes` are the judged classes, in `scheme`: the model's own classes if the dataset makes the same distinctions,
+    else types. Then `merge` has the type index of each model class (None: the columns stay as they are). Types are
+    judged if either side has no prefixes (IO), or if the model lacks a class for a label that the dataset may contain
+    (a model trained on IOB1 often lacks some B-): no correct sentence is refused because of a prefix.
 
-    Labels of one scheme on both sides are judged as they were given, also where they break the scheme. Between
-    schemes they are converted by way of their spans, and so is IOB1 where several types become one (I-CITY after
-    I-STATE is a new entity, so it must become B-LOC): that puts right what breaks the scheme.
+    If both sides have the same scheme, labels are judged as given, even if they break the scheme. Between schemes they
+    are converted through their spans, which repairs broken sequences. So is IOB1 if several types become one: I-CITY
+    after I-STATE starts a new entity, so it must become B-LOC.
     """
 
     classes: tuple[str, ...]
@@ -74,8 +72,8 @@ class LabelMap:
     _types: tuple[str, ...] = field(repr=False)
     _meanings: dict[str, LabelMeaning] = field(repr=False, hash=False)
     _by_tag: dict[Tag, int] = field(repr=False, hash=False)
-    _ids: dict[str, int] | None = field(repr=False, hash=False)  # label -> id; None: the whole sentence decides
-    dataset: str | None = None  # one of the stream: an unknown label is explained by its settings then
+    _ids: dict[str, int] | None = field(repr=False, hash=False)  # label -> id; None: it depends on the sentence
+    dataset: str | None = None  # of the stream: then error texts name its settings instead of options
 
     @classmethod
     def build(
@@ -89,24 +87,24 @@ class LabelMap:
         unmapped: UnmappedPolicy = "reject",
         dataset: str | None = None,
     ) -> LabelMap:
-        """Map a dataset onto a model, or say what doesn't fit.
+        """Maps a dataset onto a model, or raises an error that says what doesn't fit.
 
-        `mapping` takes an entity type or a full label of the dataset to a type of the model, to a full label (such a
-        type with a prefix of the dataset's scheme) or to "O". Several types may go to one. `dataset_labels` (all of them, where they are known)
-        are checked here already.
+        `mapping` maps an entity type or a full label of the dataset to a type of the model, to a full label (such a
+        type with a prefix of the dataset's scheme) or to "O". Several types may map to one. `dataset_labels`, if all
+        labels of the dataset are known, are checked here.
         """
         tags = _parse_classes(model_classes, model_scheme)
         types = tuple(dict.fromkeys(OUTSIDE if tag.prefix == OUTSIDE else tag.type for tag in tags))
-        readings = build_meanings(types, dataset_scheme, mapping)
+        meanings = build_meanings(types, dataset_scheme, mapping)
         for label in dataset_labels or ():
-            if label not in readings and (unmapped == "reject" or is_outside_lookalike(label)):
+            if label not in meanings and (unmapped == "reject" or is_outside_lookalike(label)):
                 raise UnknownLabelError(
                     explain_unknown(label, types, model_classes, dataset_scheme), field="dataset_labels"
                 )
         used = (
-            list(readings.values())
+            list(meanings.values())
             if dataset_labels is None
-            else [readings[x] for x in dataset_labels if x in readings]
+            else [meanings[label] for label in dataset_labels if label in meanings]
         )
         label_by_label = dataset_scheme is model_scheme and not (model_scheme is Scheme.IOB1 and _merges_types(used))
         classes, scheme, merge = tuple(model_classes), model_scheme, None
@@ -119,13 +117,13 @@ class LabelMap:
             by_tag = {parse_label(name, scheme): k for k, name in enumerate(classes)}
         ids = None
         if label_by_label:
-            known = ((label, by_tag.get(_to_tag(reading, scheme))) for label, reading in readings.items())
+            known = ((label, by_tag.get(_to_tag(meaning, scheme))) for label, meaning in meanings.items())
             ids = {label: k for label, k in known if k is not None}
         names = tuple(model_classes)
-        return cls(classes, scheme, merge, dataset_scheme, unmapped, names, types, readings, by_tag, ids, dataset)
+        return cls(classes, scheme, merge, dataset_scheme, unmapped, names, types, meanings, by_tag, ids, dataset)
 
     def writer(self) -> DatasetLabelWriter:
-        """The way back: what is judged, as the dataset writes it."""
+        """The inverse: judged classes as labels of the dataset."""
         return DatasetLabelWriter.build(
             self.classes,
             self._meanings,
@@ -141,32 +139,32 @@ class LabelMap:
         return self.unmapped == "unscored" and not is_outside_lookalike(label)
 
     def map(self, labels: Sequence[str], *, sentence: int | str | None = None) -> LabelIds:
-        """The judged classes of a sentence's labels; `sentence` is only named in errors."""
+        """The judged classes of a sentence's labels. `sentence` appears in errors only."""
         if self._ids is not None:
             try:
                 ids = [self._ids[label] for label in labels]
             except KeyError:
-                pass  # a label without a class: found below, with its word
+                pass  # a label without a class: the code below finds its word
             else:
                 return LabelIds(ids, [self.classes[k] for k in ids])
-        readings = [self._resolve_label(label, word, sentence) for word, label in enumerate(labels)]
+        meanings = [self._resolve_label(label, word, sentence) for word, label in enumerate(labels)]
         if self._ids is not None:
-            tags = [_to_tag(reading, self.scheme) for reading in readings]
+            tags = [_to_tag(meaning, self.scheme) for meaning in meanings]
         else:
-            tags = self._convert_scheme(readings)
+            tags = self._convert_scheme(meanings)
         ids = []
-        for word, (label, reading, tag) in enumerate(zip(labels, readings, tags, strict=True)):
-            k = None if reading.target is None else self._by_tag.get(tag)
-            if k is None and reading.target is not None:
+        for word, (label, meaning, tag) in enumerate(zip(labels, meanings, tags, strict=True)):
+            k = None if meaning.target is None else self._by_tag.get(tag)
+            if k is None and meaning.target is not None:
                 self._reject_unmapped(label, word, sentence)
             ids.append(UNSCORED if k is None else k)
         names = [self._render_label(k, tag) for k, tag in zip(ids, tags, strict=True)]
         return LabelIds(ids, names)
 
     def _resolve_label(self, label: str, word: int, sentence: int | str | None) -> LabelMeaning:
-        reading = self._meanings.get(label)
-        if reading is not None:
-            return reading
+        meaning = self._meanings.get(label)
+        if meaning is not None:
+            return meaning
         self._reject_unmapped(label, word, sentence)
         prefix, entity = split_prefix(label, self.dataset_scheme)
         if prefix is None and self.dataset_scheme is Scheme.IO:
@@ -176,23 +174,25 @@ class LabelMap:
         return LabelMeaning(prefix, entity, None)
 
     def _reject_unmapped(self, label: str, word: int, sentence: int | str | None) -> None:
-        """Refuse a label without a class, unless its word may stay unscored.
+        """Refuses a label without a class, unless its word may stay unscored.
 
-        A misspelt "O" is refused all the same: it would leave nearly every word unscored.
+        A misspelt "O" is refused in any case: it would leave nearly every word unscored.
         """
         if self.unmapped == "reject" or is_outside_lookalike(label):
             advice = GENERIC_ADVICE if self.dataset is None else build_settings_advice(self.dataset)
-            problem, options = (
-                explain_unknown(label, self._types, self._model_classes, self.dataset_scheme, one)
-                for one in (advice, CLI_ADVICE)
+            problem, cli_problem = (
+                explain_unknown(label, self._types, self._model_classes, self.dataset_scheme, each)
+                for each in (advice, CLI_ADVICE)
             )
-            raise UnknownLabelError(problem, field="labels", sentence=sentence, word=word, cli_problem=options)
+            raise UnknownLabelError(problem, field="labels", sentence=sentence, word=word, cli_problem=cli_problem)
 
     def _convert_scheme(self, meanings: Sequence[LabelMeaning]) -> list[Tag]:
-        """The same entities in the judged scheme. Read by the dataset's types, so that touching ones stay apart."""
+        """The same entities in the judged scheme, grouped by the dataset's types, so that adjacent ones stay separate."""
         entities = [
             Span(start, end, source if target is None else target)
-            for start, end, (source, target) in group_entities((r.prefix, (r.source, r.target)) for r in meanings)
+            for start, end, (source, target) in group_entities(
+                (meaning.prefix, (meaning.source, meaning.target)) for meaning in meanings
+            )
         ]
         return [parse_label(label, self.scheme) for label in labels_from_spans(entities, len(meanings), self.scheme)]
 
@@ -220,13 +220,13 @@ def _parse_classes(model_classes: Sequence[str], scheme: Scheme) -> list[Tag]:
 
 
 def _to_tag(meaning: LabelMeaning, judged_scheme: Scheme) -> Tag:
-    """A reading's own label in the judged scheme, word by word."""
+    """A label's tag in the judged scheme, without regard to its neighbours."""
     entity = meaning.source if meaning.target is None else meaning.target
     return Tag("I" if judged_scheme is Scheme.IO and meaning.prefix != OUTSIDE else meaning.prefix, entity)
 
 
 def _merges_types(used: Sequence[LabelMeaning]) -> bool:
-    pairs = {(reading.source, reading.target) for reading in used}
+    pairs = {(meaning.source, meaning.target) for meaning in used}
     return len(pairs) > len({target for _, target in pairs})
 
 
@@ -238,10 +238,10 @@ def _has_class_for_every_label(
     *,
     label_by_label: bool,
 ) -> bool:
-    """Whether the model has a class for each label that the dataset can bring, prefix and all."""
+    """Whether the model has a class for each label that the dataset may contain, with its prefix."""
     if Scheme.IO in {model_scheme, dataset_scheme}:
         return False
     if label_by_label:
-        return all(Tag(reading.prefix, reading.target or "") in by_tag for reading in used)
-    targets = {reading.target for reading in used if reading.target}
+        return all(Tag(meaning.prefix, meaning.target or "") in by_tag for meaning in used)
+    targets = {meaning.target for meaning in used if meaning.target}
     return all(Tag(prefix, target) in by_tag for target in targets for prefix in PREFIXES[model_scheme])

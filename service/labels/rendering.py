@@ -1,8 +1,9 @@
-"""What a model says, in the dataset's own names and scheme: the way back through a `LabelMap`."""
+"""Model class -> dataset label: the inverse of `LabelMap`, in the dataset's own names and scheme."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from service.labels.schemes import (
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from service.labels.vocabulary import LabelMeaning
 
-# BILUO in its other spellings, known by the letters that a sentence uses.
+# Spellings of BILUO, recognised by the letters that a sentence uses.
 _BIOES_LETTERS, _BILUO_LETTERS = frozenset("ES"), frozenset("LU")
 
 
@@ -30,8 +31,8 @@ _BIOES_LETTERS, _BILUO_LETTERS = frozenset("ES"), frozenset("LU")
 class DatasetLabelWriter:
     """Judged classes and entities as the dataset writes them.
 
-    `label_by_class` is the label of each judged class, where one class is one label of the dataset; None where the sentence
-    around decides, since the scheme is another one or several of the dataset's types are one of the model's.
+    `label_by_class` has the label of each judged class, if each class is one label of the dataset. It is None if the
+    label depends on the sentence: the schemes differ, or several types of the dataset are one type of the model.
     """
 
     is_identity: bool  # whether the judged classes are the dataset's own labels
@@ -39,9 +40,9 @@ class DatasetLabelWriter:
     scheme: Scheme
     judged_scheme: Scheme
     _meanings: Mapping[str, LabelMeaning]
-    _types_by_target: Mapping[str, tuple[str, ...]]  # the model's type -> the dataset's, in the order of the map
-    _irregular_labels: Mapping[Tag, str]  # labels that no scheme spells ("3", "PER_B")
-    _ambiguous_labels: frozenset[str]  # labels that keep the model's name of a type which the map knows by another one
+    _types_by_target: Mapping[str, tuple[str, ...]]  # the model's type -> the dataset's types, in the order of the map
+    _irregular_labels: Mapping[Tag, str]  # labels outside any scheme ("3", "PER_B")
+    _ambiguous_labels: frozenset[str]  # labels with the model's name of a type that the map renames
 
     @classmethod
     def build(
@@ -53,33 +54,47 @@ class DatasetLabelWriter:
         scheme: Scheme,
         label_by_label: bool,
     ) -> DatasetLabelWriter:
-        names: dict[str, dict[str, None]] = {}
-        odd: dict[Tag, str] = {}
+        sources_by_target: dict[str, dict[str, None]] = {}
+        irregular: dict[Tag, str] = {}
         for label, (prefix, source, target) in meanings.items():
             if not target:
                 continue
             if scheme is not Scheme.IO and split_prefix(label, scheme)[0] is None:
-                odd.setdefault(Tag(prefix, target), label)
-            # The key of a mapped full label is no type, though it may be read as one.
+                irregular.setdefault(Tag(prefix, target), label)
+            # The key of a mapped full label is no type, though it may look like one.
             elif scheme is Scheme.IO or (source not in meanings and split_prefix(source, scheme)[0] is None):
-                names.setdefault(target, {})[source] = None
-        mapped = {target: tuple(own for own in found if own != target) for target, found in names.items()}
-        own = {target: found for target, found in mapped.items() if found}
-        both = frozenset(label for label, (_, source, target) in meanings.items() if target in own and source == target)
+                sources_by_target.setdefault(target, {})[source] = None
+        renamed = {
+            target: names
+            for target, sources in sources_by_target.items()
+            if (names := tuple(source for source in sources if source != target))
+        }
+        ambiguous = frozenset(
+            label for label, (_, source, target) in meanings.items() if target in renamed and source == target
+        )
         by_class = None
-        if judged_scheme is scheme and label_by_label and all(len(found) == 1 for found in own.values()):
-            by_class = tuple(_rename_class(name, own, odd, scheme) for name in classes)
-        everything = {target: (*found, target) for target, found in own.items()}
-        return cls(by_class == tuple(classes), by_class, scheme, judged_scheme, meanings, everything, odd, both)
+        if judged_scheme is scheme and label_by_label and all(len(names) == 1 for names in renamed.values()):
+            by_class = tuple(_rename_class(name, renamed, irregular, scheme) for name in classes)
+        types_by_target = {target: (*names, target) for target, names in renamed.items()}
+        return cls(
+            by_class == tuple(classes),
+            by_class,
+            scheme,
+            judged_scheme,
+            meanings,
+            types_by_target,
+            irregular,
+            ambiguous,
+        )
 
     def is_direct(self, labels: Sequence[str]) -> bool:
-        """Whether `label_by_class` holds for a sentence with these labels."""
+        """Whether `label_by_class` applies to a sentence with these labels."""
         return self.label_by_class is not None and (self.is_identity or self._ambiguous_labels.isdisjoint(labels))
 
     def render_class(self, k: int, labels: Sequence[str]) -> str:
-        """The label of a class, where it is simple."""
+        """The label of a class in a sentence for which `is_direct`."""
         if self.label_by_class is None:
-            raise ValueError("the sentence around decides: use `rewritten`")
+            raise ValueError("the label depends on the sentence: use `render`")
         name = self.label_by_class[k]
         if self.scheme is Scheme.IO:
             return _match_io_prefix(name, labels)
@@ -91,58 +106,61 @@ class DatasetLabelWriter:
             Span(start, end, self.resolve_type(Span(start, end, name), labels))
             for start, end, name in parse_spans(judged_labels, self.judged_scheme)
         ]
-        found = labels_from_spans(entities, len(judged_labels), self.scheme)
+        rendered = labels_from_spans(entities, len(judged_labels), self.scheme)
         if self._irregular_labels:
-            found = [self._irregular_labels.get(parse_label(label, self.scheme), label) for label in found]
+            rendered = [self._irregular_labels.get(parse_label(label, self.scheme), label) for label in rendered]
         if self.scheme is Scheme.BILUO:
             letters = {label[0] for label in labels if label[1:2] == "-"}
-            return [_match_biluo_spelling(label, letters) for label in found]
-        return [_match_io_prefix(label, labels) for label in found] if self.scheme is Scheme.IO else found
+            return [_match_biluo_spelling(label, letters) for label in rendered]
+        return [_match_io_prefix(label, labels) for label in rendered] if self.scheme is Scheme.IO else rendered
 
     def resolve_type(self, span: Span, labels: Sequence[str]) -> str:
-        """The dataset's name of an entity's type: of several the one given nearest by, else the first of the map."""
+        """The dataset's name of an entity's type: of several the one given nearest to it, else the first of the map."""
         names = self._types_by_target.get(span.type)
         if names is None:
             return span.type
-        near: list[tuple[int, str]] = []
-        for place, label in enumerate(labels):
-            reading = self._meanings.get(label)
-            if reading is not None and reading.target == span.type and reading.source in names:
-                near.append((self._distance(place, span), reading.source))
-        return min(near, key=lambda one: one[0])[1] if near else names[0]
-
-    @staticmethod
-    def _distance(place: int, span: Span) -> int:
-        return max(span.start - place, place - span.end + 1, 0)
+        candidates: list[tuple[int, str]] = []
+        for word, label in enumerate(labels):
+            meaning = self._meanings.get(label)
+            if meaning is not None and meaning.target == span.type and meaning.source in names:
+                candidates.append((_compute_distance(word, span), meaning.source))
+        return min(candidates, key=itemgetter(0))[1] if candidates else names[0]
 
     def parse_type(self, label: str) -> str:
         """The type of a given label in the dataset's own name."""
-        reading = self._meanings.get(label)
-        return reading.source if reading is not None else split_prefix(label, self.scheme)[1]
+        meaning = self._meanings.get(label)
+        return meaning.source if meaning is not None else split_prefix(label, self.scheme)[1]
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The dataset's names of all that can be suggested, without "O"."""
-        targets = dict.fromkeys(reading.target for reading in self._meanings.values() if reading.target)
-        found = (name for target in targets for name in self._types_by_target.get(target, (target, target))[:-1])
-        return tuple(dict.fromkeys(found))
+        """The dataset's names of all types that can be suggested, without "O"."""
+        targets = dict.fromkeys(meaning.target for meaning in self._meanings.values() if meaning.target)
+        names = (name for target in targets for name in self._types_by_target.get(target, (target, target))[:-1])
+        return tuple(dict.fromkeys(names))
 
 
-def _rename_class(name: str, own: Mapping[str, tuple[str, ...]], odd: Mapping[Tag, str], scheme: Scheme) -> str:
+def _compute_distance(word: int, span: Span) -> int:
+    """Words between a word and a span; 0 inside of it."""
+    return max(span.start - word, word - span.end + 1, 0)
+
+
+def _rename_class(
+    name: str, renamed: Mapping[str, tuple[str, ...]], irregular: Mapping[Tag, str], scheme: Scheme
+) -> str:
     tag = parse_label(name, scheme)
     if tag.prefix == OUTSIDE:
         return name
-    if tag in odd:
-        return odd[tag]
-    if tag.type not in own:
+    if tag in irregular:
+        return irregular[tag]
+    if tag.type not in renamed:
         return name
-    renamed = own[tag.type][0]
-    return format_label(tag.prefix, renamed, scheme) if scheme is Scheme.IO else f"{name[:2]}{renamed}"
+    dataset_type = renamed[tag.type][0]
+    return format_label(tag.prefix, dataset_type, scheme) if scheme is Scheme.IO else f"{name[:2]}{dataset_type}"
 
 
 def _match_io_prefix(label: str, labels: Sequence[str]) -> str:
-    """IO with its "I-", where the sentence writes it so."""
-    if label == OUTSIDE or split_prefix(label, Scheme.IO)[0] or not any(one.startswith("I-") for one in labels):
+    """With "I-" in front, if the labels of the sentence have it."""
+    if label == OUTSIDE or split_prefix(label, Scheme.IO)[0] or not any(given.startswith("I-") for given in labels):
         return label
     return f"I-{label}"
 
@@ -150,7 +168,7 @@ def _match_io_prefix(label: str, labels: Sequence[str]) -> str:
 def _match_biluo_spelling(label: str, letters: set[str]) -> str:
     if label[1:2] != "-" or letters & _BILUO_LETTERS:
         return label
-    spelt = {"I": "M"} if "M" in letters else {}
+    spellings = {"I": "M"} if "M" in letters else {}
     if letters & _BIOES_LETTERS or "W" in letters:
-        spelt |= {"L": "E", "U": "W" if "W" in letters else "S"}
-    return f"{spelt.get(label[0], label[0])}{label[1:]}"
+        spellings |= {"L": "E", "U": "W" if "W" in letters else "S"}
+    return f"{spellings.get(label[0], label[0])}{label[1:]}"

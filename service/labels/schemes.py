@@ -1,17 +1,17 @@
 """How a label says where an entity begins and ends: IOB1, IOB2, BILUO and IO.
 
-Reading is lenient, because the labels are what is in doubt: an I- or L- that continues nothing starts an entity, and
-an entity that nothing closes ends where its type does. So IOB1 and IOB2 are read alike; they differ in what is written.
+Reading is lenient, because the labels are in doubt: an I- or L- that continues nothing starts an entity, and an entity
+that nothing closes ends where its type ends. So IOB1 and IOB2 are read alike; they differ only in writing.
 
-| scheme | prefixes        | read as well                                                            |
+| scheme | prefixes        | also read                                                               |
 |--------|-----------------|-------------------------------------------------------------------------|
 | iob1   | I, B where two entities of one type touch | lower-case prefixes                           |
 | iob2   | B, I            | lower-case prefixes                                                     |
 | biluo  | B, I, L, U      | lower-case prefixes; E- as L-, S- and W- as U-, M- as I- (BIOES, BMES, BMEWO) |
 | io     | none: bare types | "I-" in front of the type                                              |
 
-Only "O" is outside. The prefix ends at the first hyphen ("B-PRODUCT-NAME" is of type "PRODUCT-NAME"), and a prefix that
-its scheme doesn't have is none: in IO data "E-MAIL" is a type.
+Only "O" is outside. The prefix ends at the first hyphen: "B-PRODUCT-NAME" has the type "PRODUCT-NAME". A letter that is
+no prefix of the scheme belongs to the type: in IO data "E-MAIL" is a type.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Scheme(StrEnum):
-    """A labelling scheme, by the name that settings and the command line use."""
+    """A labelling scheme, by its name in settings and on the command line."""
 
     IOB1 = "iob1"
     IOB2 = "iob2"
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """A label as read: its canonical prefix ("O", "B", "I", "L" or "U"; always "I" in IO) and its type ("" outside)."""
+    """A parsed label: its canonical prefix ("O", "B", "I", "L" or "U"; always "I" in IO) and its type ("" outside)."""
 
     prefix: str
     type: str
@@ -58,7 +58,7 @@ class Tag(NamedTuple):
 _ANY_CASE_BI = {"B": "B", "I": "I", "b": "B", "i": "I"}
 _ALIASES = {"L": "L", "U": "U", "E": "L", "S": "U", "W": "U", "M": "I"}
 
-# What may stand before the first hyphen in each scheme, and the prefix that it means.
+# The spellings of prefixes that each scheme reads, and the canonical prefix of each.
 PREFIX_SPELLINGS: dict[Scheme, dict[str, str]] = {
     Scheme.IOB1: _ANY_CASE_BI,
     Scheme.IOB2: _ANY_CASE_BI,
@@ -71,7 +71,7 @@ PREFIXES: dict[Scheme, str] = {Scheme.IOB1: "BI", Scheme.IOB2: "BI", Scheme.BILU
 
 
 def split_prefix(label: str, scheme: Scheme) -> tuple[str | None, str]:
-    """The canonical prefix, or None where the label has none that the scheme knows, and the rest."""
+    """The canonical prefix, or None if the label has no prefix of the scheme, and the rest."""
     if label[1:2] == "-" and len(label) > 2 and (prefix := PREFIX_SPELLINGS[scheme].get(label[0])):
         return prefix, label[2:]
     return None, label
@@ -79,7 +79,7 @@ def split_prefix(label: str, scheme: Scheme) -> tuple[str | None, str]:
 
 @lru_cache(maxsize=4096)
 def parse_label(label: str, scheme: Scheme) -> Tag:
-    """Read one label, or raise an UnknownLabelError that says why it can't be one of the scheme."""
+    """Parses one label, or raises an UnknownLabelError that says why it is no label of the scheme."""
     if label == OUTSIDE:
         return Tag(OUTSIDE, "")
     prefix, entity = split_prefix(label, scheme)
@@ -97,7 +97,7 @@ def parse_label(label: str, scheme: Scheme) -> Tag:
 
 
 def parse_labels(labels: Sequence[str], scheme: Scheme) -> list[Tag]:
-    """Read a sentence's labels; the error names the word."""
+    """Parses a sentence's labels; the error names the word."""
     tags: list[Tag] = []
     for label in labels:
         try:
@@ -110,36 +110,36 @@ def parse_labels(labels: Sequence[str], scheme: Scheme) -> list[Tag]:
 def entity_type(label: str, scheme: Scheme | None = None) -> str:
     """The type without its prefix; "O" stays "O".
 
-    Without a scheme every prefix that any scheme knows is taken off, so "E-MAIL" becomes "MAIL": name the scheme
-    where types may look so.
+    Without a scheme the prefixes of all schemes are removed, so "E-MAIL" becomes "MAIL": name the scheme if types may
+    look like that.
     """
     return split_prefix(label, Scheme.BILUO if scheme is None else scheme)[1]
 
 
 def starts_entity(previous: tuple[str, T] | None, here: tuple[str, T]) -> bool:
-    """Whether a word inside an entity starts a new one rather than going on with the word before; THE lenient rule."""
+    """Whether a word inside an entity starts a new one instead of continuing the previous word: the lenient rule."""
     return previous is None or here[0] in "BU" or previous[0] in "OLU" or previous[1] != here[1]
 
 
 def group_entities(tags: Iterable[tuple[str, T]]) -> list[tuple[int, int, T]]:
     """The entities (start, end, type) in a sentence of (canonical prefix, type)."""
-    found: list[tuple[int, int, T]] = []
+    entities: list[tuple[int, int, T]] = []
     previous: tuple[str, T] | None = None
-    for i, tag in enumerate(tags):
+    for word, tag in enumerate(tags):
         if tag[0] != OUTSIDE:
-            start = i if starts_entity(previous, tag) else found.pop()[0]
-            found.append((start, i + 1, tag[1]))
+            start = word if starts_entity(previous, tag) else entities.pop()[0]
+            entities.append((start, word + 1, tag[1]))
         previous = tag
-    return found
+    return entities
 
 
 def parse_spans(labels: Sequence[str], scheme: Scheme) -> list[Span]:
-    """The entities of a sentence, first to last. In IO, touching entities of one type are one."""
-    return [Span(*run) for run in group_entities(parse_labels(labels, scheme))]
+    """The entities of a sentence, first to last. In IO, adjacent entities of one type are one."""
+    return [Span(*entity) for entity in group_entities(parse_labels(labels, scheme))]
 
 
 def format_label(prefix: str, entity: str, scheme: Scheme) -> str:
-    """One label as the scheme spells it. A bare type that would be misread gets its "I-" in IO."""
+    """One label as the scheme writes it. In IO a bare type that looks like a prefixed label gets an "I-"."""
     if scheme is not Scheme.IO:
         return f"{prefix}-{entity}"
     return entity if split_prefix(entity, scheme)[0] is None else f"I-{entity}"
@@ -148,7 +148,7 @@ def format_label(prefix: str, entity: str, scheme: Scheme) -> str:
 def labels_from_spans(entities: Iterable[Span], n: int, scheme: Scheme) -> list[str]:
     """The labels of a sentence of n words with these entities (in any order, none overlapping).
 
-    They read back as the same spans, save that IO joins touching entities of one type.
+    `parse_spans` returns the same spans, except that IO joins adjacent entities of one type.
     """
     labels = [OUTSIDE] * n
     before = Span(0, 0, "")
@@ -172,29 +172,29 @@ def labels_from_spans(entities: Iterable[Span], n: int, scheme: Scheme) -> list[
 
 
 def convert_scheme(labels: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
-    """The same entities in another scheme, always a valid sequence of it, also where `labels` was not one of `source`.
+    """The same entities in another scheme: always a valid sequence, even if `labels` was none.
 
-    IO can't tell touching entities of one type apart: on the way into it they become one entity, for good.
+    IO can't separate adjacent entities of one type: conversion to IO joins them for good.
     """
     return labels_from_spans(parse_spans(labels, source), len(labels), target)
 
 
 def can_follow(previous: Tag | None, following: Tag | None, scheme: Scheme) -> bool:
-    """`is_valid_transition` on labels already read."""
+    """`is_valid_transition` for parsed labels."""
     match scheme:
         case Scheme.IO:
             return True
         case Scheme.IOB1 | Scheme.IOB2:
-            bound = "B" if scheme is Scheme.IOB1 else "I"  # the prefix that needs its own type before it
+            bound = "B" if scheme is Scheme.IOB1 else "I"  # the prefix that must follow its own type
             if following is None or following.prefix != bound:
                 return True
             return previous is not None and previous.type == following.type
         case Scheme.BILUO:
-            wants_more = previous is not None and previous.prefix in "BI"
+            is_open = previous is not None and previous.prefix in "BI"
             continues = following is not None and following.prefix in "IL"
-            if wants_more and continues:
+            if is_open and continues:
                 return previous is not None and following is not None and previous.type == following.type
-            return wants_more == continues
+            return is_open == continues
 
 
 def is_valid_transition(previous: str | None, following: str | None, scheme: Scheme) -> bool:
