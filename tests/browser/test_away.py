@@ -52,7 +52,7 @@ def test_decisions_wait_for_the_service(desk: BrowserHarness) -> None:
     take_screenshot(page, "away")
     # The last one was never sent: taken back, nothing is.
     page.keyboard.press("z")
-    expect(page.locator(".toast")).to_contain_text("Taken back")
+    expect(page.locator(".toast")).to_contain_text("Undone")
     expect(marks).to_have_count(2)
     assert arrived == []
 

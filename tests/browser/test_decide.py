@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,20 @@ def test_the_corrected_label_is_chosen_by_keyboard(desk: BrowserHarness) -> None
     assert made["note"] == "seen in the <b>guide</b>"
 
 
+def test_a_word_corrected_to_o_is_shown_as_no_entity(desk: BrowserHarness) -> None:
+    (name,) = desk.service.fill_queue("emptied", 1)
+    page = desk.open_page("#/queue?dataset=emptied")
+    expect(page.locator(TITLE)).to_have_text(f"emptied / {name}")
+    labels = desk.service.get_item("emptied", name)["labels"]
+    index = next(index for index, label in enumerate(labels) if label.startswith("B-"))
+    word = page.locator(".words .w").nth(index)
+    word.click()
+    page.locator(f"[data-choice='{index}']").select_option("O")
+    suggested = word.locator("i.s")
+    expect(suggested).to_have_text("no entity")
+    expect(suggested).to_have_class(re.compile(r"\btn\b"))
+
+
 def test_corrections_are_in_the_datasets_own_names_and_scheme(desk: BrowserHarness) -> None:
     names = {"PERSON": "PER", "PLACE": "LOC", "FIRM": "ORG", "REST": "MISC"}
     own = {model: name for name, model in names.items()}
@@ -151,7 +166,7 @@ def test_undo_opens_it_again(desk: BrowserHarness) -> None:
     expect(title).to_have_text(f"undone / {order[0]}")
     toast = page.locator(".toast")
     page.keyboard.press("z")
-    expect(toast).to_contain_text("Nothing was decided here since the page was opened")
+    expect(toast).to_contain_text("There is no decision to undo since this page was opened")
     words = page.locator(".words bdi").all_inner_texts()
     place = desk.service.get_item("undone", order[0])["doubtful"][0]["index"]
     page.keyboard.press("o")
@@ -170,7 +185,7 @@ def test_undo_opens_it_again(desk: BrowserHarness) -> None:
     decided(desk, "undone", order[0])
     page.keyboard.press("z")
     expect(toast).to_have_count(1)
-    expect(toast).to_contain_text("Taken back: ")
+    expect(toast).to_contain_text("Undone: ")
     expect(title).to_have_text(f"undone / {order[0]}")
     expect(page.locator(ENTRY)).to_have_count(3)
     item = wait_for(
@@ -188,7 +203,7 @@ def test_undo_opens_it_again(desk: BrowserHarness) -> None:
     page.keyboard.press("z")
     toast.get_by_role("button", name="Show").click()
     expect(title).to_have_text(f"undone / {order[0]}")
-    page.locator(".said").get_by_role("button", name="Undo").click()
+    page.locator(".decisions").get_by_role("button", name="Undo").click()
     wait_for(lambda: desk.service.get_item("undone", order[0])["state"] == "open", "the second withdrawal")
 
 
@@ -198,7 +213,7 @@ def test_two_reviewers_and_whether_they_agree(desk: BrowserHarness) -> None:
         desk.service.decide("shared", name, "Ana", "ok", note="as in the guide")
         decided(desk, "shared", name)
     page = desk.open_page("#/queue?dataset=shared&state=decided", reviewer="Ben")
-    said = page.locator(".said")
+    said = page.locator(".decisions")
     expect(said.locator("summary")).to_contain_text("Decided by Ana")
     expect(said.locator("li")).to_be_hidden()  # the second look is one's own
     page.keyboard.press("o")

@@ -66,7 +66,7 @@ def test_looks(desk: BrowserHarness, name: str) -> None:
     options: dict[str, Any] = {"color_scheme": scheme, "viewport": viewport}
     page = desk.open_page(f"#/queue?dataset={dataset}&state=all", **options)
     expect(page.locator(".item-title")).to_have_text(f"{dataset} / {order[0]}")
-    expect(page.locator(".said summary")).to_be_visible()
+    expect(page.locator(".decisions summary")).to_be_visible()
     page.keyboard.press("o")
     expect(page.locator(".toast")).to_be_visible()
     page.locator(".thresholds summary").click()

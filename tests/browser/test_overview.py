@@ -83,7 +83,7 @@ def test_what_the_ranker_has_learned_is_told(desk: BrowserHarness) -> None:
     service = desk.service
     order = service.fill_queue("ranked", 26)
     page = desk.open_page("#/overview?dataset=ranked")
-    expect(page.locator("#ranker .empty")).to_contain_text("begins with 25 decisions")
+    expect(page.locator("#ranker .empty")).to_contain_text("the ranker starts after 25 decisions")
     for number, name in enumerate(order[:25]):
         service.decide("ranked", name, "ana", "ok" if number % 3 else "error")
     told = wait_for(lambda: service.call("GET", "/v1/overview", params={"dataset": "ranked"})["ranker"], "the ranker")

@@ -34,7 +34,7 @@ def test_worst_first_with_spans_and_numbers(desk: BrowserHarness) -> None:
     words = page.locator(".words .w")
     expect(words.locator("bdi")).to_have_text(item["tokens"])
     doubtful = sorted(flag["index"] for flag in item["doubtful"])
-    marked = page.locator(".words .w.doubtful").evaluate_all("words => words.map(word => Number(word.dataset.place))")
+    marked = page.locator(".words .w.doubtful").evaluate_all("words => words.map(word => Number(word.dataset.index))")
     assert marked == doubtful
     flag = item["doubtful"][0]
     word = words.nth(flag["index"])
@@ -67,9 +67,9 @@ def test_keys_go_through_queue_and_words(desk: BrowserHarness) -> None:
     for key, place in (("n", 1), ("j", 2), ("p", 1), ("k", 0), ("k", 0)):
         page.keyboard.press(key)
         expect(title).to_have_text(f"walked / {order[place]}")
-    expect(page.locator(".toast")).to_have_text("This is the first one.")
+    expect(page.locator(".toast")).to_have_text("This is the first sentence.")
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_contain_text("take the last decision back")
+    expect(page.get_by_role("dialog")).to_contain_text("Undo the last decision")
     page.keyboard.press("n")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
@@ -199,7 +199,7 @@ def test_others_see_what_is_open(desk: BrowserHarness) -> None:
     second = desk.open_page("#/queue?dataset=claimed", reviewer="Ben")
     expect(second.locator(".notice", has_text="Ana has it open")).to_be_visible()
     expect(second.locator(ENTRY).first).to_contain_text("Ana")
-    second.get_by_label("Hide what others have open").check()
+    second.get_by_label("Hide sentences that others have open").check()
     expect(second.locator(ENTRY)).to_have_count(2)
     second.close()
     wait_for(lambda: desk.service.get_item("claimed", order[1])["claimed_by"] is None, "letting go on leaving")
@@ -240,7 +240,7 @@ def test_control_sentences_look_like_the_others(desk: BrowserHarness) -> None:
         assert "%" not in (page.locator(".w.doubtful").first.get_attribute("title") or "")
         rank, priority, _ = page.locator(".numbers dd").all_inner_texts()
         assert rank == priority
-        expect(page.locator(".notice", has_text="Probabilities are told after the decision")).to_be_visible()
+        expect(page.locator(".notice", has_text="Probabilities are shown after the decision")).to_be_visible()
     assert controls
     take_screenshot(page, "blind")
     page.locator("[data-key*='/plain-']").first.click()

@@ -83,7 +83,7 @@ def test_the_key_is_asked_for_once_and_kept_in_the_tab(desk: BrowserHarness) -> 
     expect(box).to_contain_text("Who is reviewing?")
     page.get_by_role("textbox", name="Your name").fill("Zoë <b>")
     page.keyboard.press("Enter")
-    expect(page.locator("#who")).to_have_text("Zoë <b>")
+    expect(page.locator("#reviewer")).to_have_text("Zoë <b>")
     expect(page.locator(".entry").first).to_be_visible()
     expect(page.locator("#live")).to_have_text("Live")
     desk.expected_statuses = set()
@@ -98,7 +98,7 @@ def test_a_key_that_only_reads_may_look(desk: BrowserHarness) -> None:
     page = desk.open_page("#/queue?dataset=guarded", key=desk.service.read_key, reviewer="Guest")
     expect(page.locator(".item-title")).to_have_text(f"guarded / {order[0]}")
     told = page.locator("#read-only")
-    expect(told).to_contain_text("Your key may look at everything, but not decide")
+    expect(told).to_contain_text("Your key can read everything but can't save decisions")
     for name in ("Error", "OK", "Unsure"):
         expect(page.get_by_role("button", name=name, exact=False).first).to_be_disabled()
     expect(page.get_by_label("Note", exact=True)).to_be_disabled()
@@ -106,7 +106,7 @@ def test_a_key_that_only_reads_may_look(desk: BrowserHarness) -> None:
     take_screenshot(page, "read-only")
     page.keyboard.press("e")
     expect(page.locator(".toast.wrong")).to_have_text(
-        "Your key may only read: deciding needs one with the scope write."
+        "Your key can only read. To review, use a key with the scope write."
     )
     assert not any("/claim" in url or "/decisions" in url for url in desk.requested_urls)
     # With another key one goes on where one was.

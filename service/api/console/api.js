@@ -1,11 +1,11 @@
-/** The API: calls with the key where one is needed, and the stream of live updates. */
+/** Calls the API, with a key if the service needs one, and follows its stream of events. */
 
-const KEY = "labelwatch.key";
-const PATIENCE = 30_000; // an answer this late is as good as none
+const KEY_STORAGE_NAME = "labelwatch.key";
+const POST_TIMEOUT_MS = 30_000;
 
-/** @typedef {RequestInit & { headers?: Record<string, string>, patience?: number }} Options `patience`: milliseconds until it is given up */
+/** @typedef {RequestInit & { headers?: Record<string, string>, timeoutMs?: number }} Options */
 
-/** A call that the service refused, with its own words for it. */
+/** The service refused a request. The message is the problem's detail. */
 export class ApiError extends Error {
   /** @param {number} status @param {{ detail?: string, title?: string }} problem */
   constructor(status, problem) {
@@ -14,28 +14,30 @@ export class ApiError extends Error {
   }
 }
 
-/** The service can't be reached. */
-export class Unreachable extends Error {}
+/** The service does not answer. */
+export class UnreachableError extends Error {}
 
 export class Api {
-  /** @param {(told: string | null) => Promise<string>} askKey what to do where a key is needed: `told` says what was wrong with the last */
+  /**
+   * @param {(error: string | null) => Promise<string>} askKey `error`: what is wrong with the key in use
+   */
   constructor(askKey) {
     this.askKey = askKey;
     /** @type {Promise<void> | null} */
-    this.asking = null;
-    /** The service has answered. */
-    this.answered = () => {};
-    /** There is another key. */
-    this.keyed = () => {};
+    this.keyPrompt = null;
+    /** Called after each successful response. */
+    this.onResponse = () => {};
+    /** Called after the key has changed. */
+    this.onKeyChange = () => {};
   }
 
   /**
    * @param {string} path
-   * @param {Record<string, unknown>} [query] parts without a value are left out
+   * @param {Record<string, unknown>} [query] empty values are left out
    * @returns {Promise<any>}
    */
   get(path, query = {}) {
-    return this.call(path + queried(query));
+    return this.call(path + toQueryString(query));
   }
 
   /**
@@ -48,17 +50,17 @@ export class Api {
       method: "POST",
       body: JSON.stringify(body),
       headers: { "Content-Type": "application/json" },
-      patience: PATIENCE,
+      timeoutMs: POST_TIMEOUT_MS,
     });
   }
 
   /**
-   * Goes out even while the page is being left.
+   * Sends DELETE. The request completes even if the page is closed meanwhile.
    * @param {string} path
    * @param {Record<string, unknown>} query
    */
   remove(path, query) {
-    return this.call(path + queried(query), { method: "DELETE", keepalive: true });
+    return this.call(path + toQueryString(query), { method: "DELETE", keepalive: true });
   }
 
   /**
@@ -67,8 +69,8 @@ export class Api {
    * @returns {Promise<any>}
    */
   async call(path, options = {}) {
-    const answer = await this.fetch(path, options);
-    return answer.json();
+    const response = await this.fetch(path, options);
+    return response.json();
   }
 
   /**
@@ -76,53 +78,53 @@ export class Api {
    * @param {Options} [options]
    * @returns {Promise<Response>}
    */
-  async fetch(path, { patience, ...options } = {}) {
+  async fetch(path, { timeoutMs, ...options } = {}) {
     for (;;) {
-      await this.asking;
-      const key = sessionStorage.getItem(KEY);
+      await this.keyPrompt;
+      const key = sessionStorage.getItem(KEY_STORAGE_NAME);
       const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
-      let answer;
+      let response;
       try {
-        answer = await fetch(path, {
+        response = await fetch(path, {
           ...options,
           headers,
           cache: "no-store",
-          ...(patience ? { signal: AbortSignal.timeout(patience) } : {}),
+          ...(timeoutMs ? { signal: AbortSignal.timeout(timeoutMs) } : {}),
         });
       } catch (error) {
         if (error instanceof DOMException && error.name === "AbortError") throw error;
-        throw new Unreachable("the service does not answer");
+        throw new UnreachableError("the service does not answer");
       }
-      if (answer.ok) {
-        this.answered();
-        return answer;
+      if (response.ok) {
+        this.onResponse();
+        return response;
       }
-      const problem = await answer.json().catch(() => ({}));
-      if (answer.status !== 401) throw new ApiError(answer.status, problem);
-      // Of several calls refused at once the first asks; by then another may have brought a new key.
-      if (key === sessionStorage.getItem(KEY)) await this.needKey(key ? problem.detail : null);
+      const problem = await response.json().catch(() => ({}));
+      if (response.status !== 401) throw new ApiError(response.status, problem);
+      // Several requests may be refused at once: only the first asks for a key, the others retry with it.
+      if (key === sessionStorage.getItem(KEY_STORAGE_NAME)) await this.requestKey(key ? problem.detail : null);
     }
   }
 
-  /** @param {string | null} told */
-  needKey(told) {
-    this.asking ??= this.askKey(told)
-      .then((key) => this.use(key))
+  /** @param {string | null} error */
+  requestKey(error) {
+    this.keyPrompt ??= this.askKey(error)
+      .then((key) => this.setKey(key))
       .finally(() => {
-        this.asking = null;
+        this.keyPrompt = null;
       });
-    return this.asking;
+    return this.keyPrompt;
   }
 
   /** @param {string} key */
-  use(key) {
-    sessionStorage.setItem(KEY, key);
-    this.keyed();
+  setKey(key) {
+    sessionStorage.setItem(KEY_STORAGE_NAME, key);
+    this.onKeyChange();
   }
 }
 
 /** @param {Record<string, unknown>} query */
-function queried(query) {
+function toQueryString(query) {
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value !== null && value !== undefined && value !== "") parts.set(name, String(value));
@@ -131,48 +133,50 @@ function queried(query) {
 }
 
 /**
- * Live updates. `EventSource` can't send a key, so the stream is read by hand.
+ * Follows the event stream and reconnects when it ends. `EventSource` can't send a key, so the stream is read with
+ * fetch.
  * @param {Api} api
- * @param {{ changed: (counts: Record<string, number>) => void, state: (live: boolean) => void, back: (again: () => void) => void }} told
- *   `back` gets what ends the pause before the next try
+ * @param {{ onQueueChange: (counts: Record<string, number>) => void, onConnectionChange: (live: boolean) => void,
+ *   onRetryPlanned: (retryNow: () => void) => void }} listeners
+ *   `onRetryPlanned` gets a function that ends the pause before the next try
  */
-export async function listen(api, told) {
-  let pause = 1000;
+export async function followEvents(api, listeners) {
+  let pauseMs = 1000;
   for (;;) {
     try {
-      const answer = await api.fetch("v1/events", { headers: { Accept: "text/event-stream" } });
-      if (answer.body) {
-        told.state(true);
-        pause = 1000;
-        for await (const { event, data } of messages(answer.body)) {
-          if (event === "queue") told.changed(JSON.parse(data).counts);
+      const response = await api.fetch("v1/events", { headers: { Accept: "text/event-stream" } });
+      if (response.body) {
+        listeners.onConnectionChange(true);
+        pauseMs = 1000;
+        for await (const { event, data } of readEvents(response.body)) {
+          if (event === "queue") listeners.onQueueChange(JSON.parse(data).counts);
         }
       }
     } catch {
-      // Told below, and tried again: whatever it was may pass.
+      // Reported below as a lost connection, then retried.
     }
-    told.state(false);
-    await new Promise((done) => {
-      setTimeout(done, pause);
-      told.back(() => done(null));
+    listeners.onConnectionChange(false);
+    await new Promise((resolve) => {
+      setTimeout(resolve, pauseMs);
+      listeners.onRetryPlanned(() => resolve(null));
     });
-    pause = Math.min(2 * pause, 30_000);
+    pauseMs = Math.min(2 * pauseMs, 30_000);
   }
 }
 
 /**
- * The messages of a text/event-stream.
+ * Reads the events of a text/event-stream.
  * @param {ReadableStream<BufferSource>} body
  */
-async function* messages(body) {
+async function* readEvents(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let held = "";
+  let buffer = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
-    held += value;
-    const parts = held.split("\n\n");
-    held = parts.pop() ?? "";
+    buffer += value;
+    const parts = buffer.split("\n\n");
+    buffer = parts.pop() ?? "";
     for (const part of parts) {
       const fields = part
         .split("\n")

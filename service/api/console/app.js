@@ -1,49 +1,49 @@
-/** The console: which view is shown, who is reviewing, and what the service says. */
+/** The console's entry point: views, the reviewer, the state of the connection, and messages of the service. */
 
-import { Api, ApiError, listen, Unreachable } from "./api.js";
-import { askKey, askName, askOtherKey, reviewer, showHelp } from "./dialogs.js";
-import { at, clearToasts, h, toast } from "./dom.js";
-import { HELP, listenToKeys } from "./keys.js";
+import { Api, ApiError, followEvents, UnreachableError } from "./api.js";
+import { askKey, askReviewer, askOtherKey, getReviewer, showHelp } from "./dialogs.js";
+import { getById, clearToasts, h, showToast } from "./dom.js";
+import { KEY_HELP, listenToKeys } from "./keys.js";
 import { OverviewView } from "./overview/overview.js";
 import { QueueView } from "./queue/queue.js";
-import { count, plural } from "./text.js";
+import { formatCount, pluralize } from "./text.js";
 
-const GATHERED = 250;
-const AWAY = "The service does not answer. What you see may be old; it is tried again.";
+const UPDATE_DELAY_MS = 250;
+const UNREACHABLE_TEXT = "The service does not answer. The data shown may be out of date. The console keeps retrying.";
 
 const api = new Api(askKey);
 let mayWrite = true;
-const desk = {
-  reviewer,
+const context = {
+  getReviewer,
   mayWrite: () => mayWrite,
-  unsent,
-  askName: async () => {
-    const name = await askName();
+  showUnsentCount,
+  askReviewer: async () => {
+    const name = await askReviewer();
     showName();
     return name;
   },
-  failed,
+  showError,
 };
-const queue = new QueueView(api, desk);
-const overview = new OverviewView(api, desk);
+const queue = new QueueView(api, context);
+const overview = new OverviewView(api, context);
 /** @type {Record<string, QueueView | OverviewView>} */
 const views = { queue, overview };
 /** @type {QueueView | OverviewView | null} */
-let shown = null;
+let currentView = null;
 
 function route() {
   const [, name = "queue", query = ""] = /^#\/(\w+)(?:\?(.*))?$/.exec(location.hash) ?? [];
   const view = views[name] ?? queue;
-  if (view !== shown) {
-    shown?.hide();
-    shown = view;
-    at("main").replaceChildren(view.element);
+  if (view !== currentView) {
+    currentView?.hide();
+    currentView = view;
+    getById("main").replaceChildren(view.element);
     clearToasts();
     scrollTo(0, 0);
   }
-  for (const [which, one] of Object.entries(views)) {
-    const link = at(`to-${which}`);
-    if (one === view) link.setAttribute("aria-current", "page");
+  for (const [viewName, candidate] of Object.entries(views)) {
+    const link = getById(`to-${viewName}`);
+    if (candidate === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.title = `labelwatch ${view === overview ? "overview" : "review"}`;
@@ -51,124 +51,127 @@ function route() {
 }
 
 function showName() {
-  const button = at("who");
+  const button = getById("reviewer");
   button.hidden = false;
-  button.textContent = reviewer() || "Your name?";
-  button.setAttribute("aria-label", reviewer() ? `Reviewing as ${reviewer()}; change the name` : "Tell your name");
+  button.textContent = getReviewer() || "Your name?";
+  button.setAttribute(
+    "aria-label",
+    getReviewer() ? `Reviewing as ${getReviewer()}; change the name` : "Enter your name",
+  );
 }
 
 /** @param {unknown} error */
-function failed(error) {
-  if (error instanceof Unreachable) banner(AWAY);
+function showError(error) {
+  if (error instanceof UnreachableError) setBanner(UNREACHABLE_TEXT);
   else if (error instanceof ApiError && error.status === 503)
-    banner(`The service can't do this at the moment: ${error.message}`);
+    setBanner(`The service is not available: ${error.message}`);
   else if (error instanceof ApiError && error.status === 403) {
-    toast(error.message, { wrong: true });
-    learnScope(); // the key may have been changed to one that only reads
-  } else if (error instanceof Error) toast(error.message, { wrong: true });
+    showToast(error.message, { wrong: true });
+    checkScope(); // the scope of the key may have changed to read
+  } else if (error instanceof Error) showToast(error.message, { wrong: true });
   else throw error;
 }
 
-/** @param {string} text empty: nothing is wrong any more */
-function banner(text) {
-  const place = at("banner");
-  place.textContent = text;
-  place.hidden = !text;
+/** @param {string} text an empty text hides the banner */
+function setBanner(text) {
+  const element = getById("banner");
+  element.textContent = text;
+  element.hidden = !text;
 }
 
-/** @param {number} number of decisions that could not be sent yet */
-function unsent(number) {
-  const place = at("unsent");
-  place.hidden = !number;
-  place.textContent = number
-    ? `${plural(number, "decision is", "decisions are")} not saved yet. ${number === 1 ? "It is" : "They are"} sent when the service answers; leave this page open.`
+/** Shows how many decisions are not sent yet. @param {number} number */
+function showUnsentCount(number) {
+  const element = getById("unsent");
+  element.hidden = !number;
+  element.textContent = number
+    ? `${pluralize(number, "decision is", "decisions are")} not saved yet. ${number === 1 ? "It is" : "They are"} sent when the service answers. Leave this page open.`
     : "";
 }
 
-/** Whether the key may decide: else that is told before somebody tries. */
-async function learnScope() {
+/** Reads the scope of the key. With a key that can only read, a banner says so. */
+async function checkScope() {
   try {
     mayWrite = (await api.get("v1/model")).may_write !== false;
   } catch (error) {
-    failed(error);
+    showError(error);
     return;
   }
-  const place = at("read-only");
-  place.hidden = mayWrite;
-  const change = async () => {
+  const element = getById("read-only");
+  element.hidden = mayWrite;
+  const changeKey = async () => {
     const key = await askOtherKey();
-    if (key) api.use(key);
+    if (key) api.setKey(key);
   };
-  place.replaceChildren(
+  element.replaceChildren(
     ...(mayWrite
       ? []
       : [
           h("b", {}, "Read only. "),
-          "Your key may look at everything, but not decide: that needs one with the scope ",
+          "Your key can read everything but can't save decisions. To review, use a key with the scope ",
           h("code", {}, "write"),
           ". ",
-          h("button", { type: "button", class: "plain small", on: { click: change } }, "Use another key"),
+          h("button", { type: "button", class: "plain small", on: { click: changeKey } }, "Use another key"),
         ]),
   );
   queue.redraw();
 }
 
-let gathering = 0;
-let live = false;
+let updateTimer = 0;
+let wasLive = false;
 let reconnect = () => {};
 
-function followChanges() {
-  listen(api, {
-    changed: (counts) => {
-      const open = at("open-count");
+function followUpdates() {
+  followEvents(api, {
+    onQueueChange: (counts) => {
+      const open = getById("open-count");
       open.hidden = false;
-      open.textContent = count(counts.open ?? 0);
-      open.setAttribute("aria-label", `${count(counts.open ?? 0)} open`);
-      clearTimeout(gathering);
-      gathering = setTimeout(() => {
-        queue.changed(counts);
-        overview.changed();
-      }, GATHERED);
+      open.textContent = formatCount(counts.open ?? 0);
+      open.setAttribute("aria-label", `${formatCount(counts.open ?? 0)} open`);
+      clearTimeout(updateTimer);
+      updateTimer = setTimeout(() => {
+        queue.onQueueChange(counts);
+        overview.onQueueChange();
+      }, UPDATE_DELAY_MS);
     },
-    state: (now) => {
-      const mark = at("live");
-      mark.classList.toggle("on", now);
-      mark.textContent = now ? "Live" : "Reconnecting";
-      mark.title = now ? "Changes appear by themselves" : "Live updates come back by themselves";
-      if (now) banner("");
-      else if (live) banner(AWAY);
-      live = now;
+    onConnectionChange: (isLive) => {
+      const indicator = getById("live");
+      indicator.classList.toggle("on", isLive);
+      indicator.textContent = isLive ? "Live" : "Reconnecting";
+      indicator.title = isLive ? "Changes appear automatically" : "Live updates resume automatically";
+      if (isLive) setBanner("");
+      else if (wasLive) setBanner(UNREACHABLE_TEXT);
+      wasLive = isLive;
     },
-    back: (again) => {
-      reconnect = again;
+    onRetryPlanned: (retryNow) => {
+      reconnect = retryNow;
     },
   });
 }
 
 async function start() {
-  at("who").addEventListener("click", async () => {
-    await desk.askName();
-    if (shown === queue) await queue.draw();
+  getById("reviewer").addEventListener("click", async () => {
+    await context.askReviewer();
+    if (currentView === queue) await queue.draw();
   });
-  at("skip").addEventListener("click", () => at("main").focus());
-  at("help").addEventListener("click", () => showHelp(HELP));
+  getById("skip").addEventListener("click", () => getById("main").focus());
+  getById("help").addEventListener("click", () => showHelp(KEY_HELP));
   listenToKeys((key) => {
-    if (key === "?") showHelp(HELP);
-    else return shown === queue && queue.press(key);
+    if (key === "?") showHelp(KEY_HELP);
+    else return currentView === queue && queue.handleKey(key);
     return true;
   });
   window.addEventListener("hashchange", route);
-  await learnScope(); // where a key is needed it is asked for once, before anything else
-  api.keyed = learnScope;
-  api.answered = () => {
-    banner("");
+  await checkScope(); // asks for a key, if the service needs one, before any other request
+  api.onKeyChange = checkScope;
+  api.onResponse = () => {
+    setBanner("");
     reconnect();
-    queue.decisions.outbox.again();
+    queue.decisions.outbox.retry();
   };
-  if (!reviewer() && mayWrite) await askName();
+  if (!getReviewer() && mayWrite) await askReviewer();
   showName();
   route();
-  followChanges();
+  followUpdates();
 }
 
-start().catch(failed);
+start().catch(showError);

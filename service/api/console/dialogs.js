@@ -1,118 +1,118 @@
-/** Questions that stand in the way until they are answered: the reviewer's name, the API key; and the help. */
+/** Modal dialogs: the prompts for the reviewer's name and the API key, and the list of keys. */
 
-import { h, prose } from "./dom.js";
+import { h, renderInlineCode } from "./dom.js";
 
-const NAME = "labelwatch.reviewer";
-const LONGEST_NAME = 128;
+const REVIEWER_STORAGE_NAME = "labelwatch.reviewer";
+const MAX_NAME_LENGTH = 128;
 
-/** The reviewer's name, or an empty text where nobody has told one. */
-export const reviewer = () => localStorage.getItem(NAME) ?? "";
+/** The reviewer's name, or an empty text if none is set. */
+export const getReviewer = () => localStorage.getItem(REVIEWER_STORAGE_NAME) ?? "";
 
 /**
- * Asks for the name; empty where they only want to look.
+ * Asks for the reviewer's name. Returns an empty text if they only want to look around.
  * @returns {Promise<string>}
  */
-export async function askName() {
-  const told = await ask({
+export async function askReviewer() {
+  const name = await openPrompt({
     title: "Who is reviewing?",
-    text: "Your name stands beside each of your decisions, and tells others which sentence you have open.",
+    text: "Your name is saved with each of your decisions and shows others which sentence you have open.",
     label: "Your name",
-    value: reviewer(),
-    input: { autocomplete: "name", maxlength: LONGEST_NAME },
+    value: getReviewer(),
+    input: { autocomplete: "name", maxlength: MAX_NAME_LENGTH },
     submit: "Start reviewing",
     cancel: "Just look around",
   });
-  if (told) localStorage.setItem(NAME, told);
-  return told ?? reviewer();
+  if (name) localStorage.setItem(REVIEWER_STORAGE_NAME, name);
+  return name ?? getReviewer();
 }
 
-/** Another key than the one in use; none where they keep it. */
+/** Asks for a different key. Returns null if the current key stays in use. */
 export const askOtherKey = () =>
-  ask({
+  openPrompt({
     title: "API key",
-    text: "Reviewing needs a key with the scope write. It is kept in this tab only, until you close it.",
+    text: "Reviewing needs a key with the scope write. The key is stored in this tab only, until you close it.",
     label: "Key",
     input: { type: "password", autocomplete: "off", spellcheck: "false" },
-    submit: "Use it",
+    submit: "Use this key",
     cancel: "Cancel",
   });
 
 /**
- * Asks until there is an answer: nothing can be shown without a key.
- * @param {string | null} wrong
+ * Asks until a key is entered: without one, nothing can be shown.
+ * @param {string | null} error what is wrong with the key in use
  * @returns {Promise<string>}
  */
-export async function askKey(wrong) {
+export async function askKey(error) {
   for (;;) {
-    const told = await ask({
+    const key = await openPrompt({
       title: "API key",
-      text: "This service needs a key. It is kept in this tab only, until you close it.",
+      text: "This service needs a key. The key is stored in this tab only, until you close it.",
       label: "Key",
-      wrong,
+      error,
       input: { type: "password", autocomplete: "off", spellcheck: "false" },
       submit: "Continue",
     });
-    if (told) return told;
+    if (key) return key;
   }
 }
 
 /**
- * @param {{ title: string, text: string, label: string, value?: string, wrong?: string | null,
- *   input: Record<string, unknown>, submit: string, cancel?: string }} asked
+ * @param {{ title: string, text: string, label: string, value?: string, error?: string | null,
+ *   input: Record<string, unknown>, submit: string, cancel?: string }} prompt
  * @returns {Promise<string | null>}
  */
-function ask({ title, text, label, value = "", wrong = null, input, submit, cancel }) {
+function openPrompt({ title, text, label, value = "", error = null, input, submit, cancel }) {
   const field = /** @type {HTMLInputElement} */ (
-    h("input", { id: "asked", required: true, "aria-describedby": wrong ? "asked-wrong" : null, ...input })
+    h("input", { id: "prompt", required: true, "aria-describedby": error ? "prompt-error" : null, ...input })
   );
   field.value = value;
-  /** @type {(told: string | null) => void} */
-  let answer = () => {};
+  /** @type {(answer: string | null) => void} */
+  let close = () => {};
   /** @param {Event} event */
   const send = (event) => {
     event.preventDefault();
-    if (field.value.trim()) answer(field.value.trim());
+    if (field.value.trim()) close(field.value.trim());
   };
   const form = h(
     "form",
     { on: { submit: send } },
-    h("h2", { id: "asked-title" }, title),
+    h("h2", { id: "prompt-title" }, title),
     h("p", { class: "note" }, text),
-    h("label", { for: "asked" }, label),
+    h("label", { for: "prompt" }, label),
     field,
-    wrong && h("p", { class: "wrong", id: "asked-wrong", role: "alert" }, prose(wrong)),
+    error && h("p", { class: "wrong", id: "prompt-error", role: "alert" }, renderInlineCode(error)),
     h(
       "div",
       { class: "row end" },
-      cancel && h("button", { type: "button", class: "plain", on: { click: () => answer(null) } }, cancel),
+      cancel && h("button", { type: "button", class: "plain", on: { click: () => close(null) } }, cancel),
       h("button", { type: "submit", class: "primary" }, submit),
     ),
   );
-  return new Promise((done) => {
-    const box = opened(form, "asked-title", () => done(null));
-    answer = (told) => {
-      done(told);
-      box.close();
+  return new Promise((resolve) => {
+    const dialog = openDialog(form, "prompt-title", () => resolve(null));
+    close = (answer) => {
+      resolve(answer);
+      dialog.close();
     };
   });
 }
 
 /** @param {readonly (readonly [string, string])[]} keys */
 export function showHelp(keys) {
-  const rows = keys.map(([key, what]) =>
+  const rows = keys.map(([key, description]) =>
     h(
       "div",
       {},
       h(
         "dt",
         {},
-        key.split(" ").map((one) => h("kbd", {}, one)),
+        key.split(" ").map((name) => h("kbd", {}, name)),
       ),
-      h("dd", {}, what),
+      h("dd", {}, description),
     ),
   );
-  const close = () => box.close();
-  const box = opened(
+  const close = () => dialog.close();
+  const dialog = openDialog(
     h(
       "div",
       {},
@@ -121,7 +121,7 @@ export function showHelp(keys) {
       h(
         "p",
         { class: "note" },
-        "Entities as they were labelled stand above the words, suggested ones below. Low is bad in rank, priority and score. A dataset may have a control sample, sentences that nobody doubts: which ones, and all probabilities there, are told after the decision.",
+        "Given entities are above the words, suggested ones below. Low is bad in rank, priority and score. A dataset may have a control sample: sentences without a flag. Which ones these are, and all probabilities of such a dataset, are shown after the decision.",
       ),
       h(
         "div",
@@ -136,16 +136,16 @@ export function showHelp(keys) {
 
 /**
  * @param {HTMLElement} content
- * @param {string} titled
- * @param {() => void} closed
+ * @param {string} titleId
+ * @param {() => void} onClose
  */
-function opened(content, titled, closed) {
-  const box = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-labelledby": titled }, content));
-  box.addEventListener("close", () => {
-    box.remove();
-    closed();
+function openDialog(content, titleId, onClose) {
+  const dialog = /** @type {HTMLDialogElement} */ (h("dialog", { "aria-labelledby": titleId }, content));
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    onClose();
   });
-  document.body.append(box);
-  box.showModal();
-  return box;
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
 }

@@ -1,4 +1,4 @@
-/** Elements by DOM calls only: what comes from data is text, never markup. */
+/** Builds elements with DOM calls only: data is written as text, never as markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -8,25 +8,26 @@ const SVG = "http://www.w3.org/2000/svg";
  */
 
 /**
- * An element. `on` holds listeners, `class`, `hidden`, `aria-*` and the like are attributes; true is an empty one.
+ * Builds an HTML element. `on` holds event listeners, all other keys are attributes. `true` sets an empty attribute;
+ * null, undefined and false set none.
  * @param {string} name
  * @param {Attributes} [attributes]
  * @param {...(Child | Child[])} children
  * @returns {HTMLElement}
  */
 export function h(name, attributes = {}, ...children) {
-  return /** @type {HTMLElement} */ (filled(document.createElement(name), attributes, children));
+  return /** @type {HTMLElement} */ (fillElement(document.createElement(name), attributes, children));
 }
 
 /**
- * An SVG element.
+ * Builds an SVG element.
  * @param {string} name
  * @param {Attributes} [attributes]
  * @param {...(Child | Child[])} children
  * @returns {SVGElement}
  */
 export function svg(name, attributes = {}, ...children) {
-  return /** @type {SVGElement} */ (filled(document.createElementNS(SVG, name), attributes, children));
+  return /** @type {SVGElement} */ (fillElement(document.createElementNS(SVG, name), attributes, children));
 }
 
 /**
@@ -34,7 +35,7 @@ export function svg(name, attributes = {}, ...children) {
  * @param {Attributes} attributes
  * @param {(Child | Child[])[]} children
  */
-function filled(element, attributes, children) {
+function fillElement(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name === "on") {
       for (const [event, listener] of Object.entries(/** @type {Record<string, EventListener>} */ (value))) {
@@ -44,77 +45,79 @@ function filled(element, attributes, children) {
       element.setAttribute(name, value === true ? "" : String(value));
     }
   }
-  put(element, ...children);
+  appendChildren(element, ...children);
   return element;
 }
 
 /**
- * Adds children; numbers and strings become text.
+ * Appends children. Numbers and strings become text nodes.
  * @param {Element} element
  * @param {...(Child | Child[])} children
  */
-export function put(element, ...children) {
+export function appendChildren(element, ...children) {
   for (const child of children.flat()) {
     if (child === null || child === undefined || child === false) continue;
-    element.append(child instanceof Node ? child : document.createTextNode(visible(String(child))));
+    element.append(child instanceof Node ? child : document.createTextNode(showControlChars(String(child))));
   }
 }
 
-/** Control characters would be invisible: they are shown as their pictures. @param {string} text */
-export function visible(text) {
-  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\ufffe\uffff]/g, (found) => {
-    const code = found.charCodeAt(0);
+/** Replaces control characters, which are invisible, by their pictures. @param {string} text */
+export function showControlChars(text) {
+  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\ufffe\uffff]/g, (char) => {
+    const code = char.charCodeAt(0);
     return code < 0x20 ? String.fromCharCode(0x2400 + code) : "\ufffd";
   });
 }
 
 /**
- * The element of the page with this id.
+ * Gets the element of the page with this id.
  * @param {string} id
  * @returns {HTMLElement}
  */
-export function at(id) {
-  const found = document.getElementById(id);
-  if (!found) throw new Error(`the page has no #${id}`);
-  return found;
+export function getById(id) {
+  const element = document.getElementById(id);
+  if (!element) throw new Error(`the page has no #${id}`);
+  return element;
 }
 
-/** The arrow from what was given to what it should be. */
-export function arrow() {
+/** The arrow from a given label to the suggested one. */
+export function renderArrow() {
   return h("span", { class: "arrow", role: "img", "aria-label": "should be" }, "→");
 }
 
-/** Text of the service, where `this` stands for code. @param {string} text */
-export function prose(text) {
-  return text.split("`").map((part, place, all) => (place % 2 && place < all.length - 1 ? h("code", {}, part) : part));
+/** Shows parts of a text in backticks as code. @param {string} text */
+export function renderInlineCode(text) {
+  return text
+    .split("`")
+    .map((part, index, parts) => (index % 2 && index < parts.length - 1 ? h("code", {}, part) : part));
 }
 
 /**
- * A message at the edge of the page. It takes the place of the one before, and goes away by itself; a lasting one stays
- * until it is read.
+ * Shows a message at the edge of the page. It replaces the previous message and disappears after some seconds. A
+ * lasting message stays until its button is pressed.
  * @param {string} text
- * @param {{ wrong?: boolean, lasting?: boolean, action?: { name: string, run: () => void } }} [more]
+ * @param {{ wrong?: boolean, lasting?: boolean, action?: { name: string, run: () => void } }} [options]
  */
-export function toast(text, { wrong = false, lasting = false, action } = {}) {
-  const box = at("toasts");
-  const note = h(
+export function showToast(text, { wrong = false, lasting = false, action } = {}) {
+  const container = getById("toasts");
+  const toastElement = h(
     "div",
     { class: `toast${wrong ? " wrong" : ""}${lasting ? " lasting" : ""}` },
-    h("span", {}, prose(text)),
+    h("span", {}, renderInlineCode(text)),
   );
   if (action) {
     const run = () => {
-      note.remove();
+      toastElement.remove();
       action.run();
     };
-    note.append(h("button", { type: "button", class: "plain", on: { click: run } }, action.name));
+    toastElement.append(h("button", { type: "button", class: "plain", on: { click: run } }, action.name));
   }
   if (!lasting) clearToasts();
-  box.append(note);
-  if (!lasting) setTimeout(() => note.remove(), wrong ? 10_000 : 6_000);
+  container.append(toastElement);
+  if (!lasting) setTimeout(() => toastElement.remove(), wrong ? 10_000 : 6_000);
 }
 
-/** Takes messages away that belong to what is gone. */
+/** Removes all messages but the lasting ones. */
 export function clearToasts() {
-  for (const note of at("toasts").querySelectorAll(".toast:not(.lasting)")) note.remove();
+  for (const toastElement of getById("toasts").querySelectorAll(".toast:not(.lasting)")) toastElement.remove();
 }

@@ -1,9 +1,10 @@
 /**
- * What the API answers, as far as the console reads it (see the API's own documentation at /docs).
+ * The parts of the API's responses that the console reads. The API's own documentation is at /docs.
  *
  * @typedef {{ index: number, token: string, given: string, suggested: string, p_given: number | null,
  *   p_suggested: number | null, threshold: number | null }} Flag
  * @typedef {{ start: number, end: number, type: string }} Span
+ * @typedef {Span & { isNoEntity?: boolean }} SpanChange
  * @typedef {{ kind: string, given_span: Span | null, suggested_span: Span | null, confidence: number | null }} Suspect
  * @typedef {{ p_given: number | null, score: number | null, unscored: string | null }} WordScore
  * @typedef {"error" | "ok" | "unsure"} Verdict
@@ -11,7 +12,8 @@
  *   labels?: string[] | null, words?: number[] | null, decided_at?: string | null, note?: string | null,
  *   withdrawn?: boolean }} Decision
  * @typedef {{ dataset: string, id: string, revision: number, state: "open" | "decided" | "closed",
- *   closed_by: string | null, blind: boolean, rank: number, priority: number | null, score: number | null, tokens: string[],
+ *   closed_by: string | null, blind: boolean, rank: number, priority: number | null, score: number | null,
+ *   tokens: string[],
  *   labels: string[], annotator: string | null, source: string | null, annotated_at: string | null,
  *   scored_at: string | null, doubtful: Flag[], suspects: Suspect[], words: WordScore[],
  *   thresholds: Record<string, number | null>, warming_up: string[], model: { name: string, fingerprint: string },

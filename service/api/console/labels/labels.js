@@ -1,230 +1,257 @@
-/** Labels as spans and back, in the dataset's scheme; read as leniently as the service reads them. */
+/** Labels to spans and spans to labels, in the dataset's scheme. As lenient as the service. */
 
-/** @import { Flag, Item, Span } from "../types.js" */
+/** @import { Flag, Item, Span, SpanChange } from "../types.js" */
 
 const OUTSIDE = "O";
-const BI = { B: "B", I: "I", b: "B", i: "I" };
-const BILUO = { ...BI, L: "L", U: "U", E: "L", S: "U", W: "U", M: "I", l: "L", u: "U", e: "L", s: "U", w: "U", m: "I" };
+const IOB_PREFIXES = { B: "B", I: "I", b: "B", i: "I" };
+const BILUO_PREFIXES = {
+  ...IOB_PREFIXES,
+  L: "L",
+  U: "U",
+  E: "L",
+  S: "U",
+  W: "U",
+  M: "I",
+  l: "L",
+  u: "U",
+  e: "L",
+  s: "U",
+  w: "U",
+  m: "I",
+};
 /** @type {Record<string, Record<string, string>>} */
-const SPELLINGS = { iob1: BI, iob2: BI, biluo: BILUO, io: { I: "I", i: "I" } };
+const PREFIXES_BY_SCHEME = { iob1: IOB_PREFIXES, iob2: IOB_PREFIXES, biluo: BILUO_PREFIXES, io: { I: "I", i: "I" } };
 /** @type {Record<string, string>} */
-const PREFIXES = { iob1: "BI", iob2: "BI", biluo: "BILU", io: "" };
-const COLOURS = 12;
-const USUAL = ["LOC", "PER", "ORG", "MISC"];
+const WRITTEN_PREFIXES = { iob1: "BI", iob2: "BI", biluo: "BILU", io: "" };
+const N_COLOURS = 12;
+const FIXED_COLOUR_TYPES = ["LOC", "PER", "ORG", "MISC"];
 
 export class Scheme {
   /**
    * @param {string} name
-   * @param {{ types: string[], labels: string[], targets: Map<string, string> } | null} own what the dataset may use,
-   *   and the model's name of each type that it calls otherwise; none where it is not known
+   * @param {{ types: string[], labels: string[], targets: Map<string,
+   *   string> } | null} labelSet the dataset's types and
+   *   labels, and the model's type for each type that has another name there; null if not known
    */
-  constructor(name, own = null) {
-    this.name = name in SPELLINGS ? name : "iob2";
-    this.own = own;
+  constructor(name, labelSet = null) {
+    this.name = name in PREFIXES_BY_SCHEME ? name : "iob2";
+    this.labelSet = labelSet;
   }
 
   /**
-   * How a dataset spells its labels and what it calls its types: by its label map, else as the model does.
+   * The scheme and label set of a dataset: from its settings, else from the model.
    * @param {{ scheme?: string | null, label_map?: Record<string, string> }} settings
    * @param {{ scheme: string, labels: string[] }} model
    */
-  static of(settings, model) {
-    const [scheme, classes] = [new Scheme(settings.scheme ?? model.scheme), new Scheme(model.scheme)];
-    const read = classes.types(model.labels);
-    const map = Object.entries(settings.label_map ?? {}).filter(([, to]) => to !== OUTSIDE);
-    const target = (/** @type {string} */ to) => (read.includes(to) ? to : new Scheme("biluo").type(to));
-    // A label without a prefix that stands for one with a prefix ("PER_B" for "B-PER") is no type.
+  static fromSettings(settings, model) {
+    const [scheme, modelScheme] = [new Scheme(settings.scheme ?? model.scheme), new Scheme(model.scheme)];
+    const modelTypes = modelScheme.listTypes(model.labels);
+    const mapping = Object.entries(settings.label_map ?? {}).filter(([, to]) => to !== OUTSIDE);
+    const toModelType = (/** @type {string} */ to) => (modelTypes.includes(to) ? to : new Scheme("biluo").getType(to));
+    // A label that maps to a label with a prefix ("PER_B" to "B-PER") is not a type.
     /** @param {[string, string]} pair */
-    const whole = ([key, to]) => scheme.name !== "io" && !read.includes(to) && scheme.type(key) === key;
-    const named = map.filter((pair) => !whole(pair)).map(([key, to]) => [scheme.type(key), target(to)]);
-    const shadowed = new Set(Object.keys(settings.label_map ?? {}));
-    const types = read.flatMap((type) => {
-      const found = named.filter(([, to]) => to === type).map(([key]) => key);
-      return found.length || shadowed.has(type) ? found : [type];
+    const isWholeLabel = ([key, to]) => scheme.name !== "io" && !modelTypes.includes(to) && scheme.getType(key) === key;
+    const typePairs = mapping
+      .filter((pair) => !isWholeLabel(pair))
+      .map(([key, to]) => [scheme.getType(key), toModelType(to)]);
+    const mappedNames = new Set(Object.keys(settings.label_map ?? {}));
+    const types = modelTypes.flatMap((type) => {
+      const datasetTypes = typePairs.filter(([, to]) => to === type).map(([key]) => key);
+      return datasetTypes.length || mappedNames.has(type) ? datasetTypes : [type];
     });
-    const labels = map.filter(whole).map(([key]) => key);
+    const labels = mapping.filter(isWholeLabel).map(([key]) => key);
     return new Scheme(scheme.name, {
       types: [...new Set(types)],
       labels,
-      targets: new Map(named.map(([key, to]) => [key, to])),
+      targets: new Map(typePairs.map(([key, to]) => [key, to])),
     });
   }
 
   /**
-   * Whether a label of the dataset is judged as a class of the model; by type, where their names or schemes differ.
+   * Whether the service judges a label of the dataset as this class of the model. Compares types if names or schemes
+   * differ.
    * @param {string} label
    * @param {string} name of the class
    * @param {Item} item
    */
-  judged(label, name, item) {
-    const target = this.own?.targets.get(this.type(label));
+  isJudgedAs(label, name, item) {
+    const target = this.labelSet?.targets.get(this.getType(label));
     if (target === undefined && label in item.thresholds) return label === name;
-    return (target ?? this.type(label)) === (name === OUTSIDE ? name : new Scheme("biluo").type(name));
+    return (target ?? this.getType(label)) === (name === OUTSIDE ? name : new Scheme("biluo").getType(name));
   }
 
-  /** The types of labels, each once. @param {string[]} labels */
-  types(labels) {
-    return [...new Set(labels.filter((label) => label !== OUTSIDE).map((label) => this.type(label)))];
+  /** The entity types of labels, without duplicates. @param {string[]} labels */
+  listTypes(labels) {
+    return [...new Set(labels.filter((label) => label !== OUTSIDE).map((label) => this.getType(label)))];
   }
 
   /**
-   * Prefix and type; a label without a prefix is one word's own type.
+   * Splits a label into prefix and type. A label without a prefix is an entity of one word.
    * @param {string} label
    * @returns {[string, string]}
    */
   parse(label) {
     if (label === OUTSIDE) return [OUTSIDE, ""];
-    const prefix = label[1] === "-" && label.length > 2 ? SPELLINGS[this.name][label[0]] : undefined;
+    const prefix = label[1] === "-" && label.length > 2 ? PREFIXES_BY_SCHEME[this.name][label[0]] : undefined;
     if (prefix) return [prefix, label.slice(2)];
     return [this.name === "io" ? "I" : "U", label];
   }
 
-  /** The type without its prefix; "O" stays "O". @param {string} label */
-  type(label) {
+  /** The entity type of a label; "O" stays "O". @param {string} label */
+  getType(label) {
     return this.parse(label)[1] || OUTSIDE;
   }
 
   /** @param {string[]} labels @returns {Span[]} */
-  spans(labels) {
+  parseSpans(labels) {
     /** @type {Span[]} */
-    const found = [];
-    let [before, kind] = [OUTSIDE, ""];
-    labels.forEach((label, place) => {
+    const spans = [];
+    let [previousPrefix, previousType] = [OUTSIDE, ""];
+    labels.forEach((label, index) => {
       const [prefix, type] = this.parse(label);
       if (prefix !== OUTSIDE) {
-        const starts = "BU".includes(prefix) || "OLU".includes(before) || kind !== type;
-        if (starts) found.push({ start: place, end: place + 1, type });
-        else found[found.length - 1].end = place + 1;
+        const starts = "BU".includes(prefix) || "OLU".includes(previousPrefix) || previousType !== type;
+        if (starts) spans.push({ start: index, end: index + 1, type });
+        else spans[spans.length - 1].end = index + 1;
       }
-      [before, kind] = [prefix, type];
+      [previousPrefix, previousType] = [prefix, type];
     });
-    return found;
+    return spans;
   }
 
   /**
    * The label of one word of a span.
    * @param {Span} span
-   * @param {number} place
-   * @param {string[]} labels what the words around have
+   * @param {number} index
+   * @param {string[]} labels the labels of the sentence
    */
-  spell(span, place, labels) {
-    const last = place === span.end - 1;
+  formatLabel(span, index, labels) {
+    const isLast = index === span.end - 1;
     if (this.name === "io") return labels.some((label) => label.startsWith("I-")) ? `I-${span.type}` : span.type;
-    if (this.name === "biluo" && last) return `${place === span.start ? "U" : "L"}-${span.type}`;
-    const touches = place === span.start && place > 0 && this.type(labels[place - 1]) === span.type;
-    if (this.name === "iob1") return `${touches ? "B" : "I"}-${span.type}`;
-    return `${place === span.start ? "B" : "I"}-${span.type}`;
+    if (this.name === "biluo" && isLast) return `${index === span.start ? "U" : "L"}-${span.type}`;
+    const follows = index === span.start && index > 0 && this.getType(labels[index - 1]) === span.type;
+    if (this.name === "iob1") return `${follows ? "B" : "I"}-${span.type}`;
+    return `${index === span.start ? "B" : "I"}-${span.type}`;
   }
 
   /**
-   * Every label that a word may get: those in use, and what the types make.
+   * All labels that a word can get: those in use and those that the types allow.
    * @param {Item} item
    * @returns {string[]}
    */
-  options(item) {
+  listOptions(item) {
     const seen = [...item.labels, ...item.doubtful.map((flag) => flag.suggested)];
-    // Thresholds are of the model's classes: they stand in where the dataset's own names could not be read.
-    const known = [...(this.own ? this.own.labels : Object.keys(item.thresholds)), ...seen];
-    const spelt = known.filter((label) => !this.own?.labels.includes(label));
-    const types = [...new Set([...(this.own?.types ?? []), ...this.types(spelt)])];
-    const made = types.flatMap((type) => [...PREFIXES[this.name]].map((prefix) => `${prefix}-${type}`));
-    // Where the service judges types only, their bare names are no labels of the dataset.
-    const usable = known.filter(
+    // Thresholds have the names of the model's classes. They are used if the dataset's label set is not known.
+    const labels = [...(this.labelSet ? this.labelSet.labels : Object.keys(item.thresholds)), ...seen];
+    const withoutWhole = labels.filter((label) => !this.labelSet?.labels.includes(label));
+    const types = [...new Set([...(this.labelSet?.types ?? []), ...this.listTypes(withoutWhole)])];
+    const written = types.flatMap((type) => [...WRITTEN_PREFIXES[this.name]].map((prefix) => `${prefix}-${type}`));
+    // Names of types without a prefix are not labels of the dataset, unless it uses them.
+    const usable = labels.filter(
       (label) =>
         this.name === "io" ||
         this.parse(label)[1] !== label ||
         item.labels.includes(label) ||
-        this.own?.labels.includes(label),
+        this.labelSet?.labels.includes(label),
     );
-    return [...new Set([OUTSIDE, ...(made.length ? made : types), ...usable])];
+    return [...new Set([OUTSIDE, ...(written.length ? written : types), ...usable])];
   }
 }
 
 /**
- * The labels as the service would have them: those of the suspects' spans, and of doubtful words that no span covers.
+ * The labels that the service suggests: those of the suspects' spans, and of flagged words that no suspect covers.
  * @param {Item} item
  * @param {Scheme} scheme
  * @returns {string[]}
  */
-export function proposal(item, scheme) {
+export function proposeLabels(item, scheme) {
   const labels = [...item.labels];
   const flags = new Map(item.doubtful.map((flag) => [flag.index, flag]));
-  const suggested = item.suspects.map((suspect) => suspect.suggested_span).filter((span) => span !== null);
-  const covered = new Set(suggested.flatMap(places));
-  /** @param {Flag} flag @param {number} place */
-  const own = (flag, place) =>
+  const suggestedSpans = item.suspects.map((suspect) => suspect.suggested_span).filter((span) => span !== null);
+  const coveredIndices = new Set(suggestedSpans.flatMap(listIndices));
+  /** @param {Flag} flag @param {number} index */
+  const toLabel = (flag, index) =>
     flag.suggested === OUTSIDE ||
     scheme.name === "io" ||
-    scheme.own?.labels.includes(flag.suggested) ||
+    scheme.labelSet?.labels.includes(flag.suggested) ||
     scheme.parse(flag.suggested)[1] !== flag.suggested
       ? flag.suggested
-      : scheme.spell({ start: place, end: place + 1, type: flag.suggested }, place, labels);
+      : scheme.formatLabel({ start: index, end: index + 1, type: flag.suggested }, index, labels);
   for (const suspect of item.suspects) {
-    const [given, better] = [suspect.given_span, suspect.suggested_span];
-    for (const place of given ? places(given) : []) {
-      if (covered.has(place) || flags.has(place)) continue;
-      if (suspect.kind === "type" && better) labels[place] = renamed(labels[place], better.type, scheme);
-      else if (suspect.kind === "spurious" || item.doubtful.length > 1) labels[place] = OUTSIDE;
+    const [givenSpan, suggestedSpan] = [suspect.given_span, suspect.suggested_span];
+    for (const index of givenSpan ? listIndices(givenSpan) : []) {
+      if (coveredIndices.has(index) || flags.has(index)) continue;
+      if (suspect.kind === "type" && suggestedSpan)
+        labels[index] = replaceType(labels[index], suggestedSpan.type, scheme);
+      else if (suspect.kind === "spurious" || item.doubtful.length > 1) labels[index] = OUTSIDE;
     }
   }
-  for (const [place, flag] of flags) labels[place] = own(flag, place);
-  for (const span of suggested) {
-    for (const place of places(span)) {
-      const flag = flags.get(place);
-      if (flag && scheme.own?.labels.includes(flag.suggested)) continue;
-      if (flag && scheme.type(flag.suggested) === span.type && scheme.parse(flag.suggested)[1] !== flag.suggested)
+  for (const [index, flag] of flags) labels[index] = toLabel(flag, index);
+  for (const span of suggestedSpans) {
+    for (const index of listIndices(span)) {
+      const flag = flags.get(index);
+      if (flag && scheme.labelSet?.labels.includes(flag.suggested)) continue;
+      if (flag && scheme.getType(flag.suggested) === span.type && scheme.parse(flag.suggested)[1] !== flag.suggested)
         continue;
-      if (scheme.type(labels[place]) !== span.type || flag) labels[place] = scheme.spell(span, place, labels);
+      if (scheme.getType(labels[index]) !== span.type || flag) labels[index] = scheme.formatLabel(span, index, labels);
     }
   }
   return labels;
 }
 
-/** The same place in an entity of another type. @param {string} label @param {string} type @param {Scheme} scheme */
-function renamed(label, type, scheme) {
+/**
+ * The label with another type and the same prefix.
+ * @param {string} label
+ * @param {string} type
+ * @param {Scheme} scheme
+ */
+function replaceType(label, type, scheme) {
   return scheme.parse(label)[1] === label ? type : `${label.slice(0, 2)}${type}`;
 }
 
 /** @param {Span} span */
-const places = (span) => Array.from({ length: span.end - span.start }, (_, step) => span.start + step);
+const listIndices = (span) => Array.from({ length: span.end - span.start }, (_, step) => span.start + step);
 
 /**
- * Spans of the labels that the given ones do not have, and of words that would be outside of any.
+ * The spans that a correction changes: new spans, spans with changed labels, and words that become "no entity".
  * @param {string[]} given
- * @param {string[]} wanted
+ * @param {string[]} corrected
  * @param {Scheme} scheme
- * @returns {(Span & { nothing?: boolean })[]}
+ * @returns {SpanChange[]}
  */
-export function changes(given, wanted, scheme) {
-  const before = scheme.spans(given);
-  const after = scheme.spans(wanted);
-  const same = (/** @type {Span} */ a, /** @type {Span} */ b) =>
+export function diffSpans(given, corrected, scheme) {
+  const givenSpans = scheme.parseSpans(given);
+  const correctedSpans = scheme.parseSpans(corrected);
+  const isSame = (/** @type {Span} */ a, /** @type {Span} */ b) =>
     a.start === b.start && a.end === b.end && a.type === b.type;
-  /** @type {(Span & { nothing?: boolean })[]} */
-  const found = after.filter((span) => !before.some((one) => same(one, span)));
-  // A label that is spelt otherwise around the same entity is worth a line of its own too.
-  for (const span of after) {
-    if (!found.includes(span) && places(span).some((place) => given[place] !== wanted[place])) found.push(span);
+  /** @type {SpanChange[]} */
+  const changed = correctedSpans.filter((span) => !givenSpans.some((other) => isSame(other, span)));
+  // A changed prefix inside the same entity is shown too.
+  for (const span of correctedSpans) {
+    if (!changed.includes(span) && listIndices(span).some((index) => given[index] !== corrected[index]))
+      changed.push(span);
   }
-  wanted.forEach((label, place) => {
-    if (label !== OUTSIDE || given[place] === OUTSIDE) return;
-    const last = found.find((span) => span.nothing && span.end === place);
-    if (last) last.end = place + 1;
-    else found.push({ start: place, end: place + 1, type: "no entity", nothing: true });
+  corrected.forEach((label, index) => {
+    if (label !== OUTSIDE || given[index] === OUTSIDE) return;
+    const last = changed.find((span) => span.isNoEntity && span.end === index);
+    if (last) last.end = index + 1;
+    else changed.push({ start: index, end: index + 1, type: "no entity", isNoEntity: true });
   });
-  return found;
+  return changed;
 }
 
 /**
- * The colour of a type, the same for everybody and everywhere: by its name, whatever else was seen. Several names may
- * share one; the usual four have theirs alone.
+ * The CSS class with the colour of a type. It depends on the name only, so it is the same in every browser. Several
+ * types
+ * may share a colour; the four of CoNLL-2003 have their own.
  * @param {string} type
  */
-export function colourOf(type) {
-  const fixed = USUAL.indexOf(type.toUpperCase());
-  if (fixed >= 0) return `t${fixed}`;
+export function getColourClass(type) {
+  const fixedIndex = FIXED_COLOUR_TYPES.indexOf(type.toUpperCase());
+  if (fixedIndex >= 0) return `t${fixedIndex}`;
   let hash = 0x811c9dc5; // FNV-1a
-  for (let at = 0; at < type.length; at += 1) hash = Math.imul(hash ^ type.charCodeAt(at), 0x01000193);
-  // The low bits of such a hash are its worst ones.
-  return `t${USUAL.length + (((hash ^ (hash >>> 15)) >>> 0) % (COLOURS - USUAL.length))}`;
+  for (let charIndex = 0; charIndex < type.length; charIndex += 1)
+    hash = Math.imul(hash ^ type.charCodeAt(charIndex), 0x01000193);
+  // The low bits of FNV-1a are weak, so the high bits are mixed in.
+  return `t${FIXED_COLOUR_TYPES.length + (((hash ^ (hash >>> 15)) >>> 0) % (N_COLOURS - FIXED_COLOUR_TYPES.length))}`;
 }

@@ -1,34 +1,34 @@
-/** How datasets spell their labels: asked once each. */
+/** The labelling scheme of each dataset, requested once per dataset. */
 
 import { Scheme } from "./labels.js";
 
 /** @import { Api } from "../api.js" */
 
-export class Schemes {
+export class SchemeCache {
   /** @param {Api} api */
   constructor(api) {
     this.api = api;
     /** @type {Map<string, Promise<Scheme>>} */
-    this.known = new Map();
+    this.schemes = new Map();
   }
 
   /** @param {string} dataset */
-  of(dataset) {
-    const found = this.known.get(dataset) ?? this.read(dataset);
-    this.known.set(dataset, found);
-    return found;
+  get(dataset) {
+    const scheme = this.schemes.get(dataset) ?? this.load(dataset);
+    this.schemes.set(dataset, scheme);
+    return scheme;
   }
 
   /** @param {string} dataset */
-  async read(dataset) {
+  async load(dataset) {
     try {
       const [settings, model] = await Promise.all([
         this.api.get(`v1/datasets/${encodeURIComponent(dataset)}`),
         this.api.get("v1/model"),
       ]);
-      return Scheme.of(settings, model);
+      return Scheme.fromSettings(settings, model);
     } catch {
-      this.known.delete(dataset); // asked again with the next item
+      this.schemes.delete(dataset); // requested again with the next item
       return new Scheme("iob2");
     }
   }

@@ -1,29 +1,29 @@
-/** What the queue and the decisions add up to. */
+/** The overview: figures, charts and tables of the queue and its decisions. */
 
 import { h } from "../dom.js";
-import { cut } from "../text.js";
+import { truncate } from "../text.js";
 import {
-  annotatorTable,
-  confusionMap,
-  figures,
-  flagChart,
-  precisionChart,
-  rankerTable,
-  scoreChart,
-  thresholdChart,
+  renderAnnotatorTable,
+  renderConfusionMap,
+  renderFigures,
+  renderFlagChart,
+  renderPrecisionChart,
+  renderRankerTable,
+  renderScoreChart,
+  renderThresholdChart,
 } from "./sections.js";
 
 /** @import { Dataset, Overview, Thresholds } from "../types.js" */
 /** @import { Api } from "../api.js" */
 
-const MOST_ASKED = 12;
-const EVERY = 3000;
+const MAX_DATASETS = 12;
+const MIN_REFRESH_INTERVAL_MS = 3000;
 
 export class OverviewView {
-  /** @param {Api} api @param {{ failed: (error: unknown) => void }} desk */
-  constructor(api, desk) {
+  /** @param {Api} api @param {{ showError: (error: unknown) => void }} context */
+  constructor(api, context) {
     this.api = api;
-    this.desk = desk;
+    this.context = context;
     this.dataset = "";
     this.select = /** @type {HTMLSelectElement} */ (h("select", { id: "overview-dataset" }));
     this.select.addEventListener("change", () => {
@@ -41,123 +41,136 @@ export class OverviewView {
       ),
       this.body,
     );
-    this.shown = false;
-    this.asked = 0;
-    this.drawn = 0;
-    this.waiting = false;
+    this.isShown = false;
+    this.requestNumber = 0;
+    this.refreshedAt = 0;
+    this.isRefreshPlanned = false;
     /** @type {(() => void) | null} */
     this.draw = null;
-    new ResizeObserver(() => this.fit()).observe(this.body);
+    new ResizeObserver(() => this.redrawOnResize()).observe(this.body);
     this.width = 0;
   }
 
-  /** Charts are drawn in the size they are shown at. */
-  fit() {
-    if (!this.shown || !this.draw || Math.abs(this.body.clientWidth - this.width) < 8) return;
+  /** Redraws the charts, which have a fixed width, for a new width of the page. */
+  redrawOnResize() {
+    if (!this.isShown || !this.draw || Math.abs(this.body.clientWidth - this.width) < 8) return;
     this.draw();
   }
 
   /** @param {URLSearchParams} query */
   async show(query) {
-    this.shown = true;
+    this.isShown = true;
     this.dataset = query.get("dataset") ?? "";
     await this.refresh();
   }
 
   hide() {
-    this.shown = false;
+    this.isShown = false;
   }
 
-  /** Drawn anew at once, but not all the time while much is coming in. */
-  changed() {
-    if (!this.shown || this.waiting) return;
-    this.waiting = true;
+  /** Refreshes after a change, at most once per interval. */
+  onQueueChange() {
+    if (!this.isShown || this.isRefreshPlanned) return;
+    this.isRefreshPlanned = true;
     setTimeout(
       () => {
-        this.waiting = false;
-        if (this.shown) this.refresh();
+        this.isRefreshPlanned = false;
+        if (this.isShown) this.refresh();
       },
-      Math.max(0, this.drawn + EVERY - Date.now()),
+      Math.max(0, this.refreshedAt + MIN_REFRESH_INTERVAL_MS - Date.now()),
     );
   }
 
   async refresh() {
-    const asked = (this.asked += 1);
-    this.drawn = Date.now();
+    const requestNumber = (this.requestNumber += 1);
+    this.refreshedAt = Date.now();
     try {
       const { datasets } = /** @type {{ datasets: Dataset[] }} */ (await this.api.get("v1/datasets"));
-      const names = datasets.map((one) => one.name);
-      // One dataset is what "all" are: then everything can be told, recall too.
-      const one = this.dataset || (names.length === 1 ? names[0] : "");
-      if (one && !names.includes(one)) {
-        if (asked === this.asked && this.shown) this.strange(names, one);
+      const names = datasets.map((dataset) => dataset.name);
+      // If there is only one dataset, "all" is this one: then recall is known too.
+      const dataset = this.dataset || (names.length === 1 ? names[0] : "");
+      if (dataset && !names.includes(dataset)) {
+        if (requestNumber === this.requestNumber && this.isShown) this.showUnknownDataset(names, dataset);
         return;
       }
-      const wanted = one ? [one] : names.slice(0, MOST_ASKED);
-      const [overview, ...learned] = await Promise.all([
-        this.api.get("v1/overview", { dataset: one }),
-        ...wanted.map((name) => this.api.get(`v1/datasets/${encodeURIComponent(name)}/thresholds`)),
+      const requestedNames = dataset ? [dataset] : names.slice(0, MAX_DATASETS);
+      const [overview, ...thresholds] = await Promise.all([
+        this.api.get("v1/overview", { dataset: dataset }),
+        ...requestedNames.map((name) => this.api.get(`v1/datasets/${encodeURIComponent(name)}/thresholds`)),
       ]);
-      if (asked !== this.asked || !this.shown) return;
-      this.offer(names, one);
+      if (requestNumber !== this.requestNumber || !this.isShown) return;
+      this.setDatasetOptions(names, dataset);
       this.draw = () => {
         this.width = this.body.clientWidth;
-        if (!this.width) return; // not on the page yet: it is told when it is
-        const top = scrollY;
-        const classes = this.body.querySelector("details.classes[open]") !== null;
+        if (!this.width) return; // not on the page yet: the ResizeObserver draws it later
+        const scrollTop = scrollY;
+        const showsClasses = this.body.querySelector("details.classes[open]") !== null;
         this.body.replaceChildren(
-          ...this.sections(overview, learned, { one, whole: learned.length === names.length || one !== "" }),
+          ...this.renderSections(overview, thresholds, {
+            dataset,
+            isComplete: thresholds.length === names.length || dataset !== "",
+          }),
         );
-        this.body.querySelector("details.classes")?.toggleAttribute("open", classes);
-        scrollTo(0, top);
+        this.body.querySelector("details.classes")?.toggleAttribute("open", showsClasses);
+        scrollTo(0, scrollTop);
       };
       this.draw();
     } catch (error) {
-      this.desk.failed(error);
+      this.context.showError(error);
     }
   }
 
-  /** There is no such dataset. @param {string[]} names @param {string} one */
-  strange(names, one) {
+  /** Says that the dataset does not exist. @param {string[]} names @param {string} dataset */
+  showUnknownDataset(names, dataset) {
     this.draw = null;
-    this.offer(names, "");
+    this.setDatasetOptions(names, "");
     this.body.replaceChildren(
       h(
         "p",
         { class: "empty" },
         "There is no dataset called ",
-        h("b", {}, cut(one, 80)),
+        h("b", {}, truncate(dataset, 80)),
         ". ",
         h("a", { href: "#/overview" }, "Show all datasets"),
       ),
     );
   }
 
-  /** @param {string[]} names @param {string} one */
-  offer(names, one) {
+  /** @param {string[]} names @param {string} dataset */
+  setDatasetOptions(names, dataset) {
     const options = [
       ...(names.length === 1 ? [] : [h("option", { value: "" }, "All")]),
       ...names.map((name) => h("option", { value: name }, name)),
     ];
     this.select.replaceChildren(...options);
-    this.select.value = one;
+    this.select.value = dataset;
   }
 
   /**
    * @param {Overview} overview
-   * @param {Thresholds[]} learned
-   * @param {{ one: string, whole: boolean }} about
+   * @param {Thresholds[]} thresholds
+   * @param {{ dataset: string, isComplete: boolean }} about
    */
-  sections(overview, learned, { one, whole }) {
-    const half = this.width < 760 ? this.width : (this.width - 48) / 2;
-    const busiest = [...learned].sort((a, b) => b.sentences - a.sentences)[0];
+  renderSections(overview, thresholds, { dataset, isComplete }) {
+    const columnWidth = this.width < 760 ? this.width : (this.width - 48) / 2;
+    const busiest = [...thresholds].sort((a, b) => b.sentences - a.sentences)[0];
     return [
-      figures(overview, whole ? learned : []),
-      h("div", { class: "columns" }, flagChart(overview, whole ? learned : [], half), precisionChart(overview, half)),
-      scoreChart(overview, this.width),
-      busiest ? thresholdChart(busiest, this.width, !one && learned.length > 1) : null,
-      h("div", { class: "columns" }, confusionMap(overview.confusions, one), annotatorTable(overview.annotators, one)),
-      one ? rankerTable(overview.ranker) : null,
+      renderFigures(overview, isComplete ? thresholds : []),
+      h(
+        "div",
+        { class: "columns" },
+        renderFlagChart(overview, isComplete ? thresholds : [], columnWidth),
+        renderPrecisionChart(overview, columnWidth),
+      ),
+      renderScoreChart(overview, this.width),
+      busiest ? renderThresholdChart(busiest, this.width, !dataset && thresholds.length > 1) : null,
+      h(
+        "div",
+        { class: "columns" },
+        renderConfusionMap(overview.confusions, dataset),
+        renderAnnotatorTable(overview.annotators, dataset),
+      ),
+      dataset ? renderRankerTable(overview.ranker) : null,
     ].filter((part) => part !== null);
   }
 }

@@ -1,21 +1,21 @@
-/** The parts of the overview: figures, charts and tables. */
+/** The sections of the overview: figures, charts and tables. */
 
-import { bars, histogram, meter, shares, steps } from "./charts.js";
+import { renderBars, renderHistogram, renderMeter, renderShares, renderSteps } from "./charts.js";
 import { h } from "../dom.js";
-import { addressOf } from "../queue/filters.js";
-import { flagRates, lastDays, wilson } from "./figures.js";
-import { colourOf, Scheme } from "../labels/labels.js";
-import { clock, count, decimal, percent, plural } from "../text.js";
+import { buildQueueHash } from "../queue/filters.js";
+import { computeFlagRates, listLastDays, computeWilsonInterval } from "./figures.js";
+import { getColourClass, Scheme } from "../labels/labels.js";
+import { formatTime, formatCount, formatScore, formatPercent, pluralize } from "../text.js";
 
 /** @import { Annotator, Confusion, Overview, Thresholds } from "../types.js" */
 
-const HEATS = 5;
-const MOST_TYPES = 24;
-const LITTLE = 0.005; // an offset that shows as 0
-const DAY = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", timeZone: "UTC" });
+const HEAT_STEPS = 5;
+const MAX_TYPES = 24;
+const MIN_SHOWN_OFFSET = 0.005; // smaller offsets are rounded to 0.00
+const DAY_FORMAT = new Intl.DateTimeFormat("en", { month: "short", day: "numeric", timeZone: "UTC" });
 
 /** @param {string} day */
-const named = (day) => DAY.format(new Date(`${day}T00:00:00Z`));
+const formatDay = (day) => DAY_FORMAT.format(new Date(`${day}T00:00:00Z`));
 
 /**
  * @param {string} id
@@ -23,7 +23,7 @@ const named = (day) => DAY.format(new Date(`${day}T00:00:00Z`));
  * @param {string} note
  * @param {...(Node | null)} content
  */
-function section(id, title, note, ...content) {
+function renderSection(id, title, note, ...content) {
   return h(
     "section",
     { id, "aria-labelledby": `${id}-title` },
@@ -34,173 +34,191 @@ function section(id, title, note, ...content) {
 }
 
 /** @param {string} text */
-const nothing = (text) => h("p", { class: "empty" }, text);
+const renderEmpty = (text) => h("p", { class: "empty" }, text);
 
-/** @param {Overview} overview @param {Thresholds[]} learned */
-export function figures(overview, learned) {
+/** @param {Overview} overview @param {Thresholds[]} thresholds */
+export function renderFigures(overview, thresholds) {
   const { counts, recall } = overview;
-  const sentences = learned.reduce((sum, one) => sum + one.sentences, 0);
+  const sentences = thresholds.reduce((sum, entry) => sum + entry.sentences, 0);
   const flagged = overview.days.reduce((sum, day) => sum + day.flagged, 0);
-  const recalled =
+  const recallTexts =
     recall && recall.recall !== null
-      ? [percent(recall.recall), `${percent(recall.low ?? 0)} to ${percent(recall.high ?? 1)}`]
+      ? [formatPercent(recall.recall), `${formatPercent(recall.low ?? 0)} to ${formatPercent(recall.high ?? 1)}`]
       : [
           "–",
           recall && recall.controls
-            ? `${count(recall.controls_decided)} of ${count(recall.controls)} controls decided`
+            ? `${formatCount(recall.controls_decided)} of ${formatCount(recall.controls)} controls decided`
             : "no control sample",
         ];
   /** @type {[string, string, string, string][]} */
-  const shown = [
-    ["open", count(counts.open ?? 0), "to review", ""],
-    ["decided", count(counts.decided ?? 0), "decided", counts.closed ? `${count(counts.closed)} closed` : ""],
+  const figures = [
+    ["open", formatCount(counts.open ?? 0), "to review", ""],
+    [
+      "decided",
+      formatCount(counts.decided ?? 0),
+      "decided",
+      counts.closed ? `${formatCount(counts.closed)} closed` : "",
+    ],
     [
       "rate",
-      sentences ? percent(Math.min(flagged / sentences, 1)) : "–",
+      sentences ? formatPercent(Math.min(flagged / sentences, 1)) : "–",
       "flagged",
-      sentences ? `of ${plural(sentences, "sentence")}` : "",
+      sentences ? `of ${pluralize(sentences, "sentence")}` : "",
     ],
     [
       "precision",
-      overview.precision === null ? "–" : percent(overview.precision),
+      overview.precision === null ? "–" : formatPercent(overview.precision),
       "precision",
       overview.precision === null ? "nothing decided yet" : "of the flagged were wrong",
     ],
-    ["recall", recalled[0], "recall, estimated", recalled[1]],
+    ["recall", recallTexts[0], "recall, estimated", recallTexts[1]],
   ];
   return h(
     "dl",
     { class: "figures" },
-    shown.map(([css, value, name, more]) =>
-      h("div", { class: css }, h("dt", {}, name, more ? h("small", {}, more) : null), h("dd", {}, value)),
+    figures.map(([css, value, name, details]) =>
+      h("div", { class: css }, h("dt", {}, name, details ? h("small", {}, details) : null), h("dd", {}, value)),
     ),
   );
 }
 
-/** @param {Overview} overview @param {Thresholds[]} learned @param {number} width */
-export function flagChart(overview, learned, width) {
-  const days = lastDays(overview.days);
-  const rates = flagRates(days, learned);
-  const known = rates.some((rate) => rate.share !== null);
+/** @param {Overview} overview @param {Thresholds[]} thresholds @param {number} width */
+export function renderFlagChart(overview, thresholds, width) {
+  const days = listLastDays(overview.days);
+  const rates = computeFlagRates(days, thresholds);
+  const hasRates = rates.some((rate) => rate.share !== null);
   const points = rates.map(({ day, flagged, sentences, share }) => ({
-    name: named(day),
-    value: known ? share : flagged,
-    told: `${named(day)}: ${plural(flagged, "sentence")} flagged${share === null ? "" : ` of ${count(sentences ?? 0)}, ${percent(share)}`}`,
+    name: formatDay(day),
+    value: hasRates ? share : flagged,
+    description: `${formatDay(day)}: ${pluralize(flagged, "sentence")} flagged${share === null ? "" : ` of ${formatCount(sentences ?? 0)}, ${formatPercent(share)}`}`,
   }));
   const total = days.reduce((sum, day) => sum + day.flagged, 0);
-  const told = `Flagged sentences by day: ${count(total)} in ${plural(days.length, "day")}.`;
-  return section(
+  const description = `Flagged sentences by day: ${formatCount(total)} in ${pluralize(days.length, "day")}.`;
+  return renderSection(
     "flag-rate",
-    known ? "Flag rate" : "Flagged",
-    known ? "Flagged sentences, of those that came in, by day (UTC)." : "Flagged sentences by day (UTC).",
+    hasRates ? "Flag rate" : "Flagged",
+    hasRates ? "Flagged sentences as a share of those received, by day (UTC)." : "Flagged sentences by day (UTC).",
     overview.days.length
-      ? bars({
+      ? renderBars({
           points,
           width,
           height: 210,
-          told,
-          whole: !known,
+          description,
+          integersOnly: !hasRates,
           css: "bar doubt",
-          format: known ? (value) => `${Number((100 * value).toFixed(1))}\u202f%` : count,
+          format: hasRates ? (value) => `${Number((100 * value).toFixed(1))}\u202f%` : formatCount,
         })
-      : nothing("Nothing was flagged so far."),
+      : renderEmpty("Nothing is flagged yet."),
   );
 }
 
 /** @param {Overview} overview @param {number} width */
-export function precisionChart(overview, width) {
-  const days = lastDays(overview.days);
+export function renderPrecisionChart(overview, width) {
+  const days = listLastDays(overview.days);
   const points = days.map(({ day, decided, errors, precision }) => {
-    const [low, high] = decided ? wilson(errors / decided, decided) : [0, 1];
+    const [low, high] = decided ? computeWilsonInterval(errors / decided, decided) : [0, 1];
     return {
-      name: named(day),
+      name: formatDay(day),
       value: precision,
       low,
       high,
-      told: `${named(day)}: ${count(errors)} of ${plural(decided, "decided sentence")} wrong${precision === null ? "" : `, ${percent(precision)} (${percent(low)} to ${percent(high)})`}`,
+      description: `${formatDay(day)}: ${formatCount(errors)} of ${pluralize(decided, "decided sentence")} wrong${precision === null ? "" : `, ${formatPercent(precision)} (${formatPercent(low)} to ${formatPercent(high)})`}`,
     };
   });
   const decided = days.reduce((sum, day) => sum + day.decided, 0);
-  return section(
+  return renderSection(
     "precision",
     "Reviewer precision",
     "Flagged sentences that reviewers found wrong, by the day of the decision, with 95\u202f% intervals.",
     decided
-      ? shares({ points, width, height: 210, told: `Reviewer precision by day, over ${plural(decided, "decision")}.` })
-      : nothing("Nothing was decided so far."),
+      ? renderShares({
+          points,
+          width,
+          height: 210,
+          description: `Reviewer precision by day, over ${pluralize(decided, "decision")}.`,
+        })
+      : renderEmpty("Nothing is decided yet."),
   );
 }
 
 /** @param {Overview} overview @param {number} width */
-export function scoreChart({ scores }, width) {
+export function renderScoreChart({ scores }, width) {
   const total = scores.reduce((sum, bin) => sum + bin.items, 0);
-  return section(
+  return renderSection(
     "scores",
     "Scores",
     "Sentences in review by their score. Low is bad. The axis stretches towards both ends, where the differences are; the heights are logarithmic.",
     total
-      ? histogram({
+      ? renderHistogram({
           bins: scores,
           width,
           height: 230,
-          told: `Histogram of the scores of ${plural(total, "sentence")} in review.`,
-          tell: (bin) => `Score ${decimal(bin.low)} to ${decimal(bin.high)}: ${plural(bin.items, "sentence")}`,
+          description: `Histogram of the scores of ${pluralize(total, "sentence")} in review.`,
+          describe: (bin) =>
+            `Score ${formatScore(bin.low)} to ${formatScore(bin.high)}: ${pluralize(bin.items, "sentence")}`,
         })
-      : nothing("Nothing was flagged so far."),
+      : renderEmpty("Nothing is flagged yet."),
   );
 }
 
-/** @param {Thresholds} learned @param {number} width @param {boolean} chosen of several datasets */
-export function thresholdChart(learned, width, chosen) {
+/**
+ * @param {Thresholds} thresholds
+ * @param {number} width
+ * @param {boolean} isOneOfSeveral whether there are other datasets
+ */
+export function renderThresholdChart(thresholds, width, isOneOfSeveral) {
   const scheme = new Scheme("iob2");
-  const wide = width >= 620;
+  const isWide = width >= 620;
   const now = Date.now();
-  const moments = learned.history.map((one) => ({ at: new Date(one.at).getTime(), thresholds: one.thresholds }));
+  const moments = thresholds.history.map((entry) => ({
+    at: new Date(entry.at).getTime(),
+    thresholds: entry.thresholds,
+  }));
   const from = Math.min(moments[0]?.at ?? now, now - 60_000);
-  const lines = learned.classes.map(({ name }) => {
+  const lines = thresholds.classes.map(({ name }) => {
     const [prefix, type] = scheme.parse(name);
-    const css = type ? colourOf(type) : "tn";
+    const css = type ? getColourClass(type) : "tn";
     return {
       name,
       css,
       dashed: prefix === "I",
-      points: moments.map((one) => ({ at: Math.max(one.at, from), value: one.thresholds[name] ?? null })),
+      points: moments.map((entry) => ({ at: Math.max(entry.at, from), value: entry.thresholds[name] ?? null })),
     };
   });
-  const short = now - from < 36 * 3_600_000;
+  const isShort = now - from < 36 * 3_600_000;
   const format = (/** @type {number} */ at) =>
-    short ? clock(new Date(at)) : named(new Date(at).toISOString().slice(0, 10));
-  const rows = learned.classes.map((one) =>
+    isShort ? formatTime(new Date(at)) : formatDay(new Date(at).toISOString().slice(0, 10));
+  const rows = thresholds.classes.map((entry) =>
     h(
       "tr",
       {},
-      h("th", { scope: "row" }, one.name, one.warming_up ? h("span", { class: "tag" }, "warming up") : null),
-      h("td", { class: "num" }, count(one.own_words)),
-      h("td", { class: "num" }, one.threshold === null ? "none yet" : one.threshold.toFixed(3)),
+      h("th", { scope: "row" }, entry.name, entry.warming_up ? h("span", { class: "tag" }, "warming up") : null),
+      h("td", { class: "num" }, formatCount(entry.own_words)),
+      h("td", { class: "num" }, entry.threshold === null ? "none yet" : entry.threshold.toFixed(3)),
       h(
         "td",
         { class: "meter-cell" },
-        one.threshold === null ? null : meter(one.threshold, one.warming_up ? "soft" : ""),
+        entry.threshold === null ? null : renderMeter(entry.threshold, entry.warming_up ? "soft" : ""),
       ),
     ),
   );
-  return section(
+  return renderSection(
     "thresholds",
-    chosen ? `Class thresholds of ${learned.dataset}` : "Class thresholds",
-    `How likely the model finds a label on words that have it: a word is doubted when another class is the likeliest and reaches its threshold. Learned from ${plural(learned.sentences, "sentence")}; as this instance has seen them move.`,
+    isOneOfSeveral ? `Class thresholds of ${thresholds.dataset}` : "Class thresholds",
+    `How likely the model finds a label on words that have it: a word is doubted when another class is the likeliest and reaches its threshold. Learned from ${pluralize(thresholds.sentences, "sentence")}. The chart begins with the start of this instance.`,
     moments.length
-      ? steps({
+      ? renderSteps({
           lines,
           from,
           to: now,
           width,
           height: 260,
           format,
-          names: wide,
-          told: `Thresholds of ${plural(lines.length, "class", "classes")} over time; their values now are in the table.`,
+          showNames: isWide,
+          description: `Thresholds of ${pluralize(lines.length, "class", "classes")} over time. The table below has the current values.`,
         })
-      : nothing("Nothing was learned since the service started."),
-    moments.length && !wide
+      : renderEmpty("Nothing is learned yet since the service started."),
+    moments.length && !isWide
       ? h(
           "ul",
           { class: "legend" },
@@ -231,50 +249,60 @@ export function thresholdChart(learned, width, chosen) {
   );
 }
 
-/** What may be wider than the page; it says so where it is. @param {HTMLElement} content @param {string} titled */
-function sideways(content, titled) {
+/**
+ * Content that may be wider than the page, with a hint if it is.
+ * @param {HTMLElement} content
+ * @param {string} titleId
+ */
+function renderScrollable(content, titleId) {
   const hint = h("p", { class: "note", "aria-hidden": "true", hidden: true }, "More to the right →");
-  const box = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": titled }, content);
-  const tell = () => {
-    const left = box.scrollWidth - box.clientWidth - box.scrollLeft > 4;
-    hint.hidden = !left;
-    box.classList.toggle("cut", left);
+  const box = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": titleId }, content);
+  const showHint = () => {
+    const hasMore = box.scrollWidth - box.clientWidth - box.scrollLeft > 4;
+    hint.hidden = !hasMore;
+    box.classList.toggle("cut", hasMore);
   };
-  box.addEventListener("scroll", tell, { passive: true });
-  new ResizeObserver(tell).observe(box);
+  box.addEventListener("scroll", showHint, { passive: true });
+  new ResizeObserver(showHint).observe(box);
   return h("div", {}, box, hint);
 }
 
 /** @param {Confusion[]} confusions @param {string} dataset */
-export function confusionMap(confusions, dataset) {
-  const most = Math.max(1, ...confusions.map((one) => one.items));
+export function renderConfusionMap(confusions, dataset) {
+  const largest = Math.max(1, ...confusions.map((entry) => entry.items));
   /** @param {"given" | "suggested"} side */
-  const types = (side) => {
+  const listTypes = (side) => {
     /** @type {Map<string, number>} */
     const sums = new Map();
-    for (const one of confusions) sums.set(one[side], (sums.get(one[side]) ?? 0) + one.items);
+    for (const entry of confusions) sums.set(entry[side], (sums.get(entry[side]) ?? 0) + entry.items);
     return [...sums]
       .sort((a, b) => b[1] - a[1])
-      .slice(0, MOST_TYPES)
+      .slice(0, MAX_TYPES)
       .map(([name]) => name)
       .sort((a, b) => Number(b === "O") - Number(a === "O") || a.localeCompare(b));
   };
-  const [rows, columns] = [types("given"), types("suggested")];
+  const [rows, columns] = [listTypes("given"), listTypes("suggested")];
   /** @param {string} given @param {string} suggested */
-  const cell = (given, suggested) => {
-    const found = confusions.find((one) => one.given === given && one.suggested === suggested);
-    if (!found || !found.items) return h("td", { class: "none" }, h("span", { class: "sr" }, "0"));
-    // The root spreads small numbers out.
-    const heat = Math.ceil(HEATS * Math.sqrt(found.items / most));
-    const decided = found.decided ? `; ${count(found.decided)} decided, ${count(found.right)} right` : "";
-    const told = `${plural(found.items, "sentence")} given ${given}, suggested ${suggested}${decided}`;
+  const renderCell = (given, suggested) => {
+    const confusion = confusions.find((entry) => entry.given === given && entry.suggested === suggested);
+    if (!confusion || !confusion.items) return h("td", { class: "none" }, h("span", { class: "sr" }, "0"));
+    // The square root spreads small numbers out.
+    const heat = Math.ceil(HEAT_STEPS * Math.sqrt(confusion.items / largest));
+    const decided = confusion.decided
+      ? `; ${formatCount(confusion.decided)} decided, ${formatCount(confusion.right)} right`
+      : "";
+    const description = `${pluralize(confusion.items, "sentence")} given ${given}, suggested ${suggested}${decided}`;
     return h(
       "td",
       { class: `h${heat}` },
       h(
         "a",
-        { href: addressOf({ dataset, given, suggested, state: "all" }), title: told, "aria-label": told },
-        count(found.items),
+        {
+          href: buildQueueHash({ dataset, given, suggested, state: "all" }),
+          title: description,
+          "aria-label": description,
+        },
+        formatCount(confusion.items),
       ),
     );
   };
@@ -299,22 +327,22 @@ export function confusionMap(confusions, dataset) {
           "tr",
           {},
           h("th", { scope: "row" }, given),
-          columns.map((suggested) => cell(given, suggested)),
+          columns.map((suggested) => renderCell(given, suggested)),
         ),
       ),
     ),
   );
-  return section(
+  return renderSection(
     "confusions",
     "Confusions",
-    "Sentences in review by what a doubtful word was given and what it should be. A cell opens them.",
-    confusions.length ? sideways(table, "confusions-title") : nothing("No label is doubted."),
+    "Sentences in review by given and suggested type of a doubtful word. A cell links to them.",
+    confusions.length ? renderScrollable(table, "confusions-title") : renderEmpty("No label is doubted."),
   );
 }
 
 /** @param {Annotator[]} annotators @param {string} dataset */
-export function annotatorTable(annotators, dataset) {
-  const most = Math.max(1, ...annotators.map((one) => one.items));
+export function renderAnnotatorTable(annotators, dataset) {
+  const largest = Math.max(1, ...annotators.map((entry) => entry.items));
   const rows = annotators.map(({ annotator, items, decided, errors }) =>
     h(
       "tr",
@@ -323,17 +351,17 @@ export function annotatorTable(annotators, dataset) {
         "th",
         { scope: "row" },
         annotator === null
-          ? h("span", { class: "muted" }, "not told")
-          : h("a", { href: addressOf({ dataset, annotator, state: "all" }) }, h("bdi", {}, annotator)),
+          ? h("span", { class: "muted" }, "unknown")
+          : h("a", { href: buildQueueHash({ dataset, annotator, state: "all" }) }, h("bdi", {}, annotator)),
       ),
-      h("td", { class: "num" }, count(items)),
-      h("td", { class: "meter-cell" }, meter(items / most, "doubt")),
-      h("td", { class: "num" }, count(decided)),
-      h("td", { class: "num" }, count(errors)),
-      h("td", { class: "num muted" }, decided ? percent(errors / decided) : "–"),
+      h("td", { class: "num" }, formatCount(items)),
+      h("td", { class: "meter-cell" }, renderMeter(items / largest, "doubt")),
+      h("td", { class: "num" }, formatCount(decided)),
+      h("td", { class: "num" }, formatCount(errors)),
+      h("td", { class: "num muted" }, decided ? formatPercent(errors / decided) : "–"),
     ),
   );
-  const heads = h(
+  const headings = h(
     "tr",
     {},
     h("th", { scope: "col" }, "Annotator"),
@@ -341,20 +369,20 @@ export function annotatorTable(annotators, dataset) {
     h("td", { class: "meter-cell" }),
     ...["Decided", "Wrong", "Share"].map((name) => h("th", { scope: "col", class: "num" }, name)),
   );
-  return section(
+  return renderSection(
     "annotators",
     "Annotators",
-    "Sentences in review by who labelled them, and what reviewers found of the flagged ones: how many were decided, how many of these were wrong, and their share.",
+    "Sentences in review by annotator. Of the flagged ones: how many are decided, how many of these are wrong, and their share.",
     annotators.length
-      ? h("table", { class: "annotators" }, h("thead", {}, heads), h("tbody", {}, rows))
-      : nothing("Nobody's sentence was flagged."),
+      ? h("table", { class: "annotators" }, h("thead", {}, headings), h("tbody", {}, rows))
+      : renderEmpty("No sentence is flagged."),
   );
 }
 
 /** @param {Record<string, number> | null} ranker */
-export function rankerTable(ranker) {
+export function renderRankerTable(ranker) {
   const offsets = Object.entries(ranker ?? {}).sort((a, b) => b[1] - a[1]);
-  const most = Math.max(0.1, ...offsets.map(([, offset]) => Math.abs(offset)));
+  const largest = Math.max(0.1, ...offsets.map(([, offset]) => Math.abs(offset)));
   const rows = offsets.map(([type, offset]) =>
     h(
       "tr",
@@ -363,25 +391,25 @@ export function rankerTable(ranker) {
       h(
         "td",
         { class: "num" },
-        Math.abs(offset) < LITTLE ? "0.00" : `${offset < 0 ? "−" : "+"}${Math.abs(offset).toFixed(2)}`,
+        Math.abs(offset) < MIN_SHOWN_OFFSET ? "0.00" : `${offset < 0 ? "−" : "+"}${Math.abs(offset).toFixed(2)}`,
       ),
-      h("td", { class: "meter-cell" }, meter(Math.abs(offset) / most, offset > 0 ? "doubt" : "")),
-      h("td", { class: "muted" }, Math.abs(offset) < LITTLE ? "as before" : offset > 0 ? "sooner" : "later"),
+      h("td", { class: "meter-cell" }, renderMeter(Math.abs(offset) / largest, offset > 0 ? "doubt" : "")),
+      h("td", { class: "muted" }, Math.abs(offset) < MIN_SHOWN_OFFSET ? "as before" : offset > 0 ? "sooner" : "later"),
     ),
   );
-  const heads = h(
+  const headings = h(
     "tr",
     {},
     h("th", { scope: "col" }, "Given type"),
     h("th", { scope: "col", class: "num", colspan: 2 }, "Offset"),
     h("th", { scope: "col" }, "Comes"),
   );
-  return section(
+  return renderSection(
     "ranker",
     "Ranker",
-    "What the decisions have taught the queue's order: types whose labels are wrong more often than their scores say come sooner.",
+    "What the ranker has learned from the decisions: types that are wrong more often than their scores suggest come sooner.",
     rows.length
-      ? h("table", { class: "offsets" }, h("thead", {}, heads), h("tbody", {}, rows))
-      : nothing("Off: it begins with 25 decisions, unless the dataset's settings say otherwise."),
+      ? h("table", { class: "offsets" }, h("thead", {}, headings), h("tbody", {}, rows))
+      : renderEmpty("Off: the ranker starts after 25 decisions, unless the dataset's settings say otherwise."),
   );
 }

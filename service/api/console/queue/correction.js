@@ -1,58 +1,59 @@
-/** The corrected labels: one choice for each doubtful word, and for any other that the reviewer picks. */
+/** The corrected labels: a choice for each flagged word, and for any other word that the reviewer picks. */
 
-import { arrow, h } from "../dom.js";
-import { proposal } from "../labels/labels.js";
-import { cut, percent } from "../text.js";
+import { renderArrow, h } from "../dom.js";
+import { proposeLabels } from "../labels/labels.js";
+import { truncate, formatPercent } from "../text.js";
 
 /** @import { Item } from "../types.js" */
 /** @import { Scheme } from "../labels/labels.js" */
 
-const UNKNOWN = "\u0000";
+const OTHER_LABEL = "\u0000";
 
 /**
- * What a reviewer has chosen so far; kept while they look at other items.
- * @typedef {{ revision: number, labels: string[], unknown: Set<number>, rows: Set<number>, note: string }} Draft
+ * A reviewer's unsaved corrections of an item. They stay while the reviewer looks at other items.
+ * @typedef {{ revision: number, labels: string[], otherLabel: Set<number>, rows: Set<number>, note: string }} Draft
  */
 
 /** @param {Item} item @param {Scheme} scheme @returns {Draft} */
-export function draftOf(item, scheme) {
-  const labels = proposal(item, scheme);
-  const changed = item.labels.map((_, place) => place).filter((place) => labels[place] !== item.labels[place]);
+export function createDraft(item, scheme) {
+  const labels = proposeLabels(item, scheme);
+  const changed = item.labels.map((_, index) => index).filter((index) => labels[index] !== item.labels[index]);
   return {
     revision: item.revision,
     labels,
-    unknown: new Set(),
+    otherLabel: new Set(),
     rows: new Set([...item.doubtful.map((flag) => flag.index), ...changed].sort((a, b) => a - b)),
     note: "",
   };
 }
 
 /**
- * The part of a decision that says what is wrong: the corrected labels, or only which words, or nothing.
+ * The correction of a decision: the corrected labels, or only the wrong words, or nothing.
  * @param {Item} item
  * @param {Draft} draft
  * @returns {{ labels?: string[], words?: number[] }}
  */
-export function wrongOf(item, draft) {
-  const changed = item.labels.map((_, place) => place).filter((place) => draft.labels[place] !== item.labels[place]);
-  if (draft.unknown.size) return { words: [...new Set([...changed, ...draft.unknown])].sort((a, b) => a - b) };
+export function collectCorrection(item, draft) {
+  const changed = item.labels.map((_, index) => index).filter((index) => draft.labels[index] !== item.labels[index]);
+  if (draft.otherLabel.size) return { words: [...new Set([...changed, ...draft.otherLabel])].sort((a, b) => a - b) };
   return changed.length ? { labels: draft.labels } : {};
 }
 
-/** The rows with a choice each. */
+/** The table with one row per word. */
 export class Correction {
   /**
    * @param {Item} item
    * @param {Scheme} scheme
    * @param {Draft} draft
-   * @param {{ changed: () => void, left: () => void }} told `left`: the choice is made, by Enter or Escape
+   * @param {{ onChange: () => void, onDone: () => void }} handlers
+   *   `onDone`: the reviewer leaves a choice with Enter or Escape
    */
-  constructor(item, scheme, draft, { changed, left }) {
+  constructor(item, scheme, draft, { onChange, onDone }) {
     this.item = item;
     this.draft = draft;
-    this.changed = changed;
-    this.left = left;
-    this.options = scheme.options(item);
+    this.onChange = onChange;
+    this.onDone = onDone;
+    this.options = scheme.listOptions(item);
     this.flags = new Map(item.doubtful.map((flag) => [flag.index, flag]));
     this.body = h("tbody");
     this.element = h(
@@ -66,43 +67,43 @@ export class Correction {
           "tr",
           {},
           ...["Word", "Given", "", "Corrected", "Suggested", "Threshold"].map((name) =>
-            name ? h("th", { scope: "col", class: numeric(name) }, name) : h("td"),
+            name ? h("th", { scope: "col", class: getCellClass(name) }, name) : h("td"),
           ),
         ),
       ),
       this.body,
     );
-    this.fill();
+    this.renderRows();
   }
 
-  fill() {
-    this.body.replaceChildren(...[...this.draft.rows].sort((a, b) => a - b).map((place) => this.row(place)));
+  renderRows() {
+    this.body.replaceChildren(...[...this.draft.rows].sort((a, b) => a - b).map((index) => this.renderRow(index)));
   }
 
-  /** @param {number} place */
-  row(place) {
+  /** @param {number} index */
+  renderRow(index) {
     const { item } = this;
-    const flag = this.flags.get(place);
-    const p = item.words[place]?.p_given;
+    const flag = this.flags.get(index);
+    const pGiven = item.words[index]?.p_given;
     return h(
       "tr",
-      { class: flag ? "" : "extra", "data-row": place },
-      h("th", { scope: "row" }, h("bdi", { class: flag ? "doubtful" : "" }, cut(item.tokens[place], 60))),
+      { class: flag ? "" : "extra", "data-row": index },
+      h("th", { scope: "row" }, h("bdi", { class: flag ? "doubtful" : "" }, truncate(item.tokens[index], 60))),
       h(
         "td",
         { class: "given" },
-        h("span", { class: "label" }, item.labels[place]),
-        p === null || p === undefined ? "" : h("span", { class: "p" }, percent(p)),
+        h("span", { class: "label" }, item.labels[index]),
+        pGiven === null || pGiven === undefined ? "" : h("span", { class: "p" }, formatPercent(pGiven)),
       ),
-      h("td", {}, arrow()),
-      h("td", {}, this.choice(place)),
+      h("td", {}, renderArrow()),
+      h("td", {}, this.renderChoice(index)),
       h(
         "td",
         { class: "suggested" },
         flag
           ? [
               h("span", { class: "label" }, flag.suggested),
-              flag.p_suggested === null ? null : h("span", { class: "p" }, percent(flag.p_suggested)),
+              flag.p_suggested === null ? null : h("span", { class: "p" }, formatPercent(flag.p_suggested)),
             ]
           : h("span", { class: "muted" }, "–"),
       ),
@@ -114,18 +115,18 @@ export class Correction {
     );
   }
 
-  /** @param {number} place */
-  choice(place) {
+  /** @param {number} index */
+  renderChoice(index) {
     const { item, draft } = this;
-    const flag = this.flags.get(place);
-    const given = item.labels[place];
-    const choice = /** @type {HTMLSelectElement} */ (
+    const flag = this.flags.get(index);
+    const given = item.labels[index];
+    const select = /** @type {HTMLSelectElement} */ (
       h(
         "select",
         {
-          "aria-label": `Corrected label of ${cut(item.tokens[place], 60)}`,
-          "data-choice": place,
-          name: `label-${place}`,
+          "aria-label": `Corrected label of ${truncate(item.tokens[index], 60)}`,
+          "data-choice": index,
+          name: `label-${index}`,
         },
         this.options.map((label) =>
           h(
@@ -134,34 +135,37 @@ export class Correction {
             label + (label === given ? " (as given)" : label === flag?.suggested ? " (suggested)" : ""),
           ),
         ),
-        h("option", { value: UNKNOWN }, "wrong, another label"),
+        h("option", { value: OTHER_LABEL }, "wrong, another label"),
       )
     );
-    choice.value = draft.unknown.has(place) ? UNKNOWN : draft.labels[place];
-    choice.addEventListener("change", () => {
-      if (choice.value === UNKNOWN) draft.unknown.add(place);
-      else draft.unknown.delete(place);
-      draft.labels[place] = choice.value === UNKNOWN ? given : choice.value;
-      this.changed();
+    select.value = draft.otherLabel.has(index) ? OTHER_LABEL : draft.labels[index];
+    select.addEventListener("change", () => {
+      if (select.value === OTHER_LABEL) draft.otherLabel.add(index);
+      else draft.otherLabel.delete(index);
+      draft.labels[index] = select.value === OTHER_LABEL ? given : select.value;
+      this.onChange();
     });
-    choice.addEventListener("keydown", (event) => {
+    select.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== "Escape") return;
       event.preventDefault();
-      this.left();
+      this.onDone();
     });
-    return choice;
+    return select;
   }
 
-  /** Gives the focus to a word's choice, which is made where there is none; without a word to the first. @param {number} [place] */
-  focus(place) {
-    if (place !== undefined && !this.draft.rows.has(place)) {
-      this.draft.rows.add(place);
-      this.fill();
+  /**
+   * Focuses the choice of a word, and adds it if there is none. Without an index it focuses the first.
+   * @param {number} [index]
+   */
+  focus(index) {
+    if (index !== undefined && !this.draft.rows.has(index)) {
+      this.draft.rows.add(index);
+      this.renderRows();
     }
-    const wanted = place === undefined ? "[data-choice]" : `[data-choice="${place}"]`;
-    /** @type {HTMLElement | null} */ (this.body.querySelector(wanted))?.focus();
+    const selector = index === undefined ? "[data-choice]" : `[data-choice="${index}"]`;
+    /** @type {HTMLElement | null} */ (this.body.querySelector(selector))?.focus();
   }
 }
 
 /** @param {string} name */
-const numeric = (name) => (name === "Threshold" ? "num" : "");
+const getCellClass = (name) => (name === "Threshold" ? "num" : "");

@@ -1,37 +1,37 @@
-/** What stands in the place of the sentence where there is none. */
+/** The page shown when there is no sentence to show. */
 
 import { h } from "../dom.js";
-import { cut } from "../text.js";
+import { truncate } from "../text.js";
 
 /** @import { Filter } from "./filters.js" */
 
 /**
  * @param {Filter} filter
- * @param {{ plain: boolean, strange: boolean }} about `plain`: nothing but the state is chosen; `strange`: there is no such dataset
+ * @param {{ isUnfiltered: boolean, namesUnknownDataset: boolean }} about `isUnfiltered`: no filter but the state is set
  */
-export function emptyStage({ dataset, state }, { plain, strange }) {
+export function renderEmptyStage({ dataset, state }, { isUnfiltered, namesUnknownDataset }) {
   /** @param {string} title @param {...HTMLElement} content */
-  const page = (title, ...content) => h("div", { class: "empty-stage" }, h("h2", {}, title), ...content);
-  if (strange) {
-    return page(
+  const renderStage = (title, ...content) => h("div", { class: "empty-stage" }, h("h2", {}, title), ...content);
+  if (namesUnknownDataset) {
+    return renderStage(
       "No such dataset",
       h(
         "p",
         { class: "note" },
         "There is no dataset called ",
-        h("b", {}, cut(dataset, 80)),
+        h("b", {}, truncate(dataset, 80)),
         ". A dataset appears with its first sentence.",
       ),
       h("p", {}, h("a", { href: "#/queue" }, "Show all datasets")),
     );
   }
-  if (state === "open" && plain) {
-    return page(
+  if (state === "open" && isUnfiltered) {
+    return renderStage(
       "Nothing to review",
       h(
         "p",
         { class: "note" },
-        "Every doubtful sentence is decided. New ones appear here by themselves, seconds after they were annotated.",
+        "Every doubtful sentence is decided. New ones appear here automatically, seconds after they are annotated.",
       ),
       h(
         "p",
@@ -44,9 +44,9 @@ export function emptyStage({ dataset, state }, { plain, strange }) {
       ),
     );
   }
-  return page(
+  return renderStage(
     "Nothing matches",
-    h("p", { class: "note" }, "No sentence of the queue fits these filters."),
+    h("p", { class: "note" }, "No sentence in the queue matches these filters."),
     h("p", {}, h("a", { href: "#/queue" }, "Clear the filters")),
   );
 }

@@ -1,8 +1,8 @@
-/** Which part of the queue is shown; kept in the address, so that it can be shared and survives a reload. */
+/** The filters of the queue. They are part of the address, so they survive a reload and can be shared. */
 
 import { h } from "../dom.js";
-import { KINDS } from "./item.js";
-import { count } from "../text.js";
+import { SUSPECT_KINDS } from "./item.js";
+import { formatCount } from "../text.js";
 
 /** @import { Overview } from "../types.js" */
 
@@ -13,16 +13,17 @@ export const NO_FILTER = { dataset: "", state: "open", given: "", suggested: "",
 const STATES = ["open", "decided", "closed", "all"];
 
 /** @param {URLSearchParams} query @returns {Filter} */
-export function readFilter(query) {
-  const found = { ...NO_FILTER };
-  for (const name of /** @type {(keyof Filter)[]} */ (Object.keys(found))) found[name] = query.get(name) ?? found[name];
-  if (!STATES.includes(found.state)) found.state = NO_FILTER.state;
-  if (found.kind && !(found.kind in KINDS)) found.kind = "";
-  return found;
+export function parseFilter(query) {
+  const filter = { ...NO_FILTER };
+  for (const name of /** @type {(keyof Filter)[]} */ (Object.keys(filter)))
+    filter[name] = query.get(name) ?? filter[name];
+  if (!STATES.includes(filter.state)) filter.state = NO_FILTER.state;
+  if (filter.kind && !(filter.kind in SUSPECT_KINDS)) filter.kind = "";
+  return filter;
 }
 
 /** @param {Partial<Filter>} filter */
-export function addressOf(filter) {
+export function buildQueueHash(filter) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(filter)) {
     if (value && value !== NO_FILTER[/** @type {keyof Filter} */ (name)]) query.set(name, value);
@@ -30,9 +31,9 @@ export function addressOf(filter) {
   return `#/queue${query.size ? `?${query}` : ""}`;
 }
 
-export class Filters {
-  /** @param {(filter: Filter) => void} changed */
-  constructor(changed) {
+export class FilterForm {
+  /** @param {(filter: Filter) => void} onChange */
+  constructor(onChange) {
     this.filter = { ...NO_FILTER };
     /** @type {string[]} */
     this.datasets = [];
@@ -41,29 +42,31 @@ export class Filters {
     for (const name of ["dataset", "state", "given", "suggested", "kind"]) {
       this.selects[name] = /** @type {HTMLSelectElement} */ (h("select", { id: `filter-${name}`, name }));
     }
-    fill(
+    setOptions(
       this.selects.state,
       STATES.map((state) => [state, state[0].toUpperCase() + state.slice(1)]),
     );
-    fill(this.selects.kind, [
+    setOptions(this.selects.kind, [
       ["", "Any"],
-      ...Object.entries(KINDS).map(([kind, [name]]) => /** @type {[string, string]} */ ([kind, name])),
+      ...Object.entries(SUSPECT_KINDS).map(([kind, [name]]) => /** @type {[string, string]} */ ([kind, name])),
     ]);
     this.annotator = /** @type {HTMLInputElement} */ (
       h("input", {
         id: "filter-annotator",
         name: "annotator",
         list: "annotators",
-        placeholder: "Anybody",
+        placeholder: "Anyone",
         autocomplete: "off",
         maxlength: 256,
       })
     );
-    this.known = h("datalist", { id: "annotators" });
-    this.free = /** @type {HTMLInputElement} */ (h("input", { id: "filter-free", name: "free", type: "checkbox" }));
-    this.clear = h(
+    this.annotatorOptions = h("datalist", { id: "annotators" });
+    this.freeCheckbox = /** @type {HTMLInputElement} */ (
+      h("input", { id: "filter-free", name: "free", type: "checkbox" })
+    );
+    this.clearButton = h(
       "button",
-      { type: "button", class: "plain small", on: { click: () => changed({ ...NO_FILTER }) } },
+      { type: "button", class: "plain small", on: { click: () => onChange({ ...NO_FILTER }) } },
       "Clear",
     );
     this.summary = h("summary", {}, "Filters ", h("span", { class: "pill", hidden: true }));
@@ -73,20 +76,20 @@ export class Filters {
         class: "filters",
         role: "search",
         "aria-label": "Filters",
-        on: { submit: (/** @type {Event} */ event) => event.preventDefault(), change: () => changed(this.read()) },
+        on: { submit: (/** @type {Event} */ event) => event.preventDefault(), change: () => onChange(this.read()) },
       },
-      field("Dataset", this.selects.dataset),
-      field("State", this.selects.state),
-      field("Given", this.selects.given),
-      field("Suggested", this.selects.suggested),
-      field("Kind", this.selects.kind),
-      field("Annotator", this.annotator, this.known),
-      h("label", { class: "check", for: "filter-free" }, this.free, "Hide what others have open"),
-      this.clear,
+      renderField("Dataset", this.selects.dataset),
+      renderField("State", this.selects.state),
+      renderField("Given", this.selects.given),
+      renderField("Suggested", this.selects.suggested),
+      renderField("Kind", this.selects.kind),
+      renderField("Annotator", this.annotator, this.annotatorOptions),
+      h("label", { class: "check", for: "filter-free" }, this.freeCheckbox, "Hide sentences that others have open"),
+      this.clearButton,
     );
     this.element = /** @type {HTMLDetailsElement} */ (h("details", { class: "filter-box" }, this.summary, form));
     this.element.open = matchMedia("(min-width: 900px)").matches;
-    this.offer([], null);
+    this.setChoices([], null);
     this.show(this.filter);
   }
 
@@ -100,58 +103,67 @@ export class Filters {
       suggested: suggested.value,
       kind: kind.value,
       annotator: this.annotator.value.trim(),
-      free: this.free.checked ? "1" : "",
+      free: this.freeCheckbox.checked ? "1" : "",
     };
   }
 
   /** @param {Filter} filter */
   show(filter) {
     this.filter = filter;
-    this.choose();
+    this.selectValues();
     this.annotator.value = filter.annotator;
-    this.free.checked = filter.free !== "";
+    this.freeCheckbox.checked = filter.free !== "";
     const active = Object.keys(NO_FILTER).filter(
       (name) => filter[/** @type {keyof Filter} */ (name)] !== NO_FILTER[/** @type {keyof Filter} */ (name)],
     ).length;
     const pill = /** @type {HTMLElement} */ (this.summary.querySelector(".pill"));
     pill.hidden = !active;
     pill.textContent = String(active);
-    this.clear.hidden = !active;
+    this.clearButton.hidden = !active;
   }
 
-  /** What there is to choose from. @param {string[]} datasets @param {Overview | null} overview */
-  offer(datasets, overview) {
+  /**
+   * Sets the datasets, types and annotators to choose from.
+   * @param {string[]} datasets
+   * @param {Overview | null} overview
+   */
+  setChoices(datasets, overview) {
     const confusions = overview?.confusions ?? [];
     /** @param {"given" | "suggested"} side @returns {[string, string][]} */
-    const types = (side) => {
+    const listTypes = (side) => {
       /** @type {Map<string, number>} */
-      const found = new Map();
-      for (const one of confusions) found.set(one[side], (found.get(one[side]) ?? 0) + one.items);
+      const itemsByType = new Map();
+      for (const confusion of confusions)
+        itemsByType.set(confusion[side], (itemsByType.get(confusion[side]) ?? 0) + confusion.items);
       return [
         ["", "Any"],
-        ...[...found]
+        ...[...itemsByType]
           .sort(([a], [b]) => a.localeCompare(b))
-          .map(([name, items]) => /** @type {[string, string]} */ ([name, `${name} (${count(items)})`])),
+          .map(([name, items]) => /** @type {[string, string]} */ ([name, `${name} (${formatCount(items)})`])),
       ];
     };
-    fill(this.selects.dataset, [
+    setOptions(this.selects.dataset, [
       ["", "All"],
       ...datasets.map((name) => /** @type {[string, string]} */ ([name, name])),
     ]);
-    fill(this.selects.given, types("given"));
-    fill(this.selects.suggested, types("suggested"));
-    this.known.replaceChildren(
+    setOptions(this.selects.given, listTypes("given"));
+    setOptions(this.selects.suggested, listTypes("suggested"));
+    this.annotatorOptions.replaceChildren(
       ...(overview?.annotators ?? []).flatMap(({ annotator }) =>
         annotator === null ? [] : [h("option", { value: annotator })],
       ),
     );
     this.datasets = datasets;
-    this.choose(); // and nothing else: somebody may be typing
+    this.selectValues(); // nothing else: the reviewer may be typing
   }
 
-  choose() {
+  selectValues() {
     for (const [name, select] of Object.entries(this.selects))
-      choose(select, this.filter[/** @type {keyof Filter} */ (name)], name === "dataset" && this.datasets.length > 0);
+      selectOption(
+        select,
+        this.filter[/** @type {keyof Filter} */ (name)],
+        name === "dataset" && this.datasets.length > 0,
+      );
   }
 
   focus() {
@@ -161,26 +173,26 @@ export class Filters {
 }
 
 /** @param {string} name @param {HTMLElement} control @param {...Node} more */
-const field = (name, control, ...more) =>
+const renderField = (name, control, ...more) =>
   h("div", { class: "field" }, h("label", { for: control.id }, name), control, ...more);
 
 /** @param {HTMLSelectElement} select @param {[string, string][]} options */
-function fill(select, options) {
-  const now = [...select.options].map((option) => [option.value, option.textContent]);
-  if (JSON.stringify(now) === JSON.stringify(options)) return; // an open list must not be taken away
+function setOptions(select, options) {
+  const current = [...select.options].map((option) => [option.value, option.textContent]);
+  if (JSON.stringify(current) === JSON.stringify(options)) return; // replacing the options would close an open list
   select.replaceChildren(...options.map(([value, name]) => h("option", { value }, name)));
 }
 
 /**
- * A value that is not among the options, as from a shared address, is put there; where they are all that there is, only
- * as what is chosen now, and not for choosing.
+ * Selects a value. A value that is not an option, such as one from a shared address, is added; if the options are
+ * complete, it is hidden from the list.
  * @param {HTMLSelectElement} select
  * @param {string} value
- * @param {boolean} all
+ * @param {boolean} isComplete
  */
-function choose(select, value, all) {
+function selectOption(select, value, isComplete) {
   for (const option of [...select.options]) if (option.hidden && option.value !== value) option.remove();
   if (![...select.options].some((option) => option.value === value))
-    select.append(h("option", { value, hidden: all }, all ? `${value} (not known)` : value));
+    select.append(h("option", { value, hidden: isComplete }, isComplete ? `${value} (unknown)` : value));
   select.value = value;
 }

@@ -1,17 +1,17 @@
-/** One sentence of the queue, to be decided. */
+/** The open item: a sentence with its suspects, correction, decisions and the buttons to decide. */
 
-import { Correction, draftOf, wrongOf } from "./correction.js";
-import { arrow, h } from "../dom.js";
-import { taken } from "./review.js";
-import { Sentence } from "./sentence.js";
-import { ago, clock, count, cut, decimal, moment, percent } from "../text.js";
+import { Correction, createDraft, collectCorrection } from "./correction.js";
+import { renderArrow, h } from "../dom.js";
+import { isClaimedByOther } from "./review.js";
+import { SentenceView } from "./sentence.js";
+import { formatAge, formatTime, formatCount, truncate, formatScore, formatDateTime, formatPercent } from "../text.js";
 
 /** @import { Decision, Item, Suspect, Verdict } from "../types.js" */
 /** @import { Draft } from "./correction.js" */
 /** @import { Scheme } from "../labels/labels.js" */
 
 /** @type {Record<string, [string, string]>} */
-export const KINDS = {
+export const SUSPECT_KINDS = {
   missed: ["Missed", "an entity the labels leave out"],
   spurious: ["Spurious", "a label where there is no entity"],
   type: ["Wrong type", "the right words under another type"],
@@ -19,52 +19,53 @@ export const KINDS = {
 };
 
 /** @type {Record<Verdict, string>} */
-export const VERDICTS = { error: "Error", ok: "OK", unsure: "Unsure" };
+export const VERDICT_NAMES = { error: "Error", ok: "OK", unsure: "Unsure" };
 
 /** @type {readonly [Verdict, string, string][]} */
-const BUTTONS = [
+const VERDICT_KEYS = [
   ["error", "e", "Error"],
   ["ok", "o", "OK"],
   ["unsure", "u", "Unsure"],
 ];
 
 /** @type {readonly [number, string, string, string][]} */
-const STEPS = [
+const STEP_BUTTONS = [
   [-1, "p", "←", "Previous sentence"],
   [1, "n", "→", "Next sentence"],
 ];
 
 /**
- * What is so at the moment: who looks, whether they may decide, and what they decided that could not be sent yet.
- * @typedef {{ reviewer: string, may: boolean, waiting: Decision | null }} Now
- * @typedef {{ step: (by: number) => void, decide: (verdict: Verdict) => void, undo: (decision: Decision) => void }} Told
+ * `unsent`: the reviewer's decision about the item that is not sent yet.
+ * @typedef {{ reviewer: string, mayWrite: boolean, unsent: Decision | null }} ReviewerStatus
+ * @typedef {{ step: (offset: number) => void, decide: (verdict: Verdict) => void,
+ *   undo: (decision: Decision) => void }} ItemHandlers
  */
 
 export class ItemView {
   /**
    * @param {Item} item
-   * @param {{ scheme: Scheme, now: Now, drafts: Map<string, Draft>, told: Told }} context
+   * @param {{ scheme: Scheme, status: ReviewerStatus, drafts: Map<string, Draft>, handlers: ItemHandlers }} context
    */
-  constructor(item, { scheme, now, drafts, told }) {
+  constructor(item, { scheme, status, drafts, handlers }) {
     const key = `${item.dataset}/${item.id}`;
-    const kept = drafts.get(key);
-    this.draft = kept?.revision === item.revision ? kept : draftOf(item, scheme);
+    const savedDraft = drafts.get(key);
+    this.draft = savedDraft?.revision === item.revision ? savedDraft : createDraft(item, scheme);
     drafts.set(key, this.draft);
     this.item = item;
     this.scheme = scheme;
-    this.now = now;
-    this.told = told;
-    this.sentence = new Sentence(item, scheme, { chosen: (place) => this.correct(place) });
+    this.status = status;
+    this.handlers = handlers;
+    this.sentence = new SentenceView(item, scheme, { onWordChosen: (index) => this.focusCorrection(index) });
     this.correction = new Correction(item, scheme, this.draft, {
-      changed: () => this.preview(),
-      left: () => this.title.focus(),
+      onChange: () => this.showDraft(),
+      onDone: () => this.title.focus(),
     });
     this.title = h("h2", { tabindex: -1, class: "item-title" });
     this.head = h("header");
     this.notices = h("div", { class: "notices" });
-    this.decided = h("div", { class: "said" });
+    this.decisionList = h("div", { class: "decisions" });
     this.note = /** @type {HTMLInputElement} */ (
-      h("input", { id: "note", maxlength: 2000, placeholder: "Why, for whoever reads it later", autocomplete: "off" })
+      h("input", { id: "note", maxlength: 2000, placeholder: "Reason, for later readers", autocomplete: "off" })
     );
     this.note.value = this.draft.note;
     this.note.addEventListener("input", () => {
@@ -73,7 +74,7 @@ export class ItemView {
     this.note.addEventListener("keydown", (event) => {
       if (event.key === "Escape" || event.key === "Enter") this.title.focus();
     });
-    this.buttons = BUTTONS.map(([verdict, key, name]) =>
+    this.buttons = VERDICT_KEYS.map(([verdict, key, name]) =>
       h(
         "button",
         {
@@ -81,13 +82,13 @@ export class ItemView {
           class: `verdict ${verdict}`,
           "aria-keyshortcuts": key,
           "data-verdict": verdict,
-          on: { click: () => told.decide(verdict) },
+          on: { click: () => handlers.decide(verdict) },
         },
         name,
         h("kbd", {}, key),
       ),
     );
-    const steps = STEPS.map(([by, key, sign, name]) =>
+    const steps = STEP_BUTTONS.map(([offset, key, sign, name]) =>
       h(
         "button",
         {
@@ -96,7 +97,7 @@ export class ItemView {
           "aria-label": name,
           "aria-keyshortcuts": key,
           title: name,
-          on: { click: () => told.step(by) },
+          on: { click: () => handlers.step(offset) },
         },
         sign,
         h("span", { "aria-hidden": "true" }, h("kbd", {}, key)),
@@ -122,75 +123,93 @@ export class ItemView {
       this.head,
       this.notices,
       this.sentence.element,
-      suspects(item),
+      renderSuspects(item),
       this.answers,
-      this.decided,
-      thresholds(item),
+      this.decisionList,
+      renderThresholds(item),
       this.actions,
     );
     this.title.id = "item-title";
-    this.preview();
-    this.update(item, now);
+    this.showDraft();
+    this.update(item, status);
   }
 
-  /** Whether it can show this item without losing what was chosen. @param {Item} item */
-  fits(item) {
-    return this.isAbout(item) && !this.isOlder(item) && item.blind === this.item.blind;
+  /** Whether `update` can show this item, so that the draft stays. @param {Item} item */
+  canShow(item) {
+    return this.isSameItem(item) && !this.isReannotated(item) && item.blind === this.item.blind;
   }
 
-  /** Whether it is another annotation than the one that was looked at. @param {Item} item */
-  isOlder(item) {
-    return this.isAbout(item) && (item.revision !== this.item.revision || item.scored_at !== this.item.scored_at);
+  /** Whether the item is a newer annotation than the one shown. @param {Item} item */
+  isReannotated(item) {
+    return this.isSameItem(item) && (item.revision !== this.item.revision || item.scored_at !== this.item.scored_at);
   }
 
   /** @param {Item} item */
-  isAbout(item) {
+  isSameItem(item) {
     return item.dataset === this.item.dataset && item.id === this.item.id;
   }
 
-  /** What others did meanwhile. @param {Item} item @param {Now} now */
-  update(item, now) {
+  /**
+   * Shows changes of the item, such as other reviewers' decisions.
+   * @param {Item} item
+   * @param {ReviewerStatus} status
+   */
+  update(item, status) {
     this.item = item;
-    this.now = now;
+    this.status = status;
     const closed = item.state === "closed";
     this.answers.hidden = closed;
-    this.answers.disabled = !now.may;
+    this.answers.disabled = !status.mayWrite;
     this.sentence.element.hidden = !item.tokens.length;
-    this.head.replaceChildren(...this.heading());
-    this.notices.replaceChildren(...this.notes());
-    this.decided.replaceChildren(...this.history());
-    const mine = now.waiting ?? item.decisions.find((one) => one.reviewer === now.reviewer);
+    this.head.replaceChildren(...this.renderHeading());
+    this.notices.replaceChildren(...this.renderNotices());
+    this.decisionList.replaceChildren(...this.renderDecisions());
+    const ownDecision = status.unsent ?? item.decisions.find((decision) => decision.reviewer === status.reviewer);
     for (const button of this.buttons) {
-      /** @type {HTMLButtonElement} */ (button).disabled = closed || !now.may;
-      button.title = now.may ? "" : "Your key may only read";
-      button.setAttribute("aria-pressed", String(!mine?.withdrawn && mine?.verdict === button.dataset.verdict));
+      /** @type {HTMLButtonElement} */ (button).disabled = closed || !status.mayWrite;
+      button.title = status.mayWrite ? "" : "Your key may only read";
+      button.setAttribute(
+        "aria-pressed",
+        String(!ownDecision?.withdrawn && ownDecision?.verdict === button.dataset.verdict),
+      );
     }
   }
 
-  heading() {
+  renderHeading() {
     const { item } = this;
-    this.title.replaceChildren(h("span", { class: "muted" }, `${item.dataset} / `), h("bdi", {}, cut(item.id, 80)));
+    this.title.replaceChildren(
+      h("span", { class: "muted" }, `${item.dataset} / `),
+      h("bdi", {}, truncate(item.id, 80)),
+    );
     const facts = [
       h("span", { class: `state ${item.state}` }, item.state),
-      item.annotator !== null && h("span", {}, "by ", h("bdi", {}, cut(item.annotator, 60))),
+      item.annotator !== null && h("span", {}, "by ", h("bdi", {}, truncate(item.annotator, 60))),
       item.annotated_at !== null &&
-        h("span", { title: moment(item.annotated_at) }, `annotated ${ago(item.annotated_at)}`),
-      link(item.source),
+        h("span", { title: formatDateTime(item.annotated_at) }, `annotated ${formatAge(item.annotated_at)}`),
+      renderSource(item.source),
     ];
-    // Of a deleted sentence nothing is left to be told.
+    // A closed item has no scores.
     const numbers =
       item.state === "closed"
         ? []
         : [
-            ["Rank", item.rank, "What orders the queue: priority, or the ranker's answer once enough is decided"],
-            ["Priority", item.priority, "Worst word, weighted by how far the model agrees with its label elsewhere"],
+            [
+              "Rank",
+              item.rank,
+              "The order of the queue: the priority, or the ranker's score once there are enough decisions",
+            ],
+            [
+              "Priority",
+              item.priority,
+              "The worst word, weighted by how well the model agrees with its label elsewhere",
+            ],
             ["Score", item.score, `${item.method}, ${item.token_score}`],
-          ].map(([name, value, told]) =>
+          ].map(([name, value, description]) =>
             h(
               "div",
-              { title: `${told}. Low is bad.` },
+              { title: `${description}. Low is bad.` },
               h("dt", {}, name),
-              h("dd", {}, decimal(/** @type {number | null} */ (value))),
+              h("dd", {}, formatScore(/** @type {number | null} */ (value))),
             ),
           );
     return [
@@ -199,34 +218,41 @@ export class ItemView {
     ];
   }
 
-  notes() {
+  renderNotices() {
     const { item } = this;
-    const { reviewer, waiting } = this.now;
+    const { reviewer, unsent } = this.status;
     const notes = [];
-    if (waiting) {
-      const what = waiting.withdrawn
-        ? "Taking your decision back"
-        : h("span", {}, "Your decision, ", h("b", {}, VERDICTS[waiting.verdict]), ",");
-      const undo = waiting.withdrawn
+    if (unsent) {
+      const subject = unsent.withdrawn
+        ? "Your undo"
+        : h("span", {}, "Your decision, ", h("b", {}, VERDICT_NAMES[unsent.verdict]), ",");
+      const undo = unsent.withdrawn
         ? null
-        : h("button", { type: "button", class: "plain small", on: { click: () => this.told.undo(waiting) } }, "Undo");
+        : h(
+            "button",
+            { type: "button", class: "plain small", on: { click: () => this.handlers.undo(unsent) } },
+            "Undo",
+          );
       notes.push(
-        h("p", { class: "notice unsaved" }, what, " is not saved yet. It is sent when the service answers. ", undo),
+        h("p", { class: "notice unsaved" }, subject, " is not saved yet. It is sent when the service answers. ", undo),
       );
     }
-    if (taken(item, reviewer)) {
-      const until = item.claimed_until ? ` until ${clock(item.claimed_until)}` : "";
-      notes.push(h("p", { class: "notice" }, h("b", {}, item.claimed_by), ` has it open${until}. You can decide too.`));
+    if (isClaimedByOther(item, reviewer)) {
+      const until = item.claimed_until ? ` until ${formatTime(item.claimed_until)}` : "";
+      notes.push(
+        h("p", { class: "notice" }, h("b", {}, item.claimed_by), ` has it open${until}. You can decide as well.`),
+      );
     }
     if (item.state === "closed") {
-      const why =
+      const reason =
         item.closed_by === "deleted"
           ? "The annotation was deleted."
-          : "It was annotated again, and nothing is doubtful any more.";
-      notes.push(h("p", { class: "notice" }, `${why} There is nothing left to decide.`));
+          : "It was annotated again and is not doubtful any more.";
+      notes.push(h("p", { class: "notice" }, `${reason} There is nothing left to decide.`));
     }
     if (item.reason === "control") {
-      const share = item.inclusion_probability === null ? "" : `, drawn with ${percent(item.inclusion_probability)}`;
+      const share =
+        item.inclusion_probability === null ? "" : `, drawn with ${formatPercent(item.inclusion_probability)}`;
       notes.push(h("p", { class: "notice quiet" }, `A control sentence${share}: nothing was flagged here.`));
     }
     if (item.blind)
@@ -234,92 +260,103 @@ export class ItemView {
         h(
           "p",
           { class: "notice quiet" },
-          "Probabilities are told after the decision: some sentences of this dataset are a control sample.",
+          "Probabilities are shown after the decision: some sentences of this dataset are a control sample.",
         ),
       );
-    const warming = item.warming_up.filter((name) =>
-      item.doubtful.some((flag) => [flag.given, flag.suggested].some((label) => this.scheme.judged(label, name, item))),
+    const warmingUp = item.warming_up.filter((name) =>
+      item.doubtful.some((flag) =>
+        [flag.given, flag.suggested].some((label) => this.scheme.isJudgedAs(label, name, item)),
+      ),
     );
-    if (warming.length)
+    if (warmingUp.length)
       notes.push(
-        h("p", { class: "notice quiet" }, `Few words of ${warming.join(", ")} so far: thresholds are warming up.`),
+        h("p", { class: "notice quiet" }, `Few words of ${warmingUp.join(", ")} yet: thresholds are warming up.`),
       );
     return notes;
   }
 
-  /** Decisions about it. Others' are folded away until one has decided, so that the second look is one's own. */
-  history() {
+  /** The decisions. They are collapsed until the reviewer has decided, so that the second opinion is independent. */
+  renderDecisions() {
     const { item } = this;
-    const { reviewer } = this.now;
+    const { reviewer } = this.status;
     if (!item.decisions.length) return [];
-    const mine = item.decisions.some((one) => one.reviewer === reviewer);
+    const hasDecided = item.decisions.some((decision) => decision.reviewer === reviewer);
     const agreement =
       item.agreement && h("span", { class: `tag ${item.agreement}` }, item.agreement === "agree" ? "agree" : "differ");
-    const names = item.decisions.map((one) => one.reviewer).join(", ");
+    const names = item.decisions.map((decision) => decision.reviewer).join(", ");
     const list = h(
       "ul",
       {},
-      item.decisions.map((one) => h("li", {}, this.decision(one))),
+      item.decisions.map((decision) => h("li", {}, this.renderDecision(decision))),
     );
     return [
       h(
         "details",
-        { open: mine },
-        h("summary", {}, `Decided by ${cut(names, 100)} `, mine || item.decisions.length > 1 ? agreement : null),
+        { open: hasDecided },
+        h(
+          "summary",
+          {},
+          `Decided by ${truncate(names, 100)} `,
+          hasDecided || item.decisions.length > 1 ? agreement : null,
+        ),
         list,
       ),
     ];
   }
 
   /** @param {Decision} decision */
-  decision(decision) {
+  renderDecision(decision) {
     const { item } = this;
-    const own = decision.reviewer === this.now.reviewer;
-    const corrected = (decision.labels ?? []).flatMap((label, place) =>
-      label === item.labels[place] ? [] : [[place, label]],
+    const isOwn = decision.reviewer === this.status.reviewer;
+    const corrected = (decision.labels ?? []).flatMap((label, index) =>
+      label === item.labels[index] ? [] : [[index, label]],
     );
-    const told = corrected.length
+    const changes = corrected.length
       ? corrected
           .slice(0, 6)
-          .map(([place, label]) =>
+          .map(([index, label]) =>
             h(
               "span",
               { class: "fix" },
-              h("bdi", {}, cut(item.tokens[Number(place)], 40)),
+              h("bdi", {}, truncate(item.tokens[Number(index)], 40)),
               " ",
-              arrow(),
+              renderArrow(),
               " ",
               h("span", { class: "suggested" }, label),
             ),
           )
-      : (decision.words ?? []).map((place) => h("bdi", {}, cut(item.tokens[place] ?? "", 40)));
+      : (decision.words ?? []).map((index) => h("bdi", {}, truncate(item.tokens[index] ?? "", 40)));
     return [
-      h("b", {}, own ? "You" : cut(decision.reviewer, 60)),
-      h("span", { class: `verdict-tag ${decision.verdict}` }, VERDICTS[decision.verdict]),
-      ...told,
-      decision.note ? h("q", {}, cut(decision.note, 300)) : null,
+      h("b", {}, isOwn ? "You" : truncate(decision.reviewer, 60)),
+      h("span", { class: `verdict-tag ${decision.verdict}` }, VERDICT_NAMES[decision.verdict]),
+      ...changes,
+      decision.note ? h("q", {}, truncate(decision.note, 300)) : null,
       decision.decided_at
-        ? h("span", { class: "muted", title: moment(decision.decided_at) }, ago(decision.decided_at))
+        ? h("span", { class: "muted", title: formatDateTime(decision.decided_at) }, formatAge(decision.decided_at))
         : null,
-      own && this.now.may && item.state !== "closed"
-        ? h("button", { type: "button", class: "plain small", on: { click: () => this.told.undo(decision) } }, "Undo")
+      isOwn && this.status.mayWrite && item.state !== "closed"
+        ? h(
+            "button",
+            { type: "button", class: "plain small", on: { click: () => this.handlers.undo(decision) } },
+            "Undo",
+          )
         : null,
     ];
   }
 
-  preview() {
+  showDraft() {
     this.sentence.show(this.draft.labels);
   }
 
-  /** @param {number} [place] */
-  correct(place) {
-    this.correction.focus(place);
+  /** @param {number} [index] */
+  focusCorrection(index) {
+    this.correction.focus(index);
   }
 
-  /** What goes into the decision. @param {Verdict} verdict */
-  answer(verdict) {
+  /** The correction and the note of a decision. @param {Verdict} verdict */
+  collectAnswer(verdict) {
     const note = this.draft.note.trim();
-    return { ...(verdict === "error" ? wrongOf(this.item, this.draft) : {}), ...(note ? { note } : {}) };
+    return { ...(verdict === "error" ? collectCorrection(this.item, this.draft) : {}), ...(note ? { note } : {}) };
   }
 
   focus() {
@@ -327,10 +364,14 @@ export class ItemView {
   }
 }
 
-/** Only addresses of the web become links: a `javascript:` one would run. @param {string | null} source */
-function link(source) {
+/**
+ * The source, as a link only if it is a web address: a `javascript:` address would run.
+ * @param {string | null} source
+ */
+function renderSource(source) {
   if (!source) return null;
-  if (!/^https?:\/\//i.test(source) || !URL.canParse(source)) return h("span", { class: "source" }, cut(source, 120));
+  if (!/^https?:\/\//i.test(source) || !URL.canParse(source))
+    return h("span", { class: "source" }, truncate(source, 120));
   return h(
     "a",
     { href: source, target: "_blank", rel: "noopener noreferrer", class: "source", title: source },
@@ -340,46 +381,50 @@ function link(source) {
 }
 
 /** @param {Item} item */
-function suspects(item) {
+function renderSuspects(item) {
   if (!item.suspects.length) return null;
-  const shown = item.suspects.slice(0, 8);
+  const shownSuspects = item.suspects.slice(0, 8);
   return h(
     "ul",
     { class: "doubts", "aria-label": "Doubtful entities" },
-    shown.map((suspect) => h("li", {}, said(item, suspect))),
-    item.suspects.length > shown.length &&
-      h("li", { class: "muted" }, `${count(item.suspects.length - shown.length)} more`),
+    shownSuspects.map((suspect) => h("li", {}, renderSuspect(item, suspect))),
+    item.suspects.length > shownSuspects.length &&
+      h("li", { class: "muted" }, `${formatCount(item.suspects.length - shownSuspects.length)} more`),
   );
 }
 
 /** `Wrong type: China, PER → LOC, 98 %`. @param {Item} item @param {Suspect} suspect */
-function said(item, suspect) {
+function renderSuspect(item, suspect) {
   const { given_span: given, suggested_span: suggested } = suspect;
-  const [name, told] = KINDS[suspect.kind] ?? [suspect.kind, ""];
+  const [name, meaning] = SUSPECT_KINDS[suspect.kind] ?? [suspect.kind, ""];
   /** @param {{ start: number, end: number }} span */
-  const text = (span) =>
-    h("q", {}, h("bdi", {}, cut(item.tokens.slice(span.start, Math.min(span.end, span.start + 12)).join(" "), 120)));
+  const renderQuote = (span) =>
+    h(
+      "q",
+      {},
+      h("bdi", {}, truncate(item.tokens.slice(span.start, Math.min(span.end, span.start + 12)).join(" "), 120)),
+    );
   const before = h("span", { class: "given" }, given?.type ?? "no entity");
   const after = h("span", { class: "suggested" }, suggested?.type ?? "no entity");
-  const moved = given && suggested && (given.start !== suggested.start || given.end !== suggested.end);
-  const one = moved && given.type === suggested.type;
+  const hasMoved = given && suggested && (given.start !== suggested.start || given.end !== suggested.end);
+  const sameType = hasMoved && given.type === suggested.type;
   return [
-    h("span", { class: "kind", title: told }, name),
-    moved
-      ? [text(given), one ? null : before, arrow(), text(suggested), one ? null : after]
-      : [text(/** @type {any} */ (suggested ?? given)), before, arrow(), after],
-    suspect.confidence === null ? [] : h("span", { class: "sure" }, `${percent(suspect.confidence)} sure`),
+    h("span", { class: "kind", title: meaning }, name),
+    hasMoved
+      ? [renderQuote(given), sameType ? null : before, renderArrow(), renderQuote(suggested), sameType ? null : after]
+      : [renderQuote(/** @type {any} */ (suggested ?? given)), before, renderArrow(), after],
+    suspect.confidence === null ? [] : h("span", { class: "sure" }, `${formatPercent(suspect.confidence)} sure`),
   ].flat();
 }
 
 /** @param {Item} item */
-function thresholds(item) {
+function renderThresholds(item) {
   const classes = Object.entries(item.thresholds);
   if (!classes.length) return null;
   return h(
     "details",
     { class: "thresholds" },
-    h("summary", {}, "Thresholds it was judged with"),
+    h("summary", {}, "Thresholds used"),
     h(
       "dl",
       {},

@@ -1,66 +1,68 @@
-/** The queue beside the open item: worst first, a line or two each. */
+/** The list of the queue: one entry per item, worst first. */
 
-import { arrow, h } from "../dom.js";
-import { VERDICTS } from "./item.js";
-import { keyOf, taken } from "./review.js";
-import { cut, decimal } from "../text.js";
+import { renderArrow, h } from "../dom.js";
+import { VERDICT_NAMES } from "./item.js";
+import { getItemKey, isClaimedByOther } from "./review.js";
+import { truncate, formatScore } from "../text.js";
 
 /** @import { Decision, Item } from "../types.js" */
 
-const BEFORE = 4;
-const AFTER = 9;
+const WORDS_BEFORE = 4;
+const WORDS_AFTER = 9;
 
-export class List {
-  /** @param {{ open: (key: string) => void, more: () => void }} told */
+export class QueueList {
+  /** @param {{ open: (key: string) => void, more: () => void }} handlers */
   constructor({ open, more }) {
-    this.open = open;
+    this.onOpen = open;
     this.more = h("button", { type: "button", class: "plain more", on: { click: more } }, "Show more");
-    this.entries = h("ol", { on: { keydown: (/** @type {KeyboardEvent} */ event) => this.key(event) } });
+    this.entries = h("ol", { on: { keydown: (/** @type {KeyboardEvent} */ event) => this.handleKey(event) } });
     this.title = h("h2", { class: "sr" }, "Queue");
     this.summary = h("summary", {}, "Queue");
     this.matching = h("p", { class: "matching" });
     this.element = /** @type {HTMLDetailsElement} */ (
       h("details", { class: "list" }, this.summary, this.title, this.matching, this.entries, this.more)
     );
-    const wide = matchMedia("(min-width: 900px)");
-    const fit = () => {
-      this.element.open = wide.matches;
+    const wideScreen = matchMedia("(min-width: 900px)");
+    const openWhenWide = () => {
+      this.element.open = wideScreen.matches;
     };
-    wide.addEventListener("change", fit);
-    fit();
+    wideScreen.addEventListener("change", openWhenWide);
+    openWhenWide();
   }
 
   /**
    * @param {Item[]} items
    * @param {{ selected: string | null, more: boolean, reviewer: string, total: number | null,
-   *   waits: (item: Item) => Decision | null }} now `waits`: what was decided about it and could not be sent yet
+   *   findUnsent: (item: Item) => Decision | null }} state
    */
-  show(items, { selected, more, reviewer, total, waits }) {
-    const held = this.entries.contains(document.activeElement);
+  show(items, { selected, more, reviewer, total, findUnsent }) {
+    const hadFocus = this.entries.contains(document.activeElement);
     this.entries.replaceChildren(
-      ...items.map((item, number) => this.entry(item, number, keyOf(item) === selected, reviewer, waits(item))),
+      ...items.map((item, index) =>
+        this.renderEntry(item, index, getItemKey(item) === selected, reviewer, findUnsent(item)),
+      ),
     );
     this.more.hidden = !more;
-    const shown = items.findIndex((item) => keyOf(item) === selected);
+    const selectedIndex = items.findIndex((item) => getItemKey(item) === selected);
     this.summary.textContent = items.length
-      ? `${shown < 0 ? "–" : shown + 1} of ${total ?? items.length}${total === null && more ? "+" : ""}`
+      ? `${selectedIndex < 0 ? "–" : selectedIndex + 1} of ${total ?? items.length}${total === null && more ? "+" : ""}`
       : "Queue";
     this.matching.textContent = items.length ? this.summary.textContent : "";
     const current = /** @type {HTMLElement | null} */ (this.entries.querySelector("[aria-current]"));
-    if (held) current?.focus({ preventScroll: true });
+    if (hadFocus) current?.focus({ preventScroll: true });
     current?.scrollIntoView({ block: "nearest" });
   }
 
   /**
    * @param {Item} item
-   * @param {number} number
+   * @param {number} index
    * @param {boolean} current
    * @param {string} reviewer
-   * @param {Decision | null} waiting
+   * @param {Decision | null} unsent
    */
-  entry(item, number, current, reviewer, waiting) {
+  renderEntry(item, index, current, reviewer, unsent) {
     const worst = [...item.doubtful].sort((a, b) => (a.p_given ?? 0) - (b.p_given ?? 0))[0];
-    const mine = item.decisions.find((one) => one.reviewer === reviewer) ?? item.decisions[0];
+    const decision = item.decisions.find((other) => other.reviewer === reviewer) ?? item.decisions[0];
     const pairs = [...new Set(item.doubtful.map((flag) => JSON.stringify([flag.given, flag.suggested])))].map((pair) =>
       JSON.parse(pair),
     );
@@ -73,50 +75,50 @@ export class List {
           type: "button",
           class: "entry",
           "aria-current": current ? "true" : null,
-          "data-key": keyOf(item),
-          on: { click: () => this.open(keyOf(item)) },
+          "data-key": getItemKey(item),
+          on: { click: () => this.onOpen(getItemKey(item)) },
         },
         h(
           "span",
           { class: "entry-head" },
-          h("span", { class: "number" }, number + 1),
+          h("span", { class: "number" }, index + 1),
           pairs.length
             ? h(
                 "span",
                 { class: "pair" },
                 h("span", { class: "given" }, pairs[0][0]),
                 " ",
-                arrow(),
+                renderArrow(),
                 " ",
                 h("span", { class: "suggested" }, pairs[0][1]),
               )
             : null,
           pairs.length > 1 ? h("span", { class: "muted" }, `+${pairs.length - 1}`) : null,
-          taken(item, reviewer)
-            ? h("span", { class: "tag", title: `${item.claimed_by} has it open` }, cut(item.claimed_by ?? "", 14))
+          isClaimedByOther(item, reviewer)
+            ? h("span", { class: "tag", title: `${item.claimed_by} has it open` }, truncate(item.claimed_by ?? "", 14))
             : null,
-          waiting
+          unsent
             ? h(
                 "span",
                 { class: "verdict-tag waiting", title: "It is sent when the service answers" },
-                `${waiting.withdrawn ? "Undo" : VERDICTS[waiting.verdict]}: not saved yet`,
+                `${unsent.withdrawn ? "Undo" : VERDICT_NAMES[unsent.verdict]}: not saved yet`,
               )
             : null,
-          item.state === "decided" && mine
-            ? h("span", { class: `verdict-tag ${mine.verdict}` }, VERDICTS[mine.verdict])
+          item.state === "decided" && decision
+            ? h("span", { class: `verdict-tag ${decision.verdict}` }, VERDICT_NAMES[decision.verdict])
             : null,
           item.agreement === "differ" ? h("span", { class: "tag differ", title: "Reviewers differ" }, "differ") : null,
           item.state === "closed" ? h("span", { class: "tag" }, "closed") : null,
           item.state === "closed"
             ? null
-            : h("span", { class: "entry-rank", title: "Rank: low is bad" }, decimal(item.rank)),
+            : h("span", { class: "entry-rank", title: "Rank: low is bad" }, formatScore(item.rank)),
         ),
         item.tokens.length
-          ? h("span", { class: "excerpt" }, excerpt(item, worst?.index ?? 0))
+          ? h("span", { class: "excerpt" }, renderExcerpt(item, worst?.index ?? 0))
           : h(
               "span",
               { class: "excerpt muted" },
-              h("bdi", {}, cut(item.id, 80)),
+              h("bdi", {}, truncate(item.id, 80)),
               item.closed_by === "deleted" ? ", deleted" : "",
             ),
       ),
@@ -124,28 +126,28 @@ export class List {
   }
 
   /** @param {KeyboardEvent} event */
-  key(event) {
+  handleKey(event) {
     if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
     const entries = /** @type {HTMLElement[]} */ ([...this.entries.querySelectorAll(".entry")]);
-    const now = entries.indexOf(/** @type {HTMLElement} */ (event.target));
-    const next = entries[now + (event.key === "ArrowDown" ? 1 : -1)];
-    if (now < 0 || !next) return;
+    const index = entries.indexOf(/** @type {HTMLElement} */ (event.target));
+    const next = entries[index + (event.key === "ArrowDown" ? 1 : -1)];
+    if (index < 0 || !next) return;
     event.preventDefault();
     next.focus();
-    this.open(next.dataset.key ?? "");
+    this.onOpen(next.dataset.key ?? "");
   }
 }
 
-/** The words around the most doubtful one. @param {Item} item @param {number} place */
-function excerpt(item, place) {
-  const start = Math.max(0, place - BEFORE);
-  const end = Math.min(item.tokens.length, place + AFTER);
+/** The words around the least likely flagged word. @param {Item} item @param {number} center */
+function renderExcerpt(item, center) {
+  const start = Math.max(0, center - WORDS_BEFORE);
+  const end = Math.min(item.tokens.length, center + WORDS_AFTER);
   const doubtful = new Set(item.doubtful.map((flag) => flag.index));
   /** @type {(Node | string)[]} */
   const parts = start > 0 ? ["… "] : [];
-  for (let at = start; at < end; at += 1) {
-    const word = cut(item.tokens[at], 40);
-    parts.push(doubtful.has(at) ? h("mark", {}, word) : word, " ");
+  for (let index = start; index < end; index += 1) {
+    const word = truncate(item.tokens[index], 40);
+    parts.push(doubtful.has(index) ? h("mark", {}, word) : word, " ");
   }
   if (end < item.tokens.length) parts.push("…");
   return parts;

@@ -1,141 +1,148 @@
-/** Decisions on their way: sent in order, and kept while the service can't take them. */
+/** The outbox: sends decisions in order, and stores them in the tab while the service does not accept them. */
 
-import { ApiError, Unreachable } from "../api.js";
+import { ApiError, UnreachableError } from "../api.js";
 
 /** @import { Decision } from "../types.js" */
 /** @import { Api } from "../api.js" */
 
-/** @typedef {{ decision: Decision, told: string, tried: boolean, kept: boolean }} Waiting `told`: its words, for messages */
+/**
+ * @typedef {{ decision: Decision, excerpt: string, wasTried: boolean,
+ *   isKept: boolean }} OutboxEntry `excerpt`: words of the sentence, for messages
+ */
 /** @typedef {"sent" | "kept"} Outcome */
 
-const KEPT = "labelwatch.unsent";
-const SOON = 1000;
-const LATEST = 5000;
-const PASSING = new Set([408, 425, 429, 502, 503, 504]);
+const STORAGE_NAME = "labelwatch.unsent";
+const MIN_PAUSE_MS = 1000;
+const MAX_PAUSE_MS = 5000;
+const TRANSIENT_STATUSES = new Set([408, 425, 429, 502, 503, 504]);
 
-/** Whether the same call may be taken later: the service is away, starting or has too much to do. @param {unknown} error */
-export const passes = (error) =>
-  error instanceof Unreachable || (error instanceof ApiError && PASSING.has(error.status));
+/**
+ * Whether the same request may succeed later: the service is unreachable, starting or overloaded.
+ * @param {unknown} error
+ */
+export const isTransient = (error) =>
+  error instanceof UnreachableError || (error instanceof ApiError && TRANSIENT_STATUSES.has(error.status));
 
 export class Outbox {
   /**
    * @param {Api} api
-   * @param {{ changed: () => void, sent: (one: Waiting) => void, refused: (one: Waiting, error: Error) => void }} told of those
-   *   that had to wait: `refused` for good
+   * @param {{ onChange: () => void, onSent: (entry: OutboxEntry) => void, onRefused: (entry: OutboxEntry,
+   *   error: Error) => void }} listeners
+   *   called for entries that were not accepted at once
    */
-  constructor(api, told) {
+  constructor(api, listeners) {
     this.api = api;
-    this.told = told;
-    /** @type {Waiting[]} */
-    this.line = read();
-    this.pause = SOON;
+    this.listeners = listeners;
+    /** @type {OutboxEntry[]} */
+    this.entries = loadEntries();
+    this.pauseMs = MIN_PAUSE_MS;
     this.timer = 0;
-    this.busy = false;
-    // A reload keeps them, closing the tab would not.
+    this.isSending = false;
+    // Entries survive a reload but not a closed tab: the browser asks before it closes the tab.
     window.addEventListener("beforeunload", (event) => {
-      if (this.waiting.length) event.preventDefault();
+      if (this.unsent.length) event.preventDefault();
     });
-    if (this.line.length) this.timer = setTimeout(() => this.again(), 0);
+    if (this.entries.length) this.timer = setTimeout(() => this.retry(), 0);
   }
 
-  /** Those that could not be sent yet, oldest first. */
-  get waiting() {
-    return this.line.filter((one) => one.kept);
+  /** The entries that are not sent yet, oldest first. */
+  get unsent() {
+    return this.entries.filter((entry) => entry.isKept);
   }
 
   /**
-   * Sends it after all that wait. Kept where the service can't take it now; refused for good it throws.
+   * Sends a decision after all unsent ones. Keeps it if the service can't accept it now; throws if it refuses it.
    * @param {Decision} decision
-   * @param {string} told
+   * @param {string} excerpt
    * @returns {Promise<Outcome>}
    */
-  async send(decision, told) {
-    const one = { decision, told, tried: false, kept: false };
-    if (this.line.length) return this.keep(one);
-    this.line.push(one);
-    this.busy = true;
-    one.tried = true;
+  async send(decision, excerpt) {
+    const entry = { decision, excerpt, wasTried: false, isKept: false };
+    if (this.entries.length) return this.keep(entry);
+    this.entries.push(entry);
+    this.isSending = true;
+    entry.wasTried = true;
     try {
       await this.api.post("v1/decisions", decision);
-      this.line.shift();
+      this.entries.shift();
       return "sent";
     } catch (error) {
-      if (passes(error)) return this.keep(one);
-      this.line.shift();
+      if (isTransient(error)) return this.keep(entry);
+      this.entries.shift();
       throw error;
     } finally {
-      this.busy = false;
-      if (this.line[0] === one) this.later();
-      else this.again(); // others may have come behind it meanwhile
+      this.isSending = false;
+      if (this.entries[0] === entry) this.scheduleRetry();
+      else this.retry(); // other decisions may have been added meanwhile
     }
   }
 
-  /** @param {Waiting} one @returns {Outcome} */
-  keep(one) {
-    one.kept = true;
-    if (!this.line.includes(one)) this.line.push(one);
-    this.changed();
+  /** @param {OutboxEntry} entry @returns {Outcome} */
+  keep(entry) {
+    entry.isKept = true;
+    if (!this.entries.includes(entry)) this.entries.push(entry);
+    this.save();
     return "kept";
   }
 
-  /** Forgets one that was never sent: false where it may have arrived. @param {Decision} decision */
+  /** Removes a decision that was never sent. Returns false if the service may have it. @param {Decision} decision */
   drop(decision) {
-    const place = this.line.findIndex((one) => one.decision === decision && !one.tried);
-    if (place < 0) return false;
-    this.line.splice(place, 1);
-    this.changed();
+    const index = this.entries.findIndex((entry) => entry.decision === decision && !entry.wasTried);
+    if (index < 0) return false;
+    this.entries.splice(index, 1);
+    this.save();
     return true;
   }
 
-  /** The service may be back. */
-  async again() {
-    if (this.busy || !this.line.length) return;
+  /** Sends all entries until one fails. */
+  async retry() {
+    if (this.isSending || !this.entries.length) return;
     clearTimeout(this.timer);
-    this.busy = true;
+    this.isSending = true;
     try {
-      while (this.line.length) {
-        const [one] = this.line;
-        one.tried = true;
+      while (this.entries.length) {
+        const [entry] = this.entries;
+        entry.wasTried = true;
         try {
-          await this.api.post("v1/decisions", one.decision);
-          this.leave(one);
-          this.told.sent(one);
+          await this.api.post("v1/decisions", entry.decision);
+          this.remove(entry);
+          this.listeners.onSent(entry);
         } catch (error) {
-          if (passes(error)) break;
-          this.leave(one);
-          this.told.refused(one, /** @type {Error} */ (error));
+          if (isTransient(error)) break;
+          this.remove(entry);
+          this.listeners.onRefused(entry, /** @type {Error} */ (error));
         }
-        this.pause = SOON;
+        this.pauseMs = MIN_PAUSE_MS;
       }
     } finally {
-      this.busy = false;
-      if (this.line.length) this.later();
+      this.isSending = false;
+      if (this.entries.length) this.scheduleRetry();
     }
   }
 
-  later() {
+  scheduleRetry() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.again(), this.pause);
-    this.pause = Math.min(2 * this.pause, LATEST);
+    this.timer = setTimeout(() => this.retry(), this.pauseMs);
+    this.pauseMs = Math.min(2 * this.pauseMs, MAX_PAUSE_MS);
   }
 
-  /** @param {Waiting} one */
-  leave(one) {
-    this.line = this.line.filter((other) => other !== one);
-    this.changed();
+  /** @param {OutboxEntry} entry */
+  remove(entry) {
+    this.entries = this.entries.filter((other) => other !== entry);
+    this.save();
   }
 
-  changed() {
-    if (this.waiting.length) sessionStorage.setItem(KEPT, JSON.stringify(this.waiting));
-    else sessionStorage.removeItem(KEPT);
-    this.told.changed();
+  save() {
+    if (this.unsent.length) sessionStorage.setItem(STORAGE_NAME, JSON.stringify(this.unsent));
+    else sessionStorage.removeItem(STORAGE_NAME);
+    this.listeners.onChange();
   }
 }
 
-/** @returns {Waiting[]} */
-function read() {
+/** @returns {OutboxEntry[]} */
+function loadEntries() {
   try {
-    return JSON.parse(sessionStorage.getItem(KEPT) ?? "[]");
+    return JSON.parse(sessionStorage.getItem(STORAGE_NAME) ?? "[]");
   } catch {
     return [];
   }

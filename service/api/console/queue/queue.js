@@ -1,229 +1,240 @@
-/** The queue: what is shown, what is open, and where one goes next. */
+/** The queue view: the list, the open item, and the reviewer's actions on it. */
 
 import { ApiError } from "../api.js";
-import { h, toast } from "../dom.js";
-import { emptyStage } from "./empty.js";
-import { addressOf, Filters, readFilter } from "./filters.js";
-import { ItemView, VERDICTS } from "./item.js";
-import { List } from "./list.js";
-import { Claims, Decisions, keyOf, pathOf } from "./review.js";
-import { Schemes } from "../labels/schemes.js";
-import { cut, wordsOf } from "../text.js";
+import { h, showToast } from "../dom.js";
+import { renderEmptyStage } from "./empty.js";
+import { buildQueueHash, FilterForm, parseFilter } from "./filters.js";
+import { ItemView, VERDICT_NAMES } from "./item.js";
+import { QueueList } from "./list.js";
+import { Claims, Decisions, getItemKey, getItemPath } from "./review.js";
+import { SchemeCache } from "../labels/schemes.js";
+import { truncate, quoteDoubtfulWords } from "../text.js";
 
 /** @import { Decision, Item, Verdict } from "../types.js" */
 /** @import { Api } from "../api.js" */
 /** @import { Filter } from "./filters.js" */
-/** @import { Waiting } from "./outbox.js" */
+/** @import { OutboxEntry } from "./outbox.js" */
 
-const PAGE = 50;
-const MOST = 200;
-const READ_ONLY = "Your key may only read: deciding needs one with the scope `write`.";
-const OFFERED_EVERY = 15_000; // what filters offer may be this old: summing up a large queue takes a while
+const PAGE_SIZE = 50;
+const MAX_REFRESHED_ITEMS = 200;
+const READ_ONLY_TEXT = "Your key can only read. To review, use a key with the scope `write`.";
+// The choices of the filters come from the overview, which reads the whole queue.
+const MAX_CHOICES_AGE_MS = 15_000;
 
 export class QueueView {
   /**
    * @param {Api} api
-   * @param {{ reviewer: () => string, mayWrite: () => boolean, askName: () => Promise<string>, failed: (error: unknown) => void,
-   *   unsent: (number: number) => void }} desk
+   * @param {{ getReviewer: () => string, mayWrite: () => boolean, askReviewer: () => Promise<string>,
+   *   showError: (error: unknown) => void,
+   *   showUnsentCount: (number: number) => void }} context
    */
-  constructor(api, desk) {
+  constructor(api, context) {
     this.api = api;
-    this.desk = desk;
+    this.context = context;
     this.decisions = new Decisions(api, {
-      changed: () => this.moved(),
-      refused: (one, error) => this.refused(one, error),
+      onChange: () => this.onOutboxChange(),
+      onRefused: (entry, error) => this.onRefused(entry, error),
     });
     this.claims = new Claims(api);
-    this.filters = new Filters((filter) => {
-      location.hash = addressOf(filter);
+    this.filters = new FilterForm((filter) => {
+      location.hash = buildQueueHash(filter);
     });
-    this.list = new List({ open: (key) => this.select(key), more: () => this.more() });
+    this.list = new QueueList({ open: (key) => this.select(key), more: () => this.loadMore() });
     this.stage = h("section", { class: "stage", "aria-label": "Open sentence" });
     this.element = h(
       "div",
       { class: "queue" },
       h("h1", { class: "sr" }, "Review queue"),
       this.filters.element,
-      h("div", { class: "desk" }, this.list.element, this.stage),
+      h("div", { class: "workspace" }, this.list.element, this.stage),
     );
     /** @type {Filter} */
-    this.filter = readFilter(new URLSearchParams());
+    this.filter = parseFilter(new URLSearchParams());
     /** @type {Item[]} */
     this.items = [];
     /** @type {string | null} */
-    this.next = null;
+    this.nextCursor = null;
     /** @type {string | null} */
     this.selected = null;
     /** @type {ItemView | null} */
     this.view = null;
     /** @type {Record<string, number> | null} */
     this.counts = null;
-    /** @type {Item | null} the open item where the list has it no more */
-    this.stray = null;
+    /** @type {Item | null} the open item, if it is no longer in the list */
+    this.unlistedItem = null;
     this.drafts = new Map();
-    /** @type {Map<string, string>} the words of what was decided, for messages */
-    this.words = new Map();
+    /** @type {Map<string, string>} words of decided sentences by item key, for messages */
+    this.excerpts = new Map();
     /** @type {string[] | null} */
     this.datasets = null;
-    this.schemes = new Schemes(api);
-    this.shown = false;
-    this.loaded = false;
-    this.asked = 0;
-    this.offered = 0;
-    this.deciding = false;
-    this.unsent = this.decisions.outbox.waiting.length;
-    desk.unsent(this.unsent);
+    this.schemes = new SchemeCache(api);
+    this.isShown = false;
+    this.isLoaded = false;
+    this.requestNumber = 0;
+    this.choicesLoadedAt = 0;
+    this.isDeciding = false;
+    this.unsentCount = this.decisions.outbox.unsent.length;
+    context.showUnsentCount(this.unsentCount);
   }
 
   /** @param {URLSearchParams} query */
   async show(query) {
-    const filter = readFilter(query);
+    const filter = parseFilter(query);
     if (JSON.stringify(filter) !== JSON.stringify(this.filter)) {
       this.selected = null;
       this.items = [];
-      this.next = null;
-      this.loaded = false;
+      this.nextCursor = null;
+      this.isLoaded = false;
     }
     this.selected = query.get("item") ?? this.selected;
-    this.shown = true;
+    this.isShown = true;
     this.filter = filter;
     this.filters.show(filter);
-    await Promise.all([this.refresh(), this.choices()]);
+    await Promise.all([this.refresh(), this.loadChoices()]);
   }
 
   hide() {
-    this.shown = false;
-    this.claims.leave();
+    this.isShown = false;
+    this.claims.release();
   }
 
-  /** Something has changed in the queue. @param {Record<string, number>} counts */
-  changed(counts) {
+  /** The queue has changed. @param {Record<string, number>} counts */
+  onQueueChange(counts) {
     this.counts = counts;
-    if (!this.shown) return;
+    if (!this.isShown) return;
     this.refresh();
-    if (Date.now() - this.offered > OFFERED_EVERY || this.strange) this.choices();
+    if (Date.now() - this.choicesLoadedAt > MAX_CHOICES_AGE_MS || this.namesUnknownDataset) this.loadChoices();
   }
 
-  /** Whether the filter names a dataset that there is not. */
-  get strange() {
+  /** Whether the filter names a dataset that does not exist. */
+  get namesUnknownDataset() {
     const { dataset } = this.filter;
     return dataset !== "" && this.datasets !== null && !this.datasets.includes(dataset) && !this.items.length;
   }
 
-  /** What could not be sent has become more or less. */
-  moved() {
-    const { length } = this.decisions.outbox.waiting;
-    this.desk.unsent(length);
-    const fewer = length < this.unsent;
-    this.unsent = length;
+  /** The number of unsent decisions has changed. */
+  onOutboxChange() {
+    const { length } = this.decisions.outbox.unsent;
+    this.context.showUnsentCount(length);
+    const isShorter = length < this.unsentCount;
+    this.unsentCount = length;
     this.redraw();
-    if (fewer && this.shown) this.refresh();
+    if (isShorter && this.isShown) this.refresh();
   }
 
-  /** A decision that had waited was not taken. @param {Waiting} one @param {Error} error */
-  refused({ decision, told }, error) {
-    const key = keyOf(decision);
-    const look = () => {
-      location.hash = addressOf({ ...this.filter, state: "all" }) + `&item=${encodeURIComponent(key)}`;
+  /** The service has refused a decision from the outbox. @param {OutboxEntry} entry @param {Error} error */
+  onRefused({ decision, excerpt }, error) {
+    const key = getItemKey(decision);
+    const openRefused = () => {
+      location.hash = buildQueueHash({ ...this.filter, state: "all" }) + `&item=${encodeURIComponent(key)}`;
     };
-    const what = decision.withdrawn ? "Taking it back" : `Your decision (${VERDICTS[decision.verdict]})`;
-    toast(`${what} was not accepted, ${told}: ${error.message}`, {
+    const subject = decision.withdrawn ? "Your undo" : `Your decision (${VERDICT_NAMES[decision.verdict]})`;
+    showToast(`${subject} was not accepted, ${excerpt}: ${error.message}`, {
       wrong: true,
       lasting: true,
-      action: { name: this.shown ? "Close" : "Look at it", run: this.shown ? () => {} : look },
+      action: { name: this.isShown ? "Close" : "Show", run: this.isShown ? () => {} : openRefused },
     });
-    if (!this.shown) return;
+    if (!this.isShown) return;
     this.selected = key;
     this.refresh();
   }
 
-  async choices() {
-    this.offered = Date.now();
+  async loadChoices() {
+    this.choicesLoadedAt = Date.now();
     try {
       const { datasets } = await this.api.get("v1/datasets");
-      this.datasets = datasets.map((/** @type {{ name: string }} */ one) => one.name);
-      const known = this.filter.dataset === "" || this.datasets?.includes(this.filter.dataset);
-      this.filters.offer(
+      this.datasets = datasets.map((/** @type {{ name: string }} */ dataset) => dataset.name);
+      const isKnown = this.filter.dataset === "" || this.datasets?.includes(this.filter.dataset);
+      this.filters.setChoices(
         this.datasets ?? [],
-        await this.api.get("v1/overview", { dataset: known ? this.filter.dataset : "" }),
+        await this.api.get("v1/overview", { dataset: isKnown ? this.filter.dataset : "" }),
       );
-      if (!this.items.length) await this.redraw(); // what is missing may be the dataset
+      if (!this.items.length) await this.redraw(); // the dataset may not exist
     } catch (error) {
-      this.desk.failed(error);
+      this.context.showError(error);
     }
   }
 
   /** @param {{ limit: number, after?: string | null }} part */
-  page({ limit, after }) {
-    const { free, ...wanted } = this.filter;
+  fetchPage({ limit, after }) {
+    const { free, ...filters } = this.filter;
     return this.api
-      .get("v1/review", { ...wanted, reviewer: free ? this.desk.reviewer() : "", limit, after })
+      .get("v1/review", { ...filters, reviewer: free ? this.context.getReviewer() : "", limit, after })
       .catch((error) => {
-        // Without its dataset there is nothing; that is told in the place of the sentence.
+        // The dataset does not exist: the page says so in place of the sentence.
         if (error instanceof ApiError && error.status === 404) return { items: [], next: null };
         throw error;
       });
   }
 
-  /** Reads again what is shown. What is open stays open, whatever became of it. */
+  /** Reads the list again. The open item stays open, even if it is no longer in the list. */
   async refresh() {
-    const asked = (this.asked += 1);
+    const requestNumber = (this.requestNumber += 1);
     try {
-      const limit = Math.min(MOST, Math.max(PAGE, Math.ceil(this.items.length / PAGE) * PAGE));
-      const page = await this.page({ limit });
-      if (asked !== this.asked || !this.shown) return;
-      this.take(page.items, page.next);
-      const open = this.selected;
-      if (open !== null && !this.items.some((item) => keyOf(item) === open)) await this.again(open, asked);
+      const limit = Math.min(
+        MAX_REFRESHED_ITEMS,
+        Math.max(PAGE_SIZE, Math.ceil(this.items.length / PAGE_SIZE) * PAGE_SIZE),
+      );
+      const page = await this.fetchPage({ limit });
+      if (requestNumber !== this.requestNumber || !this.isShown) return;
+      this.setItems(page.items, page.next);
+      const selected = this.selected;
+      if (selected !== null && !this.items.some((item) => getItemKey(item) === selected))
+        await this.reloadSelected(selected, requestNumber);
     } catch (error) {
-      this.desk.failed(error);
+      this.context.showError(error);
     }
-    if (asked === this.asked && this.shown) await this.draw();
+    if (requestNumber === this.requestNumber && this.isShown) await this.draw();
   }
 
   /** @param {Item[]} items @param {string | null} next */
-  take(items, next) {
-    const kept = this.items.find((item) => keyOf(item) === this.selected);
+  setItems(items, next) {
+    const selectedItem = this.items.find((item) => getItemKey(item) === this.selected);
     this.items = items
-      .map((item) => this.decisions.over(item))
+      .map((item) => this.decisions.applyUnconfirmed(item))
       .filter((item) => this.filter.state === "all" || item.state === this.filter.state);
-    this.next = next;
-    this.loaded = true;
-    if (kept && !this.items.some((item) => keyOf(item) === this.selected)) this.stray = kept;
-    else this.stray = null;
+    this.nextCursor = next;
+    this.isLoaded = true;
+    if (selectedItem && !this.items.some((item) => getItemKey(item) === this.selected))
+      this.unlistedItem = selectedItem;
+    else this.unlistedItem = null;
   }
 
-  /** The open item is not among the others any more: decided, closed or filtered out meanwhile. @param {string} key @param {number} asked */
-  async again(key, asked) {
-    const at = key.indexOf("/");
+  /**
+   * Reads the open item, which is no longer in the list: decided, closed or filtered out.
+   * @param {string} key
+   * @param {number} requestNumber
+   */
+  async reloadSelected(key, requestNumber) {
+    const slash = key.indexOf("/");
     try {
-      const found = this.decisions.over(
-        await this.api.get(pathOf({ dataset: key.slice(0, at), id: key.slice(at + 1) })),
+      const item = this.decisions.applyUnconfirmed(
+        await this.api.get(getItemPath({ dataset: key.slice(0, slash), id: key.slice(slash + 1) })),
       );
-      if (asked === this.asked) this.stray = found;
+      if (requestNumber === this.requestNumber) this.unlistedItem = item;
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
-      this.stray = null;
+      this.unlistedItem = null;
     }
   }
 
-  async more() {
-    if (!this.next) return;
+  async loadMore() {
+    if (!this.nextCursor) return;
     try {
-      const page = await this.page({ limit: PAGE, after: this.next });
-      const known = new Set(this.items.map(keyOf));
-      const fresh = page.items.filter((/** @type {Item} */ item) => !known.has(keyOf(item)));
-      this.take([...this.items, ...fresh], page.next);
+      const page = await this.fetchPage({ limit: PAGE_SIZE, after: this.nextCursor });
+      const listedKeys = new Set(this.items.map(getItemKey));
+      const newItems = page.items.filter((/** @type {Item} */ item) => !listedKeys.has(getItemKey(item)));
+      this.setItems([...this.items, ...newItems], page.next);
     } catch (error) {
-      this.desk.failed(error);
+      this.context.showError(error);
     }
     await this.draw();
   }
 
-  get open() {
+  get openItem() {
     return (
-      this.items.find((item) => keyOf(item) === this.selected) ??
-      (this.stray && keyOf(this.stray) === this.selected ? this.stray : null)
+      this.items.find((item) => getItemKey(item) === this.selected) ??
+      (this.unlistedItem && getItemKey(this.unlistedItem) === this.selected ? this.unlistedItem : null)
     );
   }
 
@@ -233,152 +244,165 @@ export class QueueView {
     await this.draw();
   }
 
-  /** Draws again what is there; not while it is still being read, which draws by itself. */
+  /** Draws the current state again, unless a refresh that draws by itself is under way. */
   async redraw() {
-    if (this.shown && this.loaded && (this.open || this.selected === null)) await this.draw();
+    if (this.isShown && this.isLoaded && (this.openItem || this.selected === null)) await this.draw();
   }
 
   async draw() {
-    if (!this.open && this.items.length) this.selected = keyOf(this.items[0]);
-    const item = this.open;
-    const plain = Object.entries(this.filter).every(([name, value]) => name === "state" || !value);
-    const total = plain && this.counts && this.filter.state in this.counts ? this.counts[this.filter.state] : null;
-    const waits = (/** @type {Item} */ one) => this.decisions.waiting(one);
+    if (!this.openItem && this.items.length) this.selected = getItemKey(this.items[0]);
+    const item = this.openItem;
+    const isUnfiltered = Object.entries(this.filter).every(([name, value]) => name === "state" || !value);
+    const total =
+      isUnfiltered && this.counts && this.filter.state in this.counts ? this.counts[this.filter.state] : null;
+    const findUnsent = (/** @type {Item} */ item) => this.decisions.findUnsent(item);
     this.list.show(this.items, {
       selected: this.selected,
-      more: this.next !== null,
-      reviewer: this.desk.reviewer(),
+      more: this.nextCursor !== null,
+      reviewer: this.context.getReviewer(),
       total,
-      waits,
+      findUnsent,
     });
     if (!item) {
       this.view = null;
       this.selected = null;
-      this.claims.leave();
-      this.stage.replaceChildren(emptyStage(this.filter, { plain, strange: this.strange }));
+      this.claims.release();
+      this.stage.replaceChildren(
+        renderEmptyStage(this.filter, { isUnfiltered, namesUnknownDataset: this.namesUnknownDataset }),
+      );
       return;
     }
-    const scheme = await this.schemes.of(item.dataset);
-    if (this.open !== item) return;
-    const now = { reviewer: this.desk.reviewer(), may: this.desk.mayWrite(), waiting: this.decisions.waiting(item) };
-    if (this.view?.fits(item)) {
-      this.view.update(item, now);
+    const scheme = await this.schemes.get(item.dataset);
+    if (this.openItem !== item) return;
+    const status = {
+      reviewer: this.context.getReviewer(),
+      mayWrite: this.context.mayWrite(),
+      unsent: this.decisions.findUnsent(item),
+    };
+    if (this.view?.canShow(item)) {
+      this.view.update(item, status);
     } else {
-      const told = {
-        step: (/** @type {number} */ by) => this.step(by),
+      const handlers = {
+        step: (/** @type {number} */ offset) => this.step(offset),
         decide: (/** @type {Verdict} */ verdict) => this.decide(verdict),
         undo: (/** @type {Decision} */ decision) => this.undo(decision),
       };
-      if (this.view?.isOlder(item) && item.state !== "closed")
-        toast("It was annotated again meanwhile: look at it anew.");
-      const held = this.stage.contains(document.activeElement);
-      this.view = new ItemView(item, { scheme, now, drafts: this.drafts, told });
+      if (this.view?.isReannotated(item) && item.state !== "closed")
+        showToast("This sentence was annotated again. Please review it again.");
+      const hadFocus = this.stage.contains(document.activeElement);
+      this.view = new ItemView(item, { scheme, status, drafts: this.drafts, handlers });
       this.stage.replaceChildren(this.view.element);
-      if (held) this.view.focus();
+      if (hadFocus) this.view.focus();
     }
-    this.claims.open(item, now.may ? now.reviewer : "");
+    this.claims.open(item, status.mayWrite ? status.reviewer : "");
   }
 
-  /** @param {number} by */
-  async step(by) {
-    const now = this.items.findIndex((item) => keyOf(item) === this.selected);
-    if (by > 0 && now + by >= this.items.length && this.next) await this.more();
-    const to = this.items[Math.max(0, Math.min(now + by, this.items.length - 1))];
-    if (!to || keyOf(to) === this.selected) {
-      toast(by > 0 ? "This is the last one." : "This is the first one.");
+  /** @param {number} offset */
+  async step(offset) {
+    const index = this.items.findIndex((item) => getItemKey(item) === this.selected);
+    if (offset > 0 && index + offset >= this.items.length && this.nextCursor) await this.loadMore();
+    const target = this.items[Math.max(0, Math.min(index + offset, this.items.length - 1))];
+    if (!target || getItemKey(target) === this.selected) {
+      showToast(offset > 0 ? "This is the last sentence." : "This is the first sentence.");
       return;
     }
-    await this.select(keyOf(to));
+    await this.select(getItemKey(target));
     this.view?.focus();
   }
 
   /** @param {Verdict} verdict */
   async decide(verdict) {
     const { view } = this;
-    const item = this.open;
-    if (!view || !item || item.state === "closed" || this.deciding) return;
-    if (!this.desk.mayWrite()) {
-      toast(READ_ONLY, { wrong: true });
+    const item = this.openItem;
+    if (!view || !item || item.state === "closed" || this.isDeciding) return;
+    if (!this.context.mayWrite()) {
+      showToast(READ_ONLY_TEXT, { wrong: true });
       return;
     }
-    const reviewer = this.desk.reviewer() || (await this.desk.askName());
+    const reviewer = this.context.getReviewer() || (await this.context.askReviewer());
     if (!reviewer) return;
-    this.deciding = true;
+    this.isDeciding = true;
     try {
-      const words = wordsOf(item);
-      this.words.set(keyOf(item), words);
-      const { decision, outcome } = await this.decisions.decide(item, reviewer, verdict, view.answer(verdict), words);
-      const saved = outcome === "sent";
-      toast(
-        saved
-          ? `${VERDICTS[verdict]}: ${words}`
-          : `Not saved yet: ${VERDICTS[verdict]}, ${words}. It is sent when the service answers.`,
+      const excerpt = quoteDoubtfulWords(item);
+      this.excerpts.set(getItemKey(item), excerpt);
+      const { decision, outcome } = await this.decisions.decide(
+        item,
+        reviewer,
+        verdict,
+        view.collectAnswer(verdict),
+        excerpt,
+      );
+      const isSaved = outcome === "sent";
+      showToast(
+        isSaved
+          ? `${VERDICT_NAMES[verdict]}: ${excerpt}`
+          : `Not saved yet: ${VERDICT_NAMES[verdict]}, ${excerpt}. It is sent when the service answers.`,
         { action: { name: "Undo", run: () => this.undo(decision) } },
       );
-      if (saved) this.drafts.delete(keyOf(item)); // else it may still be refused, and chosen again
-      await this.goOn(item);
+      if (isSaved) this.drafts.delete(getItemKey(item)); // an unsent decision may still be refused
+      await this.openNext(item);
     } catch (error) {
-      this.desk.failed(error);
-      if (error instanceof ApiError) this.refresh(); // it may be another one by now
+      this.context.showError(error);
+      if (error instanceof ApiError) this.refresh(); // the item may have changed
     } finally {
-      this.deciding = false;
+      this.isDeciding = false;
     }
   }
 
-  /** To the one after the decided one. @param {Item} item */
-  async goOn(item) {
-    const now = this.items.findIndex((one) => keyOf(one) === keyOf(item));
-    if (now + 1 >= this.items.length && this.next) await this.more();
-    const to = this.items[now + 1] ?? this.items[now - 1];
-    this.take(this.items, this.next);
-    this.stray = null;
-    this.selected = to ? keyOf(to) : null;
-    if (!to) await this.refresh();
+  /** Opens the item after the decided one. @param {Item} item */
+  async openNext(item) {
+    const index = this.items.findIndex((candidate) => getItemKey(candidate) === getItemKey(item));
+    if (index + 1 >= this.items.length && this.nextCursor) await this.loadMore();
+    const target = this.items[index + 1] ?? this.items[index - 1];
+    this.setItems(this.items, this.nextCursor);
+    this.unlistedItem = null;
+    this.selected = target ? getItemKey(target) : null;
+    if (!target) await this.refresh();
     await this.draw();
     this.view?.focus();
   }
 
-  /** Takes a decision back, and opens the item again. @param {Decision | null} [which] */
-  async undo(which) {
-    const decision = which ?? this.decisions.last;
+  /** Withdraws a decision and opens its item. @param {Decision | null} [requested] */
+  async undo(requested) {
+    const decision = requested ?? this.decisions.lastUndoable;
     if (!decision) {
       const show = () => {
-        location.hash = addressOf({ ...this.filter, state: "decided" });
+        location.hash = buildQueueHash({ ...this.filter, state: "decided" });
       };
-      toast(
-        "Nothing was decided here since the page was opened. What was decided before has its Undo under State: Decided.",
+      showToast(
+        "There is no decision to undo since this page was opened. To undo earlier ones, choose State: Decided.",
         { action: { name: "Show", run: show } },
       );
       return;
     }
-    const words =
-      this.words.get(keyOf(decision)) ??
-      (this.open && keyOf(this.open) === keyOf(decision) ? wordsOf(this.open) : cut(decision.id, 40));
+    const excerpt =
+      this.excerpts.get(getItemKey(decision)) ??
+      (this.openItem && getItemKey(this.openItem) === getItemKey(decision)
+        ? quoteDoubtfulWords(this.openItem)
+        : truncate(decision.id, 40));
     let outcome;
     try {
-      outcome = await this.decisions.withdraw(decision, words);
+      outcome = await this.decisions.withdraw(decision, excerpt);
     } catch (error) {
-      this.desk.failed(error);
+      this.context.showError(error);
       return;
     }
-    toast(
-      outcome === "sent"
-        ? `Taken back: ${words}`
-        : `Not taken back yet: ${words}. It is sent when the service answers.`,
+    showToast(
+      outcome === "sent" ? `Undone: ${excerpt}` : `Not undone yet: ${excerpt}. It is sent when the service answers.`,
     );
-    this.selected = keyOf(decision);
+    this.selected = getItemKey(decision);
     await this.refresh();
     this.view?.focus();
   }
 
   /** @param {string} key */
-  press(key) {
+  handleKey(key) {
     /** @type {Record<string, () => void>} */
     const keys = {
       e: () => this.decide("error"),
       o: () => this.decide("ok"),
       u: () => this.decide("unsure"),
-      c: () => this.view?.correct(),
+      c: () => this.view?.focusCorrection(),
       z: () => this.undo(),
       n: () => this.step(1),
       j: () => this.step(1),

@@ -1,182 +1,187 @@
-/** What a reviewer does to the queue: decisions with their undo, and claims on what is open. */
+/** A reviewer's actions: decisions, which can be undone, and the claim on the open item. */
 
 import { Outbox } from "./outbox.js";
 
 /** @import { Decision, Item, Verdict } from "../types.js" */
 /** @import { Api } from "../api.js" */
-/** @import { Outcome, Waiting } from "./outbox.js" */
+/** @import { Outcome, OutboxEntry } from "./outbox.js" */
 
 const CLAIM_MINUTES = 5;
-const CLAIM_AGAIN = 2 * 60_000;
-const LOOKING = 600;
-const FOLLOWS_WITHIN = 15_000;
+const CLAIM_RENEWAL_MS = 2 * 60_000;
+const CLAIM_DELAY_MS = 600;
+const MAX_UNCONFIRMED_MS = 15_000;
 
 /** @param {{ dataset: string, id: string }} item */
-export const keyOf = (item) => `${item.dataset}/${item.id}`;
+export const getItemKey = (item) => `${item.dataset}/${item.id}`;
 
 /** @param {{ dataset: string, id: string }} item */
-export const pathOf = (item) => `v1/review/${encodeURIComponent(item.dataset)}/${encodeURIComponent(item.id)}`;
+export const getItemPath = (item) => `v1/review/${encodeURIComponent(item.dataset)}/${encodeURIComponent(item.id)}`;
 
-/** Own decisions: sent, shown before the queue has followed, and taken back. */
+/** The reviewer's own decisions: sends them, shows them before the queue has read them, and withdraws them. */
 export class Decisions {
   /**
    * @param {Api} api
-   * @param {{ changed: () => void, refused: (one: Waiting, error: Error) => void }} told of decisions that had to wait
+   * @param {{ onChange: () => void, onRefused: (entry: OutboxEntry, error: Error) => void }} listeners
+   *   called for decisions that were not accepted at once
    */
-  constructor(api, { changed, refused }) {
+  constructor(api, { onChange, onRefused }) {
     this.outbox = new Outbox(api, {
-      changed,
-      sent: ({ decision }) => this.follow(decision),
-      refused: (one, error) => {
-        this.made = this.made.filter((made) => made !== one.decision);
-        refused(one, error);
+      onChange,
+      onSent: ({ decision }) => this.markUnconfirmed(decision),
+      onRefused: (entry, error) => {
+        this.undoable = this.undoable.filter((decision) => decision !== entry.decision);
+        onRefused(entry, error);
       },
     });
     /** @type {Decision[]} */
-    this.made = this.outbox.waiting.map((one) => one.decision).filter((one) => !one.withdrawn);
+    this.undoable = this.outbox.unsent.map((entry) => entry.decision).filter((decision) => !decision.withdrawn);
     /** @type {Map<string, { decision: Decision, at: number }>} */
-    this.ahead = new Map();
+    this.unconfirmed = new Map();
   }
 
   /**
    * @param {Item} item
    * @param {string} reviewer
    * @param {Verdict} verdict
-   * @param {{ labels?: string[], words?: number[], note?: string }} more
-   * @param {string} told its words
+   * @param {{ labels?: string[], words?: number[], note?: string }} fields
+   * @param {string} excerpt words of the sentence, for messages
    * @returns {Promise<{ decision: Decision, outcome: Outcome }>}
    */
-  async decide(item, reviewer, verdict, more, told) {
+  async decide(item, reviewer, verdict, fields, excerpt) {
     /** @type {Decision} */
-    const decision = { dataset: item.dataset, id: item.id, revision: item.revision, reviewer, verdict, ...more };
-    const outcome = await this.send(decision, told);
-    this.made.push(decision);
+    const decision = { dataset: item.dataset, id: item.id, revision: item.revision, reviewer, verdict, ...fields };
+    const outcome = await this.send(decision, excerpt);
+    this.undoable.push(decision);
     return { decision, outcome };
   }
 
-  /** Takes a decision back. @param {Decision} decision @param {string} told its words @returns {Promise<Outcome>} */
-  async withdraw(decision, told) {
+  /** Withdraws a decision. @param {Decision} decision @param {string} excerpt @returns {Promise<Outcome>} */
+  async withdraw(decision, excerpt) {
     const { dataset, id, revision, reviewer, verdict } = decision;
-    const dropped = this.outbox.drop(decision);
-    const outcome = dropped
+    const wasDropped = this.outbox.drop(decision);
+    const outcome = wasDropped
       ? "sent"
-      : await this.send({ dataset, id, revision, reviewer, verdict, withdrawn: true }, told);
-    this.made = this.made.filter((one) => one.dataset !== dataset || one.id !== id);
+      : await this.send({ dataset, id, revision, reviewer, verdict, withdrawn: true }, excerpt);
+    this.undoable = this.undoable.filter((other) => other.dataset !== dataset || other.id !== id);
     return outcome;
   }
 
-  /** What was decided about it and could not be sent yet. @param {{ dataset: string, id: string }} item */
-  waiting(item) {
-    return this.outbox.waiting.findLast(({ decision }) => keyOf(decision) === keyOf(item))?.decision ?? null;
+  /** The decision about an item that is not sent yet, or null. @param {{ dataset: string, id: string }} item */
+  findUnsent(item) {
+    return this.outbox.unsent.findLast(({ decision }) => getItemKey(decision) === getItemKey(item))?.decision ?? null;
   }
 
-  /** The last one that can be taken back. */
-  get last() {
-    return this.made.at(-1) ?? null;
+  /** The last decision that can be undone. */
+  get lastUndoable() {
+    return this.undoable.at(-1) ?? null;
   }
 
-  /** @param {Decision} decision @param {string} told */
-  async send(decision, told) {
-    const outcome = await this.outbox.send(decision, told);
-    if (outcome === "sent") this.follow(decision);
+  /** @param {Decision} decision @param {string} excerpt */
+  async send(decision, excerpt) {
+    const outcome = await this.outbox.send(decision, excerpt);
+    if (outcome === "sent") this.markUnconfirmed(decision);
     return outcome;
   }
 
-  /** It is in the log: the queue follows in a moment. @param {Decision} decision */
-  follow(decision) {
-    this.ahead.set(keyOf(decision), { decision, at: Date.now() });
+  /** The log has the decision, but the queue may not have read it yet. @param {Decision} decision */
+  markUnconfirmed(decision) {
+    this.unconfirmed.set(getItemKey(decision), { decision, at: Date.now() });
   }
 
   /**
-   * The item as it will be once the queue has read our decision.
+   * The item as it will be when the queue has read the reviewer's decision.
    * @param {Item} item
    * @returns {Item}
    */
-  over(item) {
-    const found = this.ahead.get(keyOf(item));
-    if (!found) return item;
-    const { decision, at } = found;
-    const theirs = item.decisions.find((one) => one.reviewer === decision.reviewer);
-    const followed = decision.withdrawn
-      ? !theirs
-      : theirs?.verdict === decision.verdict && same(theirs.labels, decision.labels);
-    if (followed || item.revision !== decision.revision || Date.now() - at > FOLLOWS_WITHIN) {
-      this.ahead.delete(keyOf(item));
+  applyUnconfirmed(item) {
+    const entry = this.unconfirmed.get(getItemKey(item));
+    if (!entry) return item;
+    const { decision, at } = entry;
+    const published = item.decisions.find((other) => other.reviewer === decision.reviewer);
+    const isConfirmed = decision.withdrawn
+      ? !published
+      : published?.verdict === decision.verdict && haveSameLabels(published.labels, decision.labels);
+    if (isConfirmed || item.revision !== decision.revision || Date.now() - at > MAX_UNCONFIRMED_MS) {
+      this.unconfirmed.delete(getItemKey(item));
       return item;
     }
-    const others = item.decisions.filter((one) => one.reviewer !== decision.reviewer);
+    const otherDecisions = item.decisions.filter((other) => other.reviewer !== decision.reviewer);
     const decisions = decision.withdrawn
-      ? others
-      : [...others, { ...decision, decided_at: new Date(at).toISOString() }];
+      ? otherDecisions
+      : [...otherDecisions, { ...decision, decided_at: new Date(at).toISOString() }];
     const state = item.state === "closed" ? "closed" : decisions.length ? "decided" : "open";
     return { ...item, decisions, state };
   }
 }
 
 /** @param {string[] | null | undefined} a @param {string[] | null | undefined} b */
-const same = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
+const haveSameLabels = (a, b) => JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 
-/** Whether another has it open. @param {Item} item @param {string} reviewer */
-export const taken = (item, reviewer) =>
+/** Whether another reviewer has the item open. @param {Item} item @param {string} reviewer */
+export const isClaimedByOther = (item, reviewer) =>
   item.claimed_by !== null &&
   item.claimed_by !== reviewer &&
   (item.claimed_until === null || new Date(item.claimed_until) > new Date());
 
-/** The item one has open is claimed, again and again while it is; the others are let go. */
+/** Claims the open item, renews the claim while it is open and releases it afterwards. */
 export class Claims {
   /** @param {Api} api */
   constructor(api) {
     this.api = api;
-    /** @type {{ item: Item, reviewer: string, held: boolean, timer: number } | null} */
-    this.now = null;
-    this.queue = Promise.resolve();
-    window.addEventListener("pagehide", () => this.leave());
+    /** @type {{ item: Item, reviewer: string, isHeld: boolean, timer: number } | null} */
+    this.current = null;
+    this.requests = Promise.resolve();
+    window.addEventListener("pagehide", () => this.release());
   }
 
-  /** Somebody looks at this item; a glance in passing claims nothing. @param {Item} item @param {string} reviewer */
+  /**
+   * The reviewer opens an item. It is claimed after a short delay, so that paging through items claims nothing.
+   * @param {Item} item
+   * @param {string} reviewer
+   */
   open(item, reviewer) {
-    if (this.now && keyOf(this.now.item) === keyOf(item) && this.now.reviewer === reviewer) {
-      this.now.item = item;
+    if (this.current && getItemKey(this.current.item) === getItemKey(item) && this.current.reviewer === reviewer) {
+      this.current.item = item;
       return;
     }
-    this.leave();
+    this.release();
     if (!reviewer || item.state !== "open") return;
-    const opened = { item, reviewer, held: false, timer: 0 };
-    this.now = opened;
-    const again = () => {
-      this.claim(opened);
-      opened.timer = setTimeout(again, CLAIM_AGAIN);
+    const claim = { item, reviewer, isHeld: false, timer: 0 };
+    this.current = claim;
+    const renew = () => {
+      this.claim(claim);
+      claim.timer = setTimeout(renew, CLAIM_RENEWAL_MS);
     };
-    opened.timer = setTimeout(again, LOOKING);
+    claim.timer = setTimeout(renew, CLAIM_DELAY_MS);
   }
 
-  /** @param {NonNullable<Claims["now"]>} opened */
-  claim(opened) {
-    if (document.visibilityState === "hidden" || taken(opened.item, opened.reviewer)) return;
-    this.queue = this.queue.then(async () => {
-      if (this.now !== opened) return;
-      opened.held = true;
+  /** @param {NonNullable<Claims["current"]>} claim */
+  claim(claim) {
+    if (document.visibilityState === "hidden" || isClaimedByOther(claim.item, claim.reviewer)) return;
+    this.requests = this.requests.then(async () => {
+      if (this.current !== claim) return;
+      claim.isHeld = true;
       try {
-        await this.api.post(`${pathOf(opened.item)}/claim`, { reviewer: opened.reviewer, minutes: CLAIM_MINUTES });
+        await this.api.post(`${getItemPath(claim.item)}/claim`, { reviewer: claim.reviewer, minutes: CLAIM_MINUTES });
       } catch {
-        opened.held = false; // another was quicker, or the key may only read: the queue shows who has it
+        claim.isHeld = false; // another reviewer has it, or the key can only read
       }
-      if (this.now !== opened && opened.held) this.letGo(opened); // left before the answer was here
+      if (this.current !== claim && claim.isHeld) this.sendRelease(claim); // closed before the response
     });
   }
 
-  /** Lets go what is open. */
-  leave() {
-    const left = this.now;
-    if (!left) return;
-    this.now = null;
-    clearTimeout(left.timer);
-    // Not in the queue of calls: where the page is being left, nothing that waits would still be sent.
-    if (left.held) this.letGo(left);
+  /** Releases the claim on the open item. */
+  release() {
+    const released = this.current;
+    if (!released) return;
+    this.current = null;
+    clearTimeout(released.timer);
+    // Sent at once, not after pending requests: when the page is closed, those are dropped.
+    if (released.isHeld) this.sendRelease(released);
   }
 
-  /** @param {NonNullable<Claims["now"]>} left */
-  letGo(left) {
-    this.api.remove(`${pathOf(left.item)}/claim`, { reviewer: left.reviewer }).catch(() => {});
+  /** @param {NonNullable<Claims["current"]>} released */
+  sendRelease(released) {
+    this.api.remove(`${getItemPath(released.item)}/claim`, { reviewer: released.reviewer }).catch(() => {});
   }
 }

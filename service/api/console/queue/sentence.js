@@ -1,204 +1,216 @@
 /** A sentence with given entities above its words, suggested ones below, and doubtful words marked. */
 
 import { h } from "../dom.js";
-import { changes, colourOf } from "../labels/labels.js";
-import { cut, percent, plural } from "../text.js";
+import { diffSpans, getColourClass } from "../labels/labels.js";
+import { truncate, formatPercent, pluralize } from "../text.js";
 
-/** @import { Item, Span } from "../types.js" */
+/** @import { Item, Span, SpanChange } from "../types.js" */
 /** @import { Scheme } from "../labels/labels.js" */
 
-const LONG = 150;
-const AROUND = 25;
+const MAX_UNCUT_WORDS = 150;
+const CONTEXT_WORDS = 25;
 
-/** The words, one of which can have the focus; the arrow keys go from one to the next. */
-export class Sentence {
+/** The words of a sentence. One word can have the focus; arrow keys move it. */
+export class SentenceView {
   /**
    * @param {Item} item
    * @param {Scheme} scheme
-   * @param {{ chosen: (place: number) => void }} told `chosen`: a word is to be corrected
+   * @param {{ onWordChosen: (index: number) => void }} handlers `onWordChosen`: the reviewer wants to correct a word
    */
-  constructor(item, scheme, { chosen }) {
+  constructor(item, scheme, { onWordChosen }) {
     this.item = item;
     this.scheme = scheme;
-    this.chosen = chosen;
-    this.whole = item.tokens.length <= LONG;
+    this.onWordChosen = onWordChosen;
+    this.showsAllWords = item.tokens.length <= MAX_UNCUT_WORDS;
     this.labels = item.labels;
     this.flags = new Map(item.doubtful.map((flag) => [flag.index, flag]));
     this.readout = h("p", { class: "readout" });
-    this.line = h("div", {
+    this.wordList = h("div", {
       class: "words",
       role: "group",
       "aria-label": "Words of the sentence",
       on: {
-        keydown: (/** @type {KeyboardEvent} */ event) => this.key(event),
-        click: (/** @type {Event} */ event) => this.at(event, (place) => this.chosen(place)),
-        focusin: (/** @type {Event} */ event) => this.at(event, (place) => this.tell(place)),
-        mouseover: (/** @type {Event} */ event) => this.at(event, (place) => this.tell(place)),
-        mouseleave: () => this.tell(null),
+        keydown: (/** @type {KeyboardEvent} */ event) => this.handleKey(event),
+        click: (/** @type {Event} */ event) => this.withWordIndex(event, (index) => this.onWordChosen(index)),
+        focusin: (/** @type {Event} */ event) => this.withWordIndex(event, (index) => this.showReadout(index)),
+        mouseover: (/** @type {Event} */ event) => this.withWordIndex(event, (index) => this.showReadout(index)),
+        mouseleave: () => this.showReadout(null),
       },
     });
     this.element = h(
       "div",
       { class: "sentence" },
       h("p", { class: "sr" }, item.tokens.join(" ")),
-      this.line,
+      this.wordList,
       this.readout,
     );
     this.show(item.labels);
-    new ResizeObserver(() => this.nameAgain()).observe(this.line);
+    new ResizeObserver(() => this.repeatWrappedNames()).observe(this.wordList);
   }
 
-  /** An entity that goes on in the next line says its name there too. */
-  nameAgain() {
-    const words = /** @type {HTMLElement[]} */ ([...this.line.querySelectorAll("[data-place]")]);
-    words.forEach((word, number) => {
-      const wrapped = number > 0 && word.offsetTop > words[number - 1].offsetTop;
-      for (const edge of /** @type {NodeListOf<HTMLElement>} */ (word.querySelectorAll("i[data-type]:not(.first)"))) {
-        edge.textContent = wrapped ? (edge.dataset.type ?? "") : "";
-        edge.classList.toggle("spill", wrapped);
+  /** Repeats the name of an entity that continues on the next line. */
+  repeatWrappedNames() {
+    const words = /** @type {HTMLElement[]} */ ([...this.wordList.querySelectorAll("[data-index]")]);
+    words.forEach((word, index) => {
+      const isWrapped = index > 0 && word.offsetTop > words[index - 1].offsetTop;
+      for (const piece of /** @type {NodeListOf<HTMLElement>} */ (word.querySelectorAll("i[data-type]:not(.first)"))) {
+        piece.textContent = isWrapped ? (piece.dataset.type ?? "") : "";
+        piece.classList.toggle("spill", isWrapped);
       }
     });
   }
 
-  /** Shows what would be with these labels. @param {string[]} labels */
+  /** Shows the sentence with these corrected labels. @param {string[]} labels */
   show(labels) {
     this.labels = labels;
-    const held = this.line.contains(document.activeElement) ? this.place(document.activeElement) : null;
-    const above = over(this.scheme.spans(this.item.labels));
-    const below = over(changes(this.item.labels, labels, this.scheme));
+    const focusedIndex = this.wordList.contains(document.activeElement)
+      ? this.getWordIndex(document.activeElement)
+      : null;
+    const above = indexByWord(this.scheme.parseSpans(this.item.labels));
+    const below = indexByWord(diffSpans(this.item.labels, labels, this.scheme));
     const first = this.item.doubtful[0]?.index ?? 0;
     /** @type {Node[]} */
-    const made = [];
-    let after = 0;
-    for (const place of this.shown()) {
-      if (place > after) made.push(this.gap(place - after));
-      const fresh = place !== after || place === 0;
-      made.push(this.word(place, above.get(place), below.get(place), fresh, place === first));
-      after = place + 1;
+    const elements = [];
+    let nextIndex = 0;
+    for (const index of this.selectWords()) {
+      if (index > nextIndex) elements.push(this.renderGap(index - nextIndex));
+      const afterGap = index !== nextIndex || index === 0;
+      elements.push(this.renderWord(index, above.get(index), below.get(index), afterGap, index === first));
+      nextIndex = index + 1;
     }
-    if (after < this.item.tokens.length) made.push(this.gap(this.item.tokens.length - after));
-    this.line.replaceChildren(...made);
-    this.nameAgain();
-    if (held !== null) /** @type {HTMLElement | null} */ (this.line.querySelector(`[data-place="${held}"]`))?.focus();
-    this.tell(null);
+    if (nextIndex < this.item.tokens.length) elements.push(this.renderGap(this.item.tokens.length - nextIndex));
+    this.wordList.replaceChildren(...elements);
+    this.repeatWrappedNames();
+    if (focusedIndex !== null)
+      /** @type {HTMLElement | null} */ (this.wordList.querySelector(`[data-index="${focusedIndex}"]`))?.focus();
+    this.showReadout(null);
   }
 
-  /** All words, or of a long sentence those around its doubts. */
-  shown() {
+  /** The indices of all words, or of those around the flags in a long sentence. */
+  selectWords() {
     const size = this.item.tokens.length;
-    if (this.whole) return Array.from({ length: size }, (_, place) => place);
-    const wanted = new Set();
-    for (const place of this.flags.size ? this.flags.keys() : [0]) {
-      for (let near = Math.max(place - AROUND, 0); near <= Math.min(place + AROUND, size - 1); near += 1)
-        wanted.add(near);
+    if (this.showsAllWords) return Array.from({ length: size }, (_, index) => index);
+    const indices = new Set();
+    for (const index of this.flags.size ? this.flags.keys() : [0]) {
+      for (
+        let neighbour = Math.max(index - CONTEXT_WORDS, 0);
+        neighbour <= Math.min(index + CONTEXT_WORDS, size - 1);
+        neighbour += 1
+      )
+        indices.add(neighbour);
     }
-    return [...wanted].sort((a, b) => a - b);
+    return [...indices].sort((a, b) => a - b);
   }
 
-  /** @param {number} left */
-  gap(left) {
-    const open = (/** @type {Event} */ event) => {
+  /** @param {number} leftOut */
+  renderGap(leftOut) {
+    const showAllWords = (/** @type {Event} */ event) => {
       event.stopPropagation();
-      this.whole = true;
+      this.showsAllWords = true;
       this.show(this.labels);
     };
-    return h("button", { type: "button", class: "gap plain", on: { click: open } }, `… ${plural(left, "word")} …`);
+    return h(
+      "button",
+      { type: "button", class: "gap plain", on: { click: showAllWords } },
+      `… ${pluralize(leftOut, "word")} …`,
+    );
   }
 
   /**
-   * @param {number} place
+   * @param {number} index
    * @param {Span | undefined} above
-   * @param {(Span & { nothing?: boolean }) | undefined} below
-   * @param {boolean} fresh after words left out, so that a span's name has to stand again
-   * @param {boolean} reachable
+   * @param {SpanChange | undefined} below
+   * @param {boolean} afterGap after words that are left out: the span's name is repeated
+   * @param {boolean} isFocusable
    */
-  word(place, above, below, fresh, reachable) {
-    const told = this.told(place);
-    const joined = [above, below].some((span) => span && place + 1 < span.end);
-    const doubtful = this.flags.has(place);
+  renderWord(index, above, below, afterGap, isFocusable) {
+    const description = this.describeWord(index);
+    const isJoined = [above, below].some((span) => span && index + 1 < span.end);
+    const isDoubtful = this.flags.has(index);
     return h(
       "span",
       {
-        class: `w${doubtful ? " doubtful" : ""}${joined ? " joined" : ""}`,
+        class: `w${isDoubtful ? " doubtful" : ""}${isJoined ? " joined" : ""}`,
         role: "button",
-        tabindex: reachable ? 0 : -1,
-        title: told,
-        "aria-label": `${this.item.tokens[place]}: ${doubtful ? "doubtful, " : ""}${told}`,
-        "data-place": place,
+        tabindex: isFocusable ? 0 : -1,
+        title: description,
+        "aria-label": `${this.item.tokens[index]}: ${isDoubtful ? "doubtful, " : ""}${description}`,
+        "data-index": index,
       },
-      this.edge(above, place, "g", fresh),
-      h("bdi", {}, cut(this.item.tokens[place])),
-      this.edge(below, place, "s", fresh),
+      this.renderSpanPiece(above, index, "g", afterGap),
+      h("bdi", {}, truncate(this.item.tokens[index])),
+      this.renderSpanPiece(below, index, "s", afterGap),
     );
   }
 
   /**
-   * @param {(Span & { nothing?: boolean }) | undefined} span
-   * @param {number} place
+   * @param {SpanChange | undefined} span
+   * @param {number} index
    * @param {string} side
-   * @param {boolean} fresh
+   * @param {boolean} afterGap
    */
-  edge(span, place, side, fresh) {
+  renderSpanPiece(span, index, side, afterGap) {
     if (!span) return h("i", { class: side });
-    const named = fresh || place === span.start;
-    const words = this.item.tokens.slice(place, span.end).join(" ").length;
-    const css = [side, "on", span.nothing ? "tn" : colourOf(span.type)];
-    if (place === span.start) css.push("first");
-    if (place === span.end - 1) css.push("last");
-    if (named && words > span.type.length + 1) css.push("spill");
+    const hasName = afterGap || index === span.start;
+    const width = this.item.tokens.slice(index, span.end).join(" ").length;
+    const css = [side, "on", span.isNoEntity ? "tn" : getColourClass(span.type)];
+    if (index === span.start) css.push("first");
+    if (index === span.end - 1) css.push("last");
+    if (hasName && width > span.type.length + 1) css.push("spill");
     return h(
       "i",
-      { class: css.join(" "), "data-type": named ? null : cut(span.type, 40) },
-      named ? cut(span.type, 40) : "",
+      { class: css.join(" "), "data-type": hasName ? null : truncate(span.type, 40) },
+      hasName ? truncate(span.type, 40) : "",
     );
   }
 
-  /** What is known of a word, as text. @param {number} place */
-  told(place) {
+  /** Describes a word: its labels, probabilities and threshold. @param {number} index */
+  describeWord(index) {
     const { item } = this;
-    const word = item.words[place];
-    const held = item.blind && !word?.unscored;
-    if (!held && (!word || word.p_given === null))
-      return `given ${item.labels[place]}, not scored${word?.unscored ? `: ${word.unscored}` : ""}`;
-    const parts = [likely("given", item.labels[place], word?.p_given ?? null)];
-    const flag = this.flags.get(place);
-    if (flag) parts.push(likely("suggested", flag.suggested, flag.p_suggested));
+    const word = item.words[index];
+    const isHidden = item.blind && !word?.unscored;
+    if (!isHidden && (!word || word.p_given === null))
+      return `given ${item.labels[index]}, not scored${word?.unscored ? `: ${word.unscored}` : ""}`;
+    const parts = [formatLabelProbability("given", item.labels[index], word?.p_given ?? null)];
+    const flag = this.flags.get(index);
+    if (flag) parts.push(formatLabelProbability("suggested", flag.suggested, flag.p_suggested));
     if (flag && flag.threshold !== null) parts.push(`threshold ${flag.threshold.toFixed(3)}`);
-    if (this.labels[place] !== item.labels[place] && this.labels[place] !== flag?.suggested)
-      parts.push(`corrected to ${this.labels[place]}`);
+    if (this.labels[index] !== item.labels[index] && this.labels[index] !== flag?.suggested)
+      parts.push(`corrected to ${this.labels[index]}`);
     return parts.join(" · ");
   }
 
-  /** @param {number | null} place */
-  tell(place) {
-    if (place === null) this.readout.textContent = "";
-    else this.readout.replaceChildren(h("b", {}, cut(this.item.tokens[place], 60)), ` ${this.told(place)}`);
+  /** @param {number | null} index */
+  showReadout(index) {
+    if (index === null) this.readout.textContent = "";
+    else
+      this.readout.replaceChildren(h("b", {}, truncate(this.item.tokens[index], 60)), ` ${this.describeWord(index)}`);
   }
 
   /** @param {Element | null} element */
-  place(element) {
-    const found = /** @type {HTMLElement | null} */ (element?.closest("[data-place]") ?? null);
-    return found ? Number(found.dataset.place) : null;
+  getWordIndex(element) {
+    const wordElement = /** @type {HTMLElement | null} */ (element?.closest("[data-index]") ?? null);
+    return wordElement ? Number(wordElement.dataset.index) : null;
   }
 
-  /** @param {Event} event @param {(place: number) => void} then */
-  at(event, then) {
-    const place = this.place(/** @type {Element} */ (event.target));
-    if (place !== null) then(place);
+  /** @param {Event} event @param {(index: number) => void} handle */
+  withWordIndex(event, handle) {
+    const index = this.getWordIndex(/** @type {Element} */ (event.target));
+    if (index !== null) handle(index);
   }
 
   /** @param {KeyboardEvent} event */
-  key(event) {
-    const here = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest("[data-place]"));
-    if (!here || event.ctrlKey || event.metaKey || event.altKey) return;
-    const words = /** @type {HTMLElement[]} */ ([...this.line.querySelectorAll("[data-place]")]);
-    const now = words.indexOf(here);
+  handleKey(event) {
+    const current = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest("[data-index]"));
+    if (!current || event.ctrlKey || event.metaKey || event.altKey) return;
+    const words = /** @type {HTMLElement[]} */ ([...this.wordList.querySelectorAll("[data-index]")]);
+    const currentIndex = words.indexOf(current);
     /** @type {Record<string, number>} */
-    const to = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: words.length - 1 };
-    if (event.key === "Enter" || event.key === " ") this.chosen(Number(here.dataset.place));
-    else if (event.key in to) {
-      const next = words[Math.max(0, Math.min(to[event.key], words.length - 1))];
-      here.tabIndex = -1;
+    const targets = { ArrowLeft: currentIndex - 1, ArrowRight: currentIndex + 1, Home: 0, End: words.length - 1 };
+    if (event.key === "Enter" || event.key === " ") this.onWordChosen(Number(current.dataset.index));
+    else if (event.key in targets) {
+      const next = words[Math.max(0, Math.min(targets[event.key], words.length - 1))];
+      current.tabIndex = -1;
       next.tabIndex = 0;
       next.focus();
     } else return;
@@ -206,12 +218,18 @@ export class Sentence {
   }
 }
 
-/** Where the probability is held back, the label alone. @param {string} side @param {string} label @param {number | null} p */
-const likely = (side, label, p) => (p === null ? `${side} ${label}` : `${side} ${label}: ${percent(p)}`);
+/**
+ * The label with its probability, or alone while probabilities are hidden.
+ * @param {string} side
+ * @param {string} label
+ * @param {number | null} p
+ */
+const formatLabelProbability = (side, label, p) =>
+  p === null ? `${side} ${label}` : `${side} ${label}: ${formatPercent(p)}`;
 
 /** @template {Span} T @param {T[]} spans @returns {Map<number, T>} */
-function over(spans) {
-  const found = new Map();
-  for (const span of spans) for (let place = span.start; place < span.end; place += 1) found.set(place, span);
-  return found;
+function indexByWord(spans) {
+  const spanByWord = new Map();
+  for (const span of spans) for (let index = span.start; index < span.end; index += 1) spanByWord.set(index, span);
+  return spanByWord;
 }
