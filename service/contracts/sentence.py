@@ -23,7 +23,14 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError, from_json
 
 from service.contracts.base import DatasetName, Message, validate_iso_time
-from service.contracts.validation import FieldError, describe, field_error, join_path, to_decode_error, to_invalid_input
+from service.contracts.validation import (
+    FieldError,
+    describe,
+    join_path,
+    to_decode_error,
+    to_field_error,
+    to_invalid_input,
+)
 from service.errors import InvalidInput, TooLongError
 
 MAX_WORDS = 5_000
@@ -149,7 +156,7 @@ def _to_field_error(error: ErrorDetails) -> FieldError:
         return FieldError(known, join_path(place))
     if len(place) == 2 and place[0] in ("tokens", "labels") and isinstance(place[1], int):
         return FieldError(describe(error), str(place[0]), place[1])
-    return field_error(error)
+    return to_field_error(error)
 
 
 def _attach_token(error: InvalidInput, raw: bytes | str | dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ def describe(error: ErrorDetails | Mapping[str, Any], *, show_input: bool = True
     return given + told.format_map(context)
 
 
-def field_error(error: ErrorDetails) -> FieldError:
+def to_field_error(error: ErrorDetails) -> FieldError:
     return FieldError(describe(error), join_path(error["loc"]))
 
 
@@ -95,7 +95,7 @@ def to_invalid_input(
     error: ValidationError,
     *,
     location: str | None = None,
-    format_error: Callable[[ErrorDetails], FieldError] = field_error,
+    format_error: Callable[[ErrorDetails], FieldError] = to_field_error,
 ) -> InvalidInput:
     """The error with all fields that must be corrected, or the first of many. `at`: where they stand in the body."""
     first, *others = (

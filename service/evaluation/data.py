@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from service.errors import DecodeError, InvalidInput
-from service.labels import entity_type
+from service.labels import get_entity_type
 from service.scoring.confident import sum_by_class
 from service.scoring.flat import FlatSentences, from_flat_arrays, merge_classes, merge_labels
 from service.statistics.thresholds import HeldOutStats
@@ -91,7 +91,7 @@ class EvaluationData:
 
 def name_merged_classes(labels: Sequence[str], merge: Sequence[int]) -> tuple[str, ...]:
     """Each merged class is called as the entity type of its first class."""
-    return tuple(entity_type(labels[merge.index(number)]) for number in range(max(merge) + 1))
+    return tuple(get_entity_type(labels[merge.index(number)]) for number in range(max(merge) + 1))
 
 
 def data_from_npz(path: Path) -> EvaluationData:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from service.contracts import Assessment, EntitySpan, Flag, SuspectSpan, WordScore
 from service.judging.suspects import decode_valid_path, find_suspects
-from service.labels import OUTSIDE, UNSCORED, entity_type
+from service.labels import OUTSIDE, UNSCORED, get_entity_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +105,7 @@ class AssessmentBuilder:
         if path is None:
             return self._label_writer.render_class(best_class, labels)
         names = [self._classes[k] for k in path]
-        if entity_type(names[word_index], self._label_map.scheme) != entity_type(
+        if get_entity_type(names[word_index], self._label_map.scheme) != get_entity_type(
             self._classes[best_class], self._label_map.scheme
         ):
             names[word_index] = self._classes[

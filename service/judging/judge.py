@@ -81,7 +81,7 @@ class Judge:
             dataset=settings.name if streamed else None,
         )
         self.classes = self.label_map.classes
-        self.label_writer = self.label_map.writer()
+        self.label_writer = self.label_map.build_writer()
         self._held_out = self._select_prior(folder) if use_held_out else None
         model = ModelName(name=folder.name, fingerprint=folder.fingerprint)
         self._assessment_builder = AssessmentBuilder(settings, self.label_map, self.label_writer, model)

@@ -86,7 +86,7 @@ def detect_class_scheme(class_names: Sequence[str]) -> Scheme:
 def merge_by_type(class_names: Sequence[str], scheme: Scheme | None = None) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The types of the classes ("O" first if there is one, then by first appearance), and class -> type index.
 
-    The types are IO labels (as `entity_type` returns them, except for a type that itself starts with "I-").
+    The types are IO labels (as `get_entity_type` returns them, except for a type that itself starts with "I-").
     """
     scheme = detect_class_scheme(class_names) if scheme is None else scheme
     names: list[str] = []

@@ -122,7 +122,7 @@ class LabelMap:
         names = tuple(model_classes)
         return cls(classes, scheme, merge, dataset_scheme, unmapped, names, types, meanings, by_tag, ids, dataset)
 
-    def writer(self) -> DatasetLabelWriter:
+    def build_writer(self) -> DatasetLabelWriter:
         """The inverse: judged classes as labels of the dataset."""
         return DatasetLabelWriter.build(
             self.classes,

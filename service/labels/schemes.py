@@ -107,7 +107,7 @@ def parse_labels(labels: Sequence[str], scheme: Scheme) -> list[Tag]:
     return tags
 
 
-def entity_type(label: str, scheme: Scheme | None = None) -> str:
+def get_entity_type(label: str, scheme: Scheme | None = None) -> str:
     """The type without its prefix; "O" stays "O".
 
     Without a scheme the prefixes of all schemes are removed, so "E-MAIL" becomes "MAIL": name the scheme if types may

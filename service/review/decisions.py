@@ -84,7 +84,7 @@ def _check_labels(item: ReviewItem, decision: Decision, label_map: LabelMap | No
         # What was given may stay: the sentence was judged with it, though perhaps by other settings.
         if label_map is not None and place in changed and label not in item.labels and not label_map.accepts(label):
             raise InvalidInput(
-                f"{label!r} is no label of {item.dataset}: use its own, of the types {', '.join(label_map.writer().types)}",
+                f"{label!r} is no label of {item.dataset}: use its own, of the types {', '.join(label_map.build_writer().types)}",
                 field="labels",
                 word=place,
                 token=item.tokens[place],
@@ -97,7 +97,7 @@ def _ensure_timezone(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
-def build_decision_output(topics: Topics, decision: Decision, request_id: str | None = None) -> Output:
+def build_decision_message(topics: Topics, decision: Decision, request_id: str | None = None) -> Output:
     """The message that puts a decision into the topic; the reviewer's last one replaces the one before."""
     if decision.decided_at is None:
         decision = decision.model_copy(update={"decided_at": datetime.now(UTC)})
@@ -106,7 +106,7 @@ def build_decision_output(topics: Topics, decision: Decision, request_id: str | 
     )
 
 
-def build_claim_output(topics: Topics, claim: Claim, request_id: str | None = None) -> Output:
+def build_claim_message(topics: Topics, claim: Claim, request_id: str | None = None) -> Output:
     made = _build_output(topics, encode_claim_key(claim.dataset, claim.id, claim.reviewer), claim, request_id)
     return replace(made, partition=CLAIM_PARTITION)
 

@@ -26,7 +26,7 @@ from service.contracts import (
     WordScore,
 )
 from service.errors import UnknownLabelError
-from service.labels import OUTSIDE, Scheme, Span, entity_type, parse_spans
+from service.labels import OUTSIDE, Scheme, Span, get_entity_type, parse_spans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +145,7 @@ def to_review_words(assessment: Assessment, *, blind: bool) -> tuple[WordScore, 
 def _derive_suspects(flag: Flag, labels: Sequence[str]) -> tuple[SuspectSpan, ...]:
     """The doubt about one word said of its entity; none where only the spelling of one label differs."""
     given = next((span for span in _parse_given_spans(labels) if span.start <= flag.index < span.end), None)
-    kind = entity_type(flag.suggested)
+    kind = get_entity_type(flag.suggested)
     suggested = None if kind == OUTSIDE else Span(flag.index, flag.index + 1, kind)
     if given == suggested:
         return ()

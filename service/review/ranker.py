@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from service.labels import entity_type
+from service.labels import get_entity_type
 from service.review.items import find_wrong_words
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def extract_reviewed_words(decision: Decision, shown: Shown) -> ReviewedWords | 
     if not kept:
         return None
     return ReviewedWords(
-        tuple(entity_type(shown.labels[place]) for place, _ in kept),
+        tuple(get_entity_type(shown.labels[place]) for place, _ in kept),
         tuple(to_logit(score) for _, score in kept),
         tuple(place in wrong for place, _ in kept),
     )

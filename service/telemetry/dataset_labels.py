@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.labels import OUTSIDE, entity_type, merge_by_type
+from service.labels import OUTSIDE, get_entity_type, merge_by_type
 from service.telemetry.bounded_labels import OTHER, OTHER_DATASETS, UNKNOWN_ANNOTATOR, LabelLimit
 from service.telemetry.metrics import SUSPECT_KINDS
 
@@ -79,5 +79,5 @@ class DatasetLabels:
 
     def to_confusion_labels(self, dataset: str, given: str, suggested: str) -> tuple[str, str, str]:
         """`dataset` is its label value."""
-        triple = dataset, entity_type(given), entity_type(suggested)
+        triple = dataset, get_entity_type(given), get_entity_type(suggested)
         return triple if triple in self._confusions else (dataset, OTHER, OTHER)

@@ -15,7 +15,7 @@ from schemas import events, generate, messages
 from service.contracts import Claim, Decision
 from service.log import codec
 from service.log.topics import Topics
-from service.review.decisions import build_claim_output, build_decision_output
+from service.review.decisions import build_claim_message, build_decision_message
 from tests.support.node_packages import install_packages
 
 TOOL = Path(__file__).with_name("asyncapi")
@@ -78,8 +78,8 @@ def test_keys_are_as_the_code_makes_them() -> None:
     topics = Topics()
     examples = {one.name: one.key_example.encode() for one in messages.CONTRACTS}
     about = {"dataset": "news", "id": "4711", "reviewer": "anna"}
-    decision = build_decision_output(topics, Decision.model_validate({**about, "verdict": "ok"}))
-    claim = build_claim_output(topics, Claim.model_validate(about))
+    decision = build_decision_message(topics, Decision.model_validate({**about, "verdict": "ok"}))
+    claim = build_claim_message(topics, Claim.model_validate(about))
     assert (decision.key, claim.key) == (examples["decision.v1"], examples["claim.v1"])
     for output, name in ((decision, "decision.v1"), (claim, "claim.v1")):
         kind = codec.get_header(output.headers, "ce_type")

@@ -16,7 +16,7 @@ from service.log.kafka.follower import KafkaFollower
 from service.log.protocol import Output, Record
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
-from service.review.decisions import build_claim_output, build_decision_output
+from service.review.decisions import build_claim_message, build_decision_message
 from tests.support.command_harness import CommandHarness
 from tests.support.docs_pages import DOCS, read_code_blocks
 from tests.support.tiny_models import make_model
@@ -66,9 +66,9 @@ def test_decisions_and_settings_are_saved_and_brought_back(
     settings = [
         Output(kafka_topics.datasets, b"news", json.dumps({"name": "news", "version": n}).encode()) for n in (1, 2)
     ]
-    decisions = [build_decision_output(kafka_topics, decision(4700 + number)) for number in range(20)]
-    odd = build_decision_output(kafka_topics, decision(1, reviewer="an/na 100%"))
-    opened().append([*settings, *decisions, odd, build_claim_output(kafka_topics, claim)])
+    decisions = [build_decision_message(kafka_topics, decision(4700 + number)) for number in range(20)]
+    odd = build_decision_message(kafka_topics, decision(1, reviewer="an/na 100%"))
+    opened().append([*settings, *decisions, odd, build_claim_message(kafka_topics, claim)])
     shell(here(SAVE, kafka_topics), tmp_path)
 
     others = Topics(prefix=f"{kafka_topics.prefix}back.")
@@ -108,7 +108,7 @@ def test_a_sentence_is_erased_from_the_embedded_log(tmp_path: Path, capfd: pytes
         {"id": str(number), "tokens": ["Oslo"], "labels": ["B-LOC"]} for number in range(3)
     ]
     work({"id": "4711", "tokens": [ODD, "ran"], "labels": ["B-PER", "O"]}, *others)
-    desk.append(build_decision_output(topics, decision(4711)))
+    desk.append(build_decision_message(topics, decision(4711)))
     (folder / "queue.sqlite").write_text("of no matter here")
     assert ODD.encode() in desk.log_path.read_bytes()
     work({"id": "4711", "deleted": True, "revision": 1})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts import Claim
 from service.log.sqlite.log import SqliteLog
-from service.review.decisions import build_claim_output
+from service.review.decisions import build_claim_message
 from service.review.queue.queue import ReviewQueue
 from tests.stream.steps import wait_until
 from tests.support.review_queue import (
@@ -65,7 +65,7 @@ def test_two_replicas_over_kafka_and_the_embedded_log_show_the_same(
         )
     live.write(
         *(
-            build_claim_output(kafka_topics, Claim(id="s1", reviewer=name, until=minutes_after_now(minutes)))
+            build_claim_message(kafka_topics, Claim(id="s1", reviewer=name, until=minutes_after_now(minutes)))
             for name, minutes in (("bob", 20), ("ann", 10))
         )
     )

@@ -12,7 +12,7 @@ import numpy as np
 from service.contracts import Assessment, DatasetSettings, Decision, Flag, ModelName, WordScore
 from service.log.protocol import Output, Record
 from service.log.topics import Topics
-from service.review.decisions import build_decision_output, check_decision
+from service.review.decisions import build_decision_message, check_decision
 from service.review.items import build_shown
 from service.review.projection.projector import ReviewProjector
 from service.review.queue.queue import QueueFilter, ReviewQueue
@@ -91,7 +91,7 @@ def make_settings_output(topics: Topics = TOPICS, **fields: Any) -> Output:
 def make_decision_output(identity: str, verdict: str = "error", *, topics: Topics = TOPICS, **fields: Any) -> Output:
     """As another program would write it: without what was shown."""
     made = {"dataset": "default", "id": identity, "reviewer": "ann", "decided_at": NOW, **fields, "verdict": verdict}
-    return build_decision_output(topics, Decision.model_validate(made))
+    return build_decision_message(topics, Decision.model_validate(made))
 
 
 def decide_item(item: ReviewItem, verdict: str, *, topics: Topics = TOPICS, **fields: Any) -> Output:
@@ -105,7 +105,7 @@ def decide_item(item: ReviewItem, verdict: str, *, topics: Topics = TOPICS, **fi
         **fields,
         "verdict": verdict,
     }
-    return build_decision_output(topics, check_decision(item, Decision.model_validate(made)))
+    return build_decision_message(topics, check_decision(item, Decision.model_validate(made)))
 
 
 # -- a log in memory ---------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from service.api.ingest.sentence_bodies import with_location as placed
 from service.api.routes.review import require_item
 from service.contracts import Decision
 from service.errors import InvalidInput
-from service.review.decisions import build_decision_output, check_decision
+from service.review.decisions import build_decision_message, check_decision
 
 router = APIRouter(tags=["review"])
 
@@ -85,6 +85,6 @@ async def decide(request: Request, backend: BackendDep) -> AcceptedDecisions:
             if at is None:
                 raise
             raise placed(error, at) from error
-        outputs.append(build_decision_output(backend.topics, checked, get_request_id(request)))
+        outputs.append(build_decision_message(backend.topics, checked, get_request_id(request)))
     await backend.appender.append(outputs)
     return AcceptedDecisions(accepted=len(outputs), request_id=get_request_id(request))

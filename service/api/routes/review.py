@@ -19,7 +19,7 @@ from service.api.http.problems import NotFoundError, NotReadyError
 from service.api.http.threads import run_in_thread
 from service.contracts import Claim, SuspectKind
 from service.errors import ConflictError, StreamError
-from service.review.decisions import build_claim_output
+from service.review.decisions import build_claim_message
 from service.review.items import ReviewItem
 from service.review.queue.filters import MAX_PAGE_SIZE, QueueFilter
 
@@ -191,7 +191,7 @@ async def require_item(backend: Backend, dataset: str, id: str, *, location: str
 
 
 async def _append_claim(backend: Backend, message: Claim, request: Request) -> None:
-    output = build_claim_output(backend.topics, message, get_request_id(request))
+    output = build_claim_message(backend.topics, message, get_request_id(request))
     await backend.appender.append([output])
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from service.errors import InvalidInput
 from service.formats.plain.assessments import find_worst_word
-from service.labels import OUTSIDE, Span, entity_type, parse_spans
+from service.labels import OUTSIDE, Span, get_entity_type, parse_spans
 from service.text import escape_html, format_count, format_percent, format_score, pluralize, render_arrow
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Palette:
     """One colour a type, by order of appearance; the type's name always stands beside it."""
 
     def __init__(self, classes: Sequence[str]) -> None:
-        types = dict.fromkeys(entity_type(name) for name in classes if name != OUTSIDE)
+        types = dict.fromkeys(get_entity_type(name) for name in classes if name != OUTSIDE)
         self._numbers = {name: number % N_COLOURS for number, name in enumerate(types)}
 
     def get_css_class(self, kind: str) -> str:
@@ -129,7 +129,7 @@ def _collect_suggested_spans(assessment: Assessment) -> list[Span]:
     taken = {index for span in found for index in range(span.start, span.end)}
     for flag in assessment.flags:
         if flag.index not in taken:
-            kind = NO_ENTITY if flag.suggested == OUTSIDE else entity_type(flag.suggested)
+            kind = NO_ENTITY if flag.suggested == OUTSIDE else get_entity_type(flag.suggested)
             found.append(Span(flag.index, flag.index + 1, kind))
     return found
 

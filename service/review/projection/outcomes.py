@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.contracts import Assessment, Decision
-from service.labels import entity_type
+from service.labels import get_entity_type
 from service.review.items import build_shown, compute_majority_verdict, find_wrong_words
 from service.review.projection.tables import CLOSING_REASONS, is_task_deleted, to_timestamp, to_utc_day
 from service.review.ranker import extract_reviewed_words
@@ -125,7 +125,7 @@ def _compute_pair_outcomes(found: list[tuple[Decision, Shown]], verdict: str) ->
     """Which doubts were right. Of an error that names no word, the likeliest doubt is; of the others nothing is known."""
     shown = found[0][1]
     if verdict == "ok":
-        return [(entity_type(doubt.given), entity_type(doubt.suggested), False) for doubt in shown.doubtful]
+        return [(get_entity_type(doubt.given), get_entity_type(doubt.suggested), False) for doubt in shown.doubtful]
     named: set[int] = set()
     for decision, seen in found:
         if not decision.withdrawn and decision.verdict == "error":
@@ -134,4 +134,4 @@ def _compute_pair_outcomes(found: list[tuple[Decision, Shown]], verdict: str) ->
     if not named:
         doubts = tuple(sorted(doubts, key=lambda doubt: doubt.p_given)[:1])
         named = {doubt.index for doubt in doubts}
-    return [(entity_type(doubt.given), entity_type(doubt.suggested), doubt.index in named) for doubt in doubts]
+    return [(get_entity_type(doubt.given), get_entity_type(doubt.suggested), doubt.index in named) for doubt in doubts]

@@ -11,7 +11,7 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from service.labels import entity_type
+from service.labels import get_entity_type
 from service.log.codec import headers_to_json
 from service.review.items import TOMBSTONE_STATE, compute_weighted_scores, select_flags, select_suspects
 from service.review.projection.control_sample import compute_ring_position
@@ -193,6 +193,6 @@ def compute_lowest_by_type(assessment: Assessment) -> dict[str, float]:
     for label, found in zip(assessment.labels, compute_weighted_scores(assessment), strict=False):
         score = _finite_or_none(found)
         if score is not None:
-            kind = entity_type(label)
+            kind = get_entity_type(label)
             lows[kind] = min(score, lows.get(kind, score))
     return dict(sorted(lows.items()))

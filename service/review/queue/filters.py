@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from service.errors import InvalidInput
-from service.labels import entity_type
+from service.labels import get_entity_type
 from service.review.items import ITEM_STATES, TOMBSTONE_STATE
 
 if TYPE_CHECKING:
@@ -73,11 +73,11 @@ def build_facets(doubtful: Iterable[Flag], suspects: Iterable[SuspectSpan], anno
     if annotator is not None:
         found.add(_encode_facet("annotator", annotator))
     for doubt in doubtful:
-        givens, suggesteds = ({label, entity_type(label)} for label in (doubt.given, doubt.suggested))
+        givens, suggesteds = ({label, get_entity_type(label)} for label in (doubt.given, doubt.suggested))
         found |= {_encode_facet("given", label) for label in givens}
         found |= {_encode_facet("suggested", label) for label in suggesteds}
         found |= {_encode_facet("pair", given, suggested) for given in givens for suggested in suggesteds}
-        found.add(_encode_facet("types", entity_type(doubt.given), entity_type(doubt.suggested)))
+        found.add(_encode_facet("types", get_entity_type(doubt.given), get_entity_type(doubt.suggested)))
     return found
 
 

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings
-from service.labels import OUTSIDE, entity_type
+from service.labels import OUTSIDE, get_entity_type
 from service.log.codec import ERROR_HEADER_PREFIX, get_header
 from service.stream.state.snapshot import StateSnapshot, StatsKey
 from service.telemetry.batch_report import ThresholdReport
@@ -63,7 +63,7 @@ def register_datasets(reporter: Reporter, datasets: DatasetRegistry, snapshot: S
         judge = (
             datasets.get_judge(dataset) if dataset in datasets else datasets.build_judge(DatasetSettings(name=dataset))
         )
-        types = {entity_type(label) for label in judge.settings.label_map}
+        types = {get_entity_type(label) for label in judge.settings.label_map}
         reporter.register_dataset(dataset, _list_suggestible_labels(judge), given_types=types)
         reporter.set_thresholds(dataset, threshold_report(judge, snapshot))
 

@@ -17,7 +17,7 @@ def mapped(scheme: Scheme = Scheme.IOB2, mapping: dict[str, str] | None = None) 
 
 
 def own(scheme: Scheme = Scheme.IOB2, mapping: dict[str, str] | None = None) -> DatasetLabelWriter:
-    return mapped(scheme, mapping).writer()
+    return mapped(scheme, mapping).build_writer()
 
 
 def test_a_class_has_the_datasets_name_where_the_map_gives_one() -> None:
@@ -73,7 +73,7 @@ def test_biluo_is_spelt_as_the_sentence_spells_it() -> None:
 def test_what_is_rewritten_is_valid_and_the_same_entities(path: list[str], scheme: Scheme) -> None:
     labels = mapped(scheme, {"PERSON": "PER", "PLACE": "LOC"})
     judged = convert_scheme(path, Scheme.IOB2, labels.scheme)
-    found = labels.writer().render(judged, ["O"] * len(path))
+    found = labels.build_writer().render(judged, ["O"] * len(path))
     assert is_valid_sequence(found, scheme)
     assert all(map(labels.accepts, found))
     back = {"PERSON": "PER", "PLACE": "LOC"}

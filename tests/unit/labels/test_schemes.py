@@ -11,7 +11,7 @@ from service.labels import (
     Scheme,
     Span,
     convert_scheme,
-    entity_type,
+    get_entity_type,
     is_valid_end,
     is_valid_sequence,
     is_valid_start,
@@ -198,8 +198,8 @@ def test_transitions(scheme: Scheme, previous: str | None, following: str | None
 
 
 def test_entity_type() -> None:
-    assert [entity_type(label) for label in ["B-PER", "I-PRODUCT-NAME", "O", "PER", "u-x", "B-"]] == [
+    assert [get_entity_type(label) for label in ["B-PER", "I-PRODUCT-NAME", "O", "PER", "u-x", "B-"]] == [
         "PER", "PRODUCT-NAME", "O", "PER", "x", "B-",
     ]  # fmt: skip
-    assert entity_type("E-MAIL") == "MAIL"
-    assert entity_type("E-MAIL", IO) == "E-MAIL"
+    assert get_entity_type("E-MAIL") == "MAIL"
+    assert get_entity_type("E-MAIL", IO) == "E-MAIL"

@@ -13,8 +13,8 @@ from service.errors import InvalidInput
 from service.labels import LabelMap, Scheme
 from service.log.codec import get_header
 from service.review.decisions import (
-    build_claim_output,
-    build_decision_output,
+    build_claim_message,
+    build_decision_message,
     check_decision,
     encode_claim_key,
     encode_decision_key,
@@ -125,7 +125,7 @@ def test_a_time_without_zone_is_utc(desk: QueueHarness) -> None:
 
 
 def test_the_message_of_a_decision() -> None:
-    output = build_decision_output(TOPICS, say(dataset="news"), "request-1")
+    output = build_decision_message(TOPICS, say(dataset="news"), "request-1")
     assert (output.topic, output.key) == ("labelwatch.decisions", b"news/1/ann")
     assert get_header(output.headers, "ce_type") == "labelwatch.decision.v1"
     assert get_header(output.headers, "x-request-id") == "request-1"
@@ -136,7 +136,7 @@ def test_the_message_of_a_decision() -> None:
 
 
 def test_the_message_of_a_claim() -> None:
-    output = build_claim_output(TOPICS, Claim(id="1", reviewer="ann", until=NOW))
+    output = build_claim_message(TOPICS, Claim(id="1", reviewer="ann", until=NOW))
     assert (output.topic, output.key) == ("labelwatch.decisions", b"default/1/ann/claim")
     assert get_header(output.headers, "ce_type") == "labelwatch.claim.v1"
     assert json.loads(output.value or b"") == {

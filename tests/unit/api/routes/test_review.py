@@ -19,7 +19,7 @@ from service.api.routes.events import QueueWatcher, queue_events
 from service.contracts import BelowPolicy, Claim, DatasetSettings
 from service.errors import StreamError
 from service.log.codec import get_header
-from service.review.decisions import build_claim_output
+from service.review.decisions import build_claim_message
 from tests.support import live_server
 from tests.support.api_harness import TOPICS, wait_for
 from tests.support.command_harness import make_sentences
@@ -136,7 +136,7 @@ def test_who_claims_first_has_it_however_short(full: ApiHarness) -> None:
     path = f"/v1/review/blogs/{item['id']}/claim"
     until = datetime.now(UTC) + timedelta(minutes=30)
     theirs = Claim(dataset="blogs", id=item["id"], reviewer="anna", until=until)
-    full.log.append([build_claim_output(TOPICS, theirs)])  # by another replica
+    full.log.append([build_claim_message(TOPICS, theirs)])  # by another replica
     assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] is None
     step = full.projector.step
     answers: list[int] = []

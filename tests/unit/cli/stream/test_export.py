@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.contracts import LabelledSentence
-from service.labels import detect_scheme, entity_type
+from service.labels import detect_scheme, get_entity_type
 from service.log.protocol import Output
 from tests.support.command_harness import CommandHarness
 from tests.support.review_queue import make_assessment, make_decision_output, make_review_output
@@ -159,5 +159,5 @@ def test_what_is_corrected_as_suggested_is_in_the_datasets_own_scheme_and_names(
     found = exported(desk, "--decisions", "--dataset", "news", "--decided-only")
     assert len(found) == len(doubted)
     assert detect_scheme(found.values()) == scheme
-    assert {entity_type(label) for some in found.values() for label in some} - {"O"} <= set(names)
+    assert {get_entity_type(label) for some in found.values() for label in some} - {"O"} <= set(names)
     assert all(tuple(corrected) != labels for corrected in found.values())

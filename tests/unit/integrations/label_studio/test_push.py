@@ -15,7 +15,7 @@ from service.contracts import Claim, DatasetSettings, Decision
 from service.integrations.label_studio.open_flags import TaskState
 from service.log.protocol import Output, Record
 from service.log.topics import Topics
-from service.review.decisions import build_claim_output, build_decision_output
+from service.review.decisions import build_claim_message, build_decision_message
 from tests.support import platform_bodies as bodies
 from tests.support.command_harness import CommandHarness, CommandResult
 from tests.unit.formats.platforms.label_studio.test_predictions import assessment, suspect
@@ -209,7 +209,7 @@ def test_predictions_that_come_in_pages_are_all_known(desk: CommandHarness, stud
 
 def decision(verdict: str, *, number: int = 41, revision: int = 1, reviewer: str = "kim", **more: Any) -> Output:
     about = {"dataset": "trips", "id": f"label-studio:{number}", "revision": revision, "reviewer": reviewer}
-    return build_decision_output(TOPICS, Decision.model_validate({**about, "verdict": verdict, **more}))
+    return build_decision_message(TOPICS, Decision.model_validate({**about, "verdict": verdict, **more}))
 
 
 def labels_of(prediction: dict[str, Any]) -> dict[str, str]:
@@ -295,7 +295,7 @@ def test_an_error_that_only_a_reviewer_saw_is_pushed_with_its_labels(
 def test_other_decisions_and_claims_are_left_alone() -> None:
     board = TaskState(3, "trips")
     board.apply_assessments([Record(TOPICS.review, 0, 0, None, flagged().value)])
-    claim = build_claim_output(TOPICS, Claim(dataset="trips", id="label-studio:41", reviewer="kim"))
+    claim = build_claim_message(TOPICS, Claim(dataset="trips", id="label-studio:41", reviewer="kim"))
     elsewhere = (b"others/label-studio:41/kim", decision("ok").value)
     unread = (b"trips/label-studio:41/kim", b"not json")
     for key, value in ((claim.key, claim.value), elsewhere, unread, (b"odd", b"{}"), (None, None)):

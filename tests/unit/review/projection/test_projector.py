@@ -17,7 +17,7 @@ from service.contracts import Claim
 from service.errors import StreamError
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteLog
-from service.review.decisions import build_claim_output
+from service.review.decisions import build_claim_message
 from service.review.projection import control_sample as controls
 from service.review.projection.projector import ReviewProjector
 from service.review.queue.queue import QueueFilter, ReviewQueue
@@ -352,7 +352,7 @@ def test_odd_numbers_and_times_end_nothing(desk: QueueHarness, fields: dict[str,
     reviewed_queue(desk, 30)
     desk.write(
         make_decision_output("odd", "error", revision=said.revision, decided_at="0001-01-01T00:00:00+14:00"),
-        build_claim_output(
+        build_claim_message(
             TOPICS, Claim(id="a", reviewer="ann", until=datetime.max.replace(tzinfo=timezone(-timedelta(hours=14))))
         ),
         make_settings_output(name="default", version=2**70),

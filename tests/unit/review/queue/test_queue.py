@@ -9,7 +9,7 @@ import pytest
 from service.contracts import Claim
 from service.errors import InvalidInput, SettingsError, StateError
 from service.log.protocol import Output
-from service.review.decisions import build_claim_output
+from service.review.decisions import build_claim_message
 from service.review.queue.filters import QueuePosition, build_page_query
 from service.review.queue.queue import QueueFilter, ReviewQueue
 from service.review.queue.recall import RecallEstimate, estimate_recall
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def claim(identity: str, reviewer: str, minutes: float | None) -> Output:
     until = None if minutes is None else minutes_after_now(minutes)
-    return build_claim_output(TOPICS, Claim(id=identity, reviewer=reviewer, until=until))
+    return build_claim_message(TOPICS, Claim(id=identity, reviewer=reviewer, until=until))
 
 
 def scored(identity: str, p: float, **fields: Any) -> Output:
