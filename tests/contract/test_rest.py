@@ -21,7 +21,8 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from service.api.http.auth import generate_key, hash_key
-from service.api.ingest.query import EXAMPLE, FORMAT_NAMES
+from service.api.ingest.body_schema import RECORD_EXAMPLE
+from service.api.ingest.query import FORMAT_NAMES
 from service.contracts import BelowPolicy, DatasetSettings
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
@@ -141,13 +142,13 @@ TEXT = "Jane Smith visited Oslo."
 SPAN = {"start": 0, "end": 4, "label": "PER"}
 FEATURES = [{"name": "ner_tags", "type": {"names": ["O"]}}]
 RECORDS: list[tuple[str, dict[str, Any]]] = [
-    ("label-studio", EXAMPLE),
+    ("label-studio", RECORD_EXAMPLE),
     (
         "label-studio",
         {
             "action": "ANNOTATION_UPDATED",
             "task": {"id": 7, "data": {"text": TEXT}},
-            "annotation": EXAMPLE["annotations"][0],
+            "annotation": RECORD_EXAMPLE["annotations"][0],
         },
     ),
     ("label-studio", {"id": 7, "text": TEXT, "l": [{"start": 0, "end": 4, "labels": ["PER"]}], "annotation_id": 41}),

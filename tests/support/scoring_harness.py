@@ -116,7 +116,7 @@ def scoring_harness(
 class AsgiExchange:
     """One request, message by message: what a client that reads while it sends would see."""
 
-    def __init__(self, app: FastAPI, path: str, *, content_type: str = NDJSON) -> None:
+    def __init__(self, app: FastAPI, path: str, *, query: str = "", content_type: str = NDJSON) -> None:
         self._app = app
         self._incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._outgoing: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -132,7 +132,7 @@ class AsgiExchange:
             "raw_path": path.encode(),
             "root_path": "",
             "scheme": "http",
-            "query_string": b"",
+            "query_string": query.encode(),
             "headers": [(b"content-type", content_type.encode()), (b"host", b"labelwatch")],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 80),

@@ -9,7 +9,7 @@ from pydantic_core import from_json, to_json
 
 from service.api.http.media_types import is_ndjson
 from service.api.http.problems import MediaTypeError, TooLargeError
-from service.contracts.validation import to_decode_error, to_invalid_input
+from service.contracts.validation import join_path, to_decode_error, to_invalid_input
 from service.errors import DecodeError, InvalidInput
 
 if TYPE_CHECKING:
@@ -63,6 +63,11 @@ def list_messages(body: Mapping[str, Any], name: str, max_items: int) -> list[tu
             f"{len(messages):,} {name}, the limit is {max_items:,} per request: send several requests", field=name
         )
     return [(f"{name}.{index}", message) for index, message in enumerate(messages)]
+
+
+def with_location(error: InvalidInput, location: str | None) -> InvalidInput:
+    """The error with its field as a path from the start of the body."""
+    return type(error)(error.problem, field=join_path((location, error.field)), word=error.word, token=error.token)
 
 
 def pop_options(body: dict[str, Any], names: Sequence[str]) -> dict[str, str]:

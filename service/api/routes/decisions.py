@@ -9,8 +9,7 @@ from pydantic import BaseModel, Field
 
 from service.api.backend import get_request_id
 from service.api.dependencies import BackendDep
-from service.api.http.bodies import list_messages, parse_message, read_json_object
-from service.api.ingest.sentence_bodies import with_location as placed
+from service.api.http.bodies import list_messages, parse_message, read_json_object, with_location
 from service.api.routes.review import require_item
 from service.contracts import Decision
 from service.errors import InvalidInput
@@ -84,7 +83,7 @@ async def decide(request: Request, backend: BackendDep) -> AcceptedDecisions:
         except InvalidInput as error:
             if at is None:
                 raise
-            raise placed(error, at) from error
+            raise with_location(error, at) from error
         outputs.append(build_decision_message(backend.topics, checked, get_request_id(request)))
     await backend.appender.append(outputs)
     return AcceptedDecisions(accepted=len(outputs), request_id=get_request_id(request))

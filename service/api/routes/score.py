@@ -12,28 +12,23 @@ from starlette.responses import Response
 
 from service.api.backend import get_backend, get_request_id
 from service.api.http.media_types import NDJSON_MEDIA_TYPE, is_ndjson
-from service.api.http.ndjson.limiter import get_stream_limiter
 from service.api.http.ndjson.response import NdjsonResponse
-from service.api.http.problems import render_problem_line, respond_to_error
-from service.api.ingest import query as record_query
-from service.api.ingest.platform_records import RecordOutcome
+from service.api.http.problems import respond_to_error
+from service.api.ingest.body_reader import BodyReader
+from service.api.ingest.body_schema import QUERY_PARAMETERS, build_body_schema
+from service.api.ingest.parsed_records import RecordOutcome
 from service.api.ingest.query import RecordQuery, parse_record_query
-from service.api.ingest.sentence_bodies import build_body_schema, read_body, read_line, with_dataset, with_location
-from service.api.scoring.record_scores import score_records
+from service.api.scoring.lines import LineScorer
 from service.api.scoring.requests import check_datasets, score_unless_disconnected
 from service.api.scoring.responses import build_score_response
 from service.api.scoring.scorer import ScoreOptions, Scorer
 from service.contracts import Assessment, DatasetSettings
-from service.errors import InferenceError, InvalidInput, LabelwatchError
+from service.errors import LabelwatchError
 from service.scoring.sentence import METHODS
 from service.scoring.token import TOKEN_SCORES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from service.api.http.ndjson.lines import BodyLine
 
 
 SCORE_PATH = "/v1/score"
@@ -68,7 +63,7 @@ OPTION_SCHEMAS: dict[str, Any] = {
     "token_score": {"type": "string", "enum": list(TOKEN_SCORES), "description": "Overrides the dataset's setting"},
 }
 BODY_SCHEMA = build_body_schema(OPTION_SCHEMAS, example=EXAMPLE)
-PARAMETERS = record_query.QUERY_PARAMETERS + [
+PARAMETERS = QUERY_PARAMETERS + [
     {"name": name, "in": "query", "required": False, "schema": schema, "description": "Overrides the dataset's setting"}
     for name, schema in OPTION_SCHEMAS.items()
 ]
@@ -103,37 +98,23 @@ async def score(request: Request) -> Response:
     also as a bare array: `records` holds the outcome of each.
     Low is bad in `score` and `priority`. The `Server-Timing` header says where the time went.
     """
-    backend = get_backend(request)
-    scorer = get_scorer(request)
     options, query = _parse_query(request) if request.scope["query_string"] else (DEFAULT_OPTIONS, DEFAULT_QUERY)
-    if not query.is_words_format:
-        return await score_records(request, scorer, options, query)
+    scorer = get_scorer(request)
+    reader = BodyReader(query, get_backend(request))
     if is_ndjson(request.headers):
-
-        async def score_lines(lines: Sequence[BodyLine], first: bool) -> list[bytes]:
-            return await _score_lines(request, scorer, options, lines, dataset=query.dataset, first=first)
-
-        return NdjsonResponse(
-            score_lines,
-            limiter=get_stream_limiter(request),
-            request_id=get_request_id(request),
-            concurrent=True,
-        )
-    body = await read_body(
-        await request.body(),
-        max_words=backend.max_words,
-        max_sentences=backend.settings.max_sentences,
-        options=ScoreOptions._fields,
-    )
-    sentences = [with_dataset(sentence, query.dataset) for sentence in body.sentences]
-    check_datasets(sentences)
+        lines = LineScorer(reader, scorer, options, request_id=get_request_id(request))
+        return reader.build_line_response(request, lines.score_lines, concurrent=True)
+    body = await reader.read_body(await request.body(), options=ScoreOptions._fields)
     if body.options:
         options = options._replace(**body.options)
+    pairs = [(record, sentence) for record in body.records for sentence in reader.list_scorable(record)]
+    sentences = [sentence for _, sentence in pairs]
+    check_datasets(sentences, [record.location for record, _ in pairs])
     result = await score_unless_disconnected(request, scorer, sentences, options)
-    for index, answer in enumerate(result.answers):
+    for (record, sentence), answer in zip(pairs, result.answers, strict=True):
         if not isinstance(answer, bytes):
-            raise _with_error_location(answer, f"sentences.{index}" if body.is_list else None)
-    return build_score_response(result)
+            raise reader.locate_error(answer, record, sentence)
+    return build_score_response(result, None if query.is_words_format else body.to_outcomes())
 
 
 class ScoreFastPath:
@@ -168,41 +149,3 @@ def _parse_query(request: Request) -> tuple[ScoreOptions, RecordQuery]:
 
 def get_scorer(request: Request) -> Scorer:
     return cast("Scorer", request.app.state.scorer)
-
-
-def _with_error_location(error: InvalidInput | InferenceError, location: str | None) -> Exception:
-    if isinstance(error, InvalidInput):
-        return with_location(error, location)
-    return InferenceError(f"`{location}`: {error}") if location else error
-
-
-async def _score_lines(
-    request: Request,
-    scorer: Scorer,
-    options: ScoreOptions,
-    lines: Sequence[BodyLine],
-    *,
-    dataset: str | None,
-    first: bool,
-) -> list[bytes]:
-    """An assessment or a problem per line. Only the first lines raise `OverloadedError`; later ones wait for space."""
-    backend = get_backend(request)
-    request_id = get_request_id(request)
-    max_words, max_bytes = backend.max_words, backend.settings.max_line_bytes
-    if first:  # an unknown method is an error of the request, not of each line
-        scorer.get_context(dataset or "default", options)
-    numbers, sentences, answers = [], [], {}
-    for line in lines:
-        try:
-            sentences.append(with_dataset(read_line(line, max_words=max_words, max_bytes=max_bytes), dataset))
-            numbers.append(line.number)
-        except InvalidInput as error:
-            answers[line.number] = render_problem_line(error, request_id=request_id, line=line.number)
-    result = await scorer.score(sentences, options, request_id=request_id, wait=not first)
-    for number, answer in zip(numbers, result.answers, strict=True):
-        answers[number] = (
-            answer + b"\n"
-            if isinstance(answer, bytes)
-            else render_problem_line(answer, request_id=request_id, line=number)
-        )
-    return [answers[line.number] for line in lines]

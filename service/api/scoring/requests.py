@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from service.api.backend import get_backend, get_request_id
 from service.api.http.disconnect import cancel_on_disconnect
+from service.contracts.validation import join_path
 from service.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -35,15 +36,14 @@ async def score_unless_disconnected(
     return await work
 
 
-def check_datasets(sentences: Sequence[LabelledSentence], locations: Sequence[str] | None = None) -> None:
-    """`locations`: the path of each sentence in the body, if it is not its index in `sentences`."""
+def check_datasets(sentences: Sequence[LabelledSentence], locations: Sequence[str | None]) -> None:
+    """`locations`: the path of each sentence in the body; None if it is the body itself."""
     datasets: set[str] = set()
-    for index, sentence in enumerate(sentences):
+    for sentence, location in zip(sentences, locations, strict=True):
         datasets.add(sentence.dataset)
         if len(datasets) > MAX_DATASETS_PER_REQUEST:
-            location = f"sentences.{index}" if locations is None else locations[index]
             raise InvalidInput(
                 f"{sentence.dataset!r} is dataset number {len(datasets)} of the request, the limit is "
                 f"{MAX_DATASETS_PER_REQUEST}: send several requests",
-                field=f"{location}.dataset",
+                field=join_path((location, "dataset")),
             )

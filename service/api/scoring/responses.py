@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic_core import to_json
 from starlette.responses import Response
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from service.api.ingest.parsed_records import RecordOutcome
     from service.api.scoring.scorer import ScoringResult
 
 
-def build_score_response(result: ScoringResult, records: bytes | None = None) -> Response:
-    """`records`: JSON that says what became of each platform record."""
+def build_score_response(result: ScoringResult, outcomes: Sequence[RecordOutcome] | None = None) -> Response:
+    """`outcomes`: the outcome of each platform record; None if the body held sentences."""
+    records = None if outcomes is None else to_json([outcome.model_dump(exclude_none=True) for outcome in outcomes])
     return Response(
         render_scores(result, records), media_type="application/json", headers={"Server-Timing": result.server_timing}
     )

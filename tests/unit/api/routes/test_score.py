@@ -153,7 +153,7 @@ BAD: list[tuple[Any, int, str | None, str]] = [
         {"text": "Riga", "spans": []},
         422,
         None,
-        "a record of the format spans, and a sentence with `tokens` and `labels`",
+        "a record of the format spans, but a sentence with `tokens` and `labels`",
     ),
     ({"text": "Riga", "spans": []}, 422, None, "send it with ?format=spans, or ?format=auto"),
     ({"sentences": [ONE, {"words": ["a"], "ner_tags": [0]}]}, 422, "sentences.1", "?format=huggingface"),
@@ -186,7 +186,7 @@ def test_what_is_wrong_is_told(shared: ScoringHarness, body: Any, status: int, f
 
 
 def test_a_large_body_is_read_beside_the_event_loop(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.ingest.sentence_bodies.MAX_INLINE_BODY_BYTES", 10)
+    monkeypatch.setattr("service.api.ingest.body_reader.MAX_INLINE_BYTES", 10)
     assert shared.post("/v1/score", ONE).status_code == 200
     assert "JSON" in problem(shared.post("/v1/score", b"{ not json at all }"), 400)
 
@@ -306,6 +306,29 @@ def test_sentences_of_a_client_that_has_gone_are_skipped(
 
         desk.run_with_client(ask)
         assert held.ran == 1
+
+
+@pytest.mark.usefixtures("through_the_queue")
+@pytest.mark.parametrize("query", ["", "format=auto"])
+def test_no_line_is_lost_while_the_first_ones_wait_for_the_model(
+    tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    monkeypatch.setattr("service.api.scoring.requests.MIN_WATCHED_SENTENCES", 0)
+    held: Any = Held(classifier)
+    with scoring_harness(tmp_path, held) as desk:
+
+        async def ask(_: httpx.AsyncClient) -> None:
+            async with AsgiExchange(desk.app, "/v1/score", query=query) as exchange:
+                exchange.send_lines(ONE)
+                assert await asyncio.to_thread(held.started.wait, 30)
+                for number in range(4):
+                    exchange.send_lines(TWO, last=number == 3)
+                    for _turn in range(20):  # every task that waits for the body gets its turn
+                        await asyncio.sleep(0)
+                held.go_on.set()
+                assert len([line async for line in exchange.iter_response_lines()]) == 5
+
+        desk.run_with_client(ask)
 
 
 @pytest.mark.usefixtures("through_the_queue")

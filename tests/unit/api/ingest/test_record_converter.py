@@ -326,3 +326,11 @@ def test_the_documents_examples_run(shared: ScoringHarness, path: str, status: i
 def test_the_document_tells_how_many_datasets_a_list_may_have(shared: ScoringHarness) -> None:
     told = shared.app.openapi()["paths"]["/v1/score"]["post"]["description"]
     assert f"at most {MAX_DATASETS_PER_REQUEST} datasets" in told
+
+
+def test_a_record_of_too_many_datasets_names_the_field(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.api.scoring.requests.MAX_DATASETS_PER_REQUEST", 1)
+    rows = [{"row": {"tokens": ["a"], "ner_tags": ["O"], "dataset": name}} for name in ("one", "two")]
+    record = {"rows": rows, "features": []}
+    assert "'two' is dataset number 2" in problem(shared.post("/v1/score?format=auto", record), 422, "dataset")
+    assert "'two' is dataset number 2" in problem(shared.post("/v1/score?format=auto", [record]), 422, "0.dataset")

@@ -1,0 +1,110 @@
+"""Reads the records of a request: sentences with words and labels, or records of annotation platforms.
+
+    query ─▶ parser of its format ─▶ records, each with its sentences ─▶ route
+
+`POST /v1/score` and `POST /v1/sentences` read their bodies here, whole or line by line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from service.api.backend import get_request_id
+from service.api.http.ndjson.limiter import get_stream_limiter
+from service.api.http.ndjson.response import MAX_BATCH_LINES, MAX_BATCH_RECORDS, NdjsonResponse
+from service.api.http.problems import TooLargeError
+from service.api.ingest.record_converter import RecordConverter
+from service.api.ingest.sentence_parser import SentenceParser
+from service.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.requests import Request
+
+    from service.api.backend import Backend
+    from service.api.http.ndjson.lines import BodyLine
+    from service.api.http.ndjson.response import LineHandler
+    from service.api.ingest.parsed_records import ParsedBody, ParsedRecord
+    from service.api.ingest.query import RecordQuery
+    from service.contracts import LabelledSentence
+    from service.errors import InferenceError
+
+MAX_INLINE_BYTES = 200_000  # of sentences: parsing more would block the event loop
+
+
+class BodyParser(Protocol):
+    """Parses the records of one request. Runs in one thread at a time."""
+
+    def parse_body(self, raw: bytes, options: Sequence[str]) -> ParsedBody: ...
+
+    def parse_line(self, line: BodyLine) -> ParsedRecord: ...
+
+    def list_scorable(self, record: ParsedRecord) -> Sequence[LabelledSentence]:
+        """The sentences of a record that `/v1/score` assesses."""
+
+    def locate_error(
+        self, error: InvalidInput | InferenceError, record: ParsedRecord, sentence: LabelledSentence
+    ) -> Exception:
+        """The error of a sentence, with the sentence's location in the body."""
+
+
+class BodyReader:
+    """Reads the bodies of requests with this query. With `assign_ids` sentences without an id get one."""
+
+    def __init__(self, query: RecordQuery, backend: Backend, *, assign_ids: bool = False) -> None:
+        self.query = query
+        self._parser: BodyParser = (
+            SentenceParser(query, backend, assign_ids=assign_ids)
+            if query.is_words_format
+            else RecordConverter(query, backend)
+        )
+
+    async def read_body(self, raw: bytes, *, options: Sequence[str] = ()) -> ParsedBody:
+        """Reads one record, or a list beside which `options` may stand. Raises the first error."""
+        if self._is_inline(len(raw)):
+            return self._parser.parse_body(raw, options)
+        return await asyncio.to_thread(self._parser.parse_body, raw, options)
+
+    async def read_lines(self, lines: Sequence[BodyLine]) -> dict[int, ParsedRecord | Exception]:
+        """The record or the error of each line, by its number."""
+        if self._is_inline(sum(len(line.raw or b"") for line in lines)):
+            return self._parse_lines(lines)
+        return await asyncio.to_thread(self._parse_lines, lines)
+
+    def _is_inline(self, size: int) -> bool:
+        """Small bodies are parsed in the event loop: a thread costs more. Platform records may hold many sentences."""
+        return self.query.is_words_format and size <= MAX_INLINE_BYTES
+
+    def _parse_lines(self, lines: Sequence[BodyLine]) -> dict[int, ParsedRecord | Exception]:
+        records: dict[int, ParsedRecord | Exception] = {}
+        for line in lines:
+            try:
+                records[line.number] = self._parser.parse_line(line)
+            except (InvalidInput, TooLargeError) as error:
+                records[line.number] = error
+        return records
+
+    def list_scorable(self, record: ParsedRecord) -> Sequence[LabelledSentence]:
+        return self._parser.list_scorable(record)
+
+    def locate_error(
+        self, error: InvalidInput | InferenceError, record: ParsedRecord, sentence: LabelledSentence
+    ) -> Exception:
+        return self._parser.locate_error(error, record, sentence)
+
+    def build_line_response(
+        self, request: Request, handler: LineHandler, *, status_code: int = 200, concurrent: bool = False
+    ) -> NdjsonResponse:
+        """Answers an NDJSON body. A platform record may hold many sentences, so fewer are handled at a time."""
+        is_words = self.query.is_words_format
+        return NdjsonResponse(
+            handler,
+            limiter=get_stream_limiter(request),
+            request_id=get_request_id(request),
+            status_code=status_code,
+            concurrent=concurrent,
+            first_batch_lines=MAX_BATCH_LINES if is_words else 1,
+            batch_lines=MAX_BATCH_LINES if is_words else MAX_BATCH_RECORDS,
+        )
