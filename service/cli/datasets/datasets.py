@@ -38,7 +38,7 @@ DatasetArgument = Annotated[str, typer.Argument(metavar="NAME", help="The datase
 AssignmentsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[KEY=VALUE]…",
+        metavar="KEY=VALUE",
         help="For example control_share=0.01, method=product, label_map.PERSON=PER or flag_policy.kind=budget. An "
         "empty value or null restores the default: forget_after_days=null, label_map.PERSON=",
     ),

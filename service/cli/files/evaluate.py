@@ -32,8 +32,10 @@ class ClassSetChoice(StrEnum):
     UNMERGED = UNMERGED
 
 
-GivenArgument = Annotated[Path | None, typer.Argument(help="File of sentences with the given labels.")]
-CorrectedArgument = Annotated[Path | None, typer.Argument(help="File of the same sentences with the true labels.")]
+GivenArgument = Annotated[Path | None, typer.Argument(metavar="GIVEN", help="File of sentences with the given labels.")]
+CorrectedArgument = Annotated[
+    Path | None, typer.Argument(metavar="CORRECTED", help="File of the same sentences with the true labels.")
+]
 ProbsOption = Annotated[
     Path | None,
     typer.Option(

@@ -16,7 +16,8 @@ model_app = typer.Typer(no_args_is_help=True)
 @model_app.command()
 def check(
     folder: Annotated[
-        Path, typer.Argument(help="Folder with model.onnx, tokenizer.json and config.json or model.json.")
+        Path,
+        typer.Argument(metavar="DIR", help="Folder with model.onnx, tokenizer.json and config.json or model.json."),
     ],
     precision: PrecisionOption = "fast",
     threads: ThreadsOption = 1,

@@ -40,7 +40,7 @@ def _check_platform_url(url: str | None) -> str | None:
 
 
 FilesArgument = Annotated[
-    list[str], typer.Argument(metavar="FILE…", help="Files of labelled sentences; - is standard input.")
+    list[str], typer.Argument(metavar="FILE", help="Files of labelled sentences; - is standard input.")
 ]
 FormatOption = Annotated[
     str | None,
@@ -119,7 +119,7 @@ class FileReadOptions:
 
     def __post_init__(self) -> None:
         if self.files.count(STDIN) > 1:
-            raise typer.BadParameter("standard input can be read only once", param_hint="FILE…")
+            raise typer.BadParameter("standard input can be read only once", param_hint="FILE")
 
     def to_read_options(self, *, max_words: int = MAX_WORDS, scheme: str | None = None) -> ReadOptions:
         """`scheme`: the scheme of labels that are made from spans."""

@@ -25,13 +25,15 @@ class CommandEntry(NamedTuple):
     """`module:attribute`; the attribute is a function, or a Typer app with commands of its own."""
     help: str
     """The help of an app, or the first paragraph of the function's docstring."""
+    panel: str
+    """The panel of `labelwatch --help` that lists the command."""
 
 
 class LazyCommand(TyperCommand):
     """Stands for a command in its group. It has only a name and a help line until it is parsed."""
 
     def __init__(self, entry: CommandEntry) -> None:
-        super().__init__(entry.name, help=entry.help)
+        super().__init__(entry.name, help=entry.help, rich_help_panel=entry.panel)
         self._target = entry.target
 
     def load(self) -> Command:

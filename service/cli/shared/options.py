@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-RUNNING_PANEL = "Running"
-
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 DatasetFilterOption = Annotated[str | None, typer.Option("--dataset", metavar="NAME", help="Only this dataset.")]
@@ -18,7 +16,6 @@ ProgressOption = Annotated[
     bool | None,
     typer.Option(
         "--progress/--no-progress",
-        rich_help_panel=RUNNING_PANEL,
         help="Show a progress bar. Default: if stderr is a terminal.",
     ),
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from service.cli.shared.file_options import INPUT_PANEL
-from service.cli.shared.options import RUNNING_PANEL
+from service.cli.shared.model_options import MODEL_PANEL
 from service.cli.shared.rejects import OnError
 from service.formats.plain.assessments import OutputFormat
 from service.scoring.sentence import METHODS
@@ -127,5 +127,5 @@ FailOnFlaggedOption = Annotated[
 ]
 ThreadsOption = Annotated[
     int | None,
-    typer.Option(min=1, rich_help_panel=RUNNING_PANEL, help="Threads of the onnxruntime session. Default: all cores."),
+    typer.Option(min=1, rich_help_panel=MODEL_PANEL, help="Threads of the onnxruntime session. Default: all cores."),
 ]

@@ -38,7 +38,7 @@ class TailTopic(StrEnum):
     SCORES = "scores"
 
 
-TopicArgument = Annotated[TailTopic, typer.Argument(help="Topic to print.", show_default=False)]
+TopicArgument = Annotated[TailTopic, typer.Argument(metavar="TOPIC", help="Topic to print.", show_default=False)]
 LastOption = Annotated[int, typer.Option("--last", "-n", min=0, help="Number of records to start with.")]
 
 

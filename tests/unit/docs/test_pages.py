@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from service.cli.main import COMMANDS
+from service.cli.commands import COMMANDS
 from service.cli.shared.lazy_commands import LazyCommand
 from service.log.topics import Topics
 from service.settings import Settings

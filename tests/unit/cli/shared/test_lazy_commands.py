@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from service.cli.main import COMMANDS, build_command_line
+from service.cli.commands import COMMANDS
+from service.cli.main import build_command_line
 from service.cli.shared.lazy_commands import CommandEntry, LazyCommand
 
 ROOT = Path(__file__).parents[4]

@@ -1,0 +1,104 @@
+"""All commands: where each is defined, and how `labelwatch --help` lists it.
+
+A command's module is imported when the command runs, so that `labelwatch --help` does not wait for numpy.
+"""
+
+from __future__ import annotations
+
+from service.cli.shared.lazy_commands import CommandEntry
+
+SERVE_PANEL = "Run the service"
+FILES_PANEL = "Audit files"
+STREAM_PANEL = "Work with topics"
+DATASETS_PANEL = "Manage datasets"
+
+# In the order of `labelwatch --help`. For a function, a test compares the help with the function's docstring.
+COMMANDS = (
+    CommandEntry(
+        "up",
+        "service.cli.serve.up:up",
+        "Run the REST API and a worker in one process, on the embedded log, or on Kafka if a broker is set.",
+        SERVE_PANEL,
+    ),
+    CommandEntry(
+        "api",
+        "service.cli.serve.api:api",
+        "Serve the REST API until SIGTERM or Ctrl-C. Workers in other processes assess the sentences it receives.",
+        SERVE_PANEL,
+    ),
+    CommandEntry(
+        "worker",
+        "service.cli.serve.worker:worker_app",
+        "Assess sentences as they arrive, until SIGTERM or Ctrl-C. The current batch is finished first.",
+        SERVE_PANEL,
+    ),
+    CommandEntry("topics", "service.cli.stream.topics:topics_app", "Create and describe the topics.", SERVE_PANEL),
+    CommandEntry("key", "service.cli.serve.key:key_app", "Manage the keys of the REST API.", SERVE_PANEL),
+    CommandEntry(
+        "check",
+        "service.cli.serve.check:check",
+        "Check settings, model, log and topics, and print what to change. Exit code 1 if anything is wrong.",
+        SERVE_PANEL,
+    ),
+    CommandEntry(
+        "score",
+        "service.cli.files.score:score",
+        "Audit files of labelled sentences: find doubtful labels, and list the sentences to look at first.",
+        FILES_PANEL,
+    ),
+    CommandEntry(
+        "evaluate",
+        "service.cli.files.evaluate:evaluate",
+        "Measure how well the scores find labels that are known to be wrong: the paper's tables, with intervals.",
+        FILES_PANEL,
+    ),
+    CommandEntry("model", "service.cli.files.model:model_app", "Check a model folder.", FILES_PANEL),
+    CommandEntry(
+        "send",
+        "service.cli.stream.send:send",
+        "Send the sentences of files to the input topic. They are safe in the log when the command ends.",
+        STREAM_PANEL,
+    ),
+    CommandEntry(
+        "tail",
+        "service.cli.stream.tail:tail",
+        "Print the newest assessments or dead letters, with the doubtful words marked.",
+        STREAM_PANEL,
+    ),
+    CommandEntry(
+        "export",
+        "service.cli.stream.export:export",
+        "Write a dataset's sentences, each in its newest revision, with reviewers' corrections where they agree.",
+        STREAM_PANEL,
+    ),
+    CommandEntry(
+        "push",
+        "service.integrations.label_studio.push:push_app",
+        "Send doubts back to where the annotations come from.",
+        STREAM_PANEL,
+    ),
+    CommandEntry(
+        "dead-letters",
+        "service.cli.stream.dead_letters:dead_letters_app",
+        "List messages that could not be assessed, and send them again.",
+        STREAM_PANEL,
+    ),
+    CommandEntry(
+        "replay",
+        "service.cli.stream.replay:replay",
+        "Assess the input again into topics with another prefix, and compare the flags. Live topics are only read.",
+        STREAM_PANEL,
+    ),
+    CommandEntry(
+        "datasets",
+        "service.cli.datasets.datasets:datasets_app",
+        "Show and change the settings of each dataset.",
+        DATASETS_PANEL,
+    ),
+    CommandEntry(
+        "thresholds",
+        "service.cli.datasets.thresholds:thresholds_app",
+        "Show and reset the thresholds that the stream has learned.",
+        DATASETS_PANEL,
+    ),
+)
