@@ -16,10 +16,14 @@ from service.log.codec import (
 )
 from service.log.protocol import Record
 from service.review.decisions import CLAIM_PARTITION
-from service.statistics.snapshots import SNAPSHOT_VERSION as STATE_VERSION
+from service.statistics.class_stats import CLASS_STATS_FORMAT
+from service.statistics.histogram import HISTOGRAM_FORMAT
+from service.statistics.running import RUNNING_STATS_FORMAT
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+    from service.statistics.snapshots import SnapshotFormat
 
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -89,8 +93,21 @@ def _build_counts_schema(description: str) -> Schema:
     return {"type": "array", "items": {"type": "integer", "minimum": 0}, "description": description}
 
 
+def _build_version_schema(snapshot_format: SnapshotFormat) -> Schema:
+    """Each nested format has a version of its own."""
+    min_reader = "The oldest version of this format whose readers can use the object; the same as version if absent"
+    return {
+        "version": {"const": snapshot_format.version},
+        "min_reader": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": snapshot_format.version,
+            "description": min_reader,
+        },
+    }
+
+
 def _build_state_schema() -> Schema:
-    version = {"const": STATE_VERSION}
     fields = {
         "sums": "Probability of the class over words given it, in units of 2^-40",
         "counts": "Words given the class",
@@ -106,7 +123,7 @@ def _build_state_schema() -> Schema:
         "additionalProperties": False,
         "required": ["version", "n_classes", "keep_days", "buckets", "histogram"],
         "properties": {
-            "version": version,
+            **_build_version_schema(RUNNING_STATS_FORMAT),
             "n_classes": {"type": "integer", "minimum": 1},
             "keep_days": {"type": ["integer", "null"], "minimum": 1, "description": "None: nothing is forgotten"},
             "buckets": {
@@ -116,7 +133,7 @@ def _build_state_schema() -> Schema:
                     "type": "object",
                     "additionalProperties": False,
                     "required": ["version", *fields],
-                    "properties": {"version": version, **day},
+                    "properties": {**_build_version_schema(CLASS_STATS_FORMAT), **day},
                 },
             },
             "histogram": {
@@ -124,7 +141,7 @@ def _build_state_schema() -> Schema:
                 "type": "object",
                 "additionalProperties": False,
                 "required": ["version", "bins"],
-                "properties": {"version": version, "bins": {"type": "array", "items": bins}},
+                "properties": {**_build_version_schema(HISTOGRAM_FORMAT), "bins": {"type": "array", "items": bins}},
             },
         },
     }

@@ -13,7 +13,8 @@
     │   └── TooManySubwordsError            more subwords than the model accepts
     ├── ModelError            fatal         a model folder that can't be used; says why
     ├── SettingsError         fatal         a setting that can't be used; names it
-    ├── StateError            fatal         a snapshot that can't be read
+    ├── StateError            fatal         a state record that can't be read
+    │   └── NewerStateError   fatal         one that needs a newer labelwatch; exit code 78, as a restart can't help
     ├── StreamError           retry         the broker or the embedded log failed
     └── RejectedRequestError  reject        a request that can't be fulfilled as things are
         ├── ConflictError                   a change that can't be made on top of what is stored
@@ -48,6 +49,7 @@ class LabelwatchError(Exception):
 
     fate: ClassVar[Fate] = Fate.FATAL
     stage: ClassVar[str] = "internal"
+    exit_code: ClassVar[int] = 1
 
 
 class InvalidInput(LabelwatchError):  # noqa: N818 - the name says that the input is at fault
@@ -163,9 +165,15 @@ class SettingsError(LabelwatchError):
 
 
 class StateError(LabelwatchError):
-    """A state snapshot that can't be read."""
+    """A state record that can't be read."""
 
     stage = "state"
+
+
+class NewerStateError(StateError):
+    """A state record that needs a newer labelwatch. A restart of the same release ends in the same way."""
+
+    exit_code = 78  # EX_CONFIG of sysexits.h
 
 
 class StreamError(LabelwatchError):

@@ -49,7 +49,7 @@ def audit(
     observations = infer_observations(records, classifier, judge, on_reject=on_reject, on_deleted=on_deleted)
     if stream:
         for count, observation in enumerate(observations, 1):
-            assessment = judge.assess(observation, stats)
+            assessment = judge.assess(observation, judge.build_threshold_set(stats))
             stats = judge.learn(observation, stats, priority=assessment.priority)
             if on_progress is not None:
                 on_progress(count)

@@ -66,7 +66,7 @@ def main() -> None:
             if sys.stdout is not None:  # None if the caller has closed it
                 sys.stdout.flush()
     except LabelwatchError as error:
-        _exit_with_failure(str(error))
+        _exit_with_failure(str(error), error.exit_code)
     except BrokenPipeError:  # the reader of a pipe has stopped, as `head` does
         _exit_with_failure(None)
     except OSError as error:
@@ -75,7 +75,7 @@ def main() -> None:
         )
 
 
-def _exit_with_failure(problem: str | None) -> NoReturn:
+def _exit_with_failure(problem: str | None, exit_code: int = 1) -> NoReturn:
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -85,4 +85,4 @@ def _exit_with_failure(problem: str | None) -> NoReturn:
     if problem is not None:
         with suppress(OSError):
             print_stderr(f"labelwatch: {problem}")
-    sys.exit(1)
+    sys.exit(exit_code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.contracts.assessment import Assessment, EntitySpan, Flag, ModelName, Position, SuspectSpan, WordScore
-from service.contracts.base import DATASET_NAME_RULE, DatasetName, Message, Reason, SuspectKind, is_dataset_name
+from service.contracts.base import DATASET_NAME_RULE, DatasetName, Message, is_dataset_name
 from service.contracts.dataset import DatasetSettings
 from service.contracts.decision import Claim, Decision, Shown
 from service.contracts.flag_policies import (
@@ -15,6 +15,7 @@ from service.contracts.flag_policies import (
     ScoredSentence,
     describe_flag_policies,
 )
+from service.contracts.kinds import Reason, SuspectKind
 from service.contracts.sentence import (
     MAX_WORDS,
     NOT_AN_OBJECT,

@@ -6,7 +6,8 @@ from datetime import datetime
 
 from pydantic import Field
 
-from service.contracts.base import Message, Reason, SuspectKind
+from service.contracts.base import Message
+from service.contracts.kinds import Reason, SuspectKind
 from service.contracts.sentence import LabelledSentence
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 
@@ -12,9 +12,6 @@ DATASET_NAME_PATTERN = r"^[a-z0-9._-]{1,64}$"
 DATASET_NAME_RULE = "a name has 1 to 64 lower-case letters, digits, dots, dashes or underscores"
 
 DatasetName = Annotated[StrictStr, Field(pattern=DATASET_NAME_PATTERN, description="Lower-case name of the dataset")]
-Reason = Literal["flagged", "update", "deleted", "control", "scored"]
-SuspectKind = Literal["missed", "spurious", "type", "boundary"]
-
 
 ISO_TIME_HINT = "give the time as ISO 8601 text, such as 2024-05-31T12:00:00Z"
 

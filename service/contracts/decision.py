@@ -8,7 +8,8 @@ from typing import Literal
 from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 
 from service.contracts.assessment import Flag
-from service.contracts.base import DatasetName, Message, Reason, validate_iso_time
+from service.contracts.base import DatasetName, Message, validate_iso_time
+from service.contracts.kinds import Reason
 
 
 class Shown(Message):

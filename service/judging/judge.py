@@ -32,7 +32,7 @@ from service.statistics.thresholds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from service.contracts import Assessment, DatasetSettings, LabelledSentence, Reason
@@ -105,17 +105,20 @@ class Judge:
             error.attach_token(sentence.tokens)
             raise
 
-    def observe(self, sentence: LabelledSentence, words: WordProbs) -> Observation:
-        ids = self.to_class_ids(sentence)
-        given = classes = np.array(ids, np.intp)
-        unscored, probs, index = {}, words.probs, np.arange(len(ids))
+    def observe(
+        self, sentence: LabelledSentence, words: WordProbs, *, class_ids: Sequence[int] | None = None
+    ) -> Observation:
+        """The scored words of a sentence. `class_ids`: what `to_class_ids` returned, if it was called before."""
+        ids = self.to_class_ids(sentence) if class_ids is None else class_ids
+        given = all_given = np.array(ids, np.intp)
+        unscored, probs, word_index = {}, words.probs, np.arange(len(ids))
         if words.unscored or UNSCORED in ids:
-            chosen = words.scored & (classes != UNSCORED)
-            unscored = {i: words.unscored.get(i, NO_CLASS_REASON) for i in np.flatnonzero(~chosen).tolist()}
-            probs, given, index = probs[chosen], given[chosen], index[chosen]
+            is_scored = words.scored & (all_given != UNSCORED)
+            unscored = {i: words.unscored.get(i, NO_CLASS_REASON) for i in np.flatnonzero(~is_scored).tolist()}
+            probs, given, word_index = probs[is_scored], given[is_scored], word_index[is_scored]
         if self.label_map.merge is not None:
             probs = merge_classes(probs, self.label_map.merge)
-        return Observation(sentence, probs, given, index, unscored, classes)
+        return Observation(sentence, probs, given, word_index, unscored, all_given)
 
     def build_threshold_set(self, stats: RunningStats) -> ThresholdSet:
         total = stats.get_total(self.settings.forget_after_days)
@@ -134,12 +137,9 @@ class Judge:
             self.settings.flag_policy.compute_cutoff(stats.histogram),
         )
 
-    def assess(
-        self, observation: Observation, thresholds: RunningStats | ThresholdSet, *, reason: Reason | None = None
-    ) -> Assessment:
-        """The assessment by the statistics, or by a yardstick already read from them."""
-        yardstick = thresholds if isinstance(thresholds, ThresholdSet) else self.build_threshold_set(thresholds)
-        return self.build_assessment(observation, self.score_words(observation, yardstick, reason=reason), yardstick)
+    def assess(self, observation: Observation, thresholds: ThresholdSet, *, reason: Reason | None = None) -> Assessment:
+        """Scores and assessment in one call."""
+        return self.build_assessment(observation, self.score_words(observation, thresholds, reason=reason), thresholds)
 
     def score_words(
         self, observation: Observation, thresholds: ThresholdSet, *, reason: Reason | None = None

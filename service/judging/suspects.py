@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SuspectKind: TypeAlias = Literal["missed", "spurious", "type", "boundary"]
+    from service.contracts.kinds import SuspectKind
 
 # What a probability of zero counts as: bad enough that the fewest zeros win, and still better than an invalid sequence.
 _MIN_PROBABILITY = 1e-300

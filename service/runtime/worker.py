@@ -96,10 +96,9 @@ class RunToEndWorker(Worker):
     def step(self) -> int:
         refused = self.counts.refused_batches
         processed = super().step()
-        lag = self._stream.lag()
         # During a rebalance the end offset may be outdated for a moment. Two idle steps in a row are the end.
-        idle = not processed and refused == self.counts.refused_batches and set(lag) == self.assigned
-        self._idle_steps = self._idle_steps + 1 if idle and lag and not any(lag.values()) else 0
+        idle = not processed and refused == self.counts.refused_batches and self.is_at_end
+        self._idle_steps = self._idle_steps + 1 if idle else 0
         if self._idle_steps > 1:
             self._stop.set()
         return processed

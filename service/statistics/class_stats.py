@@ -13,7 +13,7 @@ import numpy as np
 
 from service.errors import InvalidInput, StateError
 from service.scoring.confident import compute_thresholds
-from service.statistics.snapshots import MAX_COUNT, SNAPSHOT_VERSION, read_counts, read_snapshot_fields
+from service.statistics.snapshots import MAX_COUNT, SnapshotFormat, read_counts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,8 @@ _MAX_LOOP_WORDS = 128  # words up to which a plain loop is faster than numpy's f
 _MAX_CHUNK_WORDS = 2**22  # words whose scaled probabilities can't overflow an int64 sum
 _ROWS = np.arange(_MAX_LOOP_WORDS)
 _FIELDS = ("sums", "counts", "agree_sums", "agree_counts")
+
+CLASS_STATS_FORMAT = SnapshotFormat("class statistics", version=1, fields=_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,12 @@ class ClassStats:
 
     def snapshot(self) -> dict[str, object]:
         """As JSON can hold it."""
-        return {"version": SNAPSHOT_VERSION} | {name: list(getattr(self, name)) for name in _FIELDS}
+        return CLASS_STATS_FORMAT.write({name: list(getattr(self, name)) for name in _FIELDS})
 
     @classmethod
     def restore(cls, snapshot: object) -> ClassStats:
         """The statistics that `snapshot` was made of; StateError where it can't be one."""
-        fields = read_snapshot_fields(snapshot, _FIELDS, "class statistics")
+        fields = CLASS_STATS_FORMAT.read(snapshot)
         stats = cls(*(read_counts(fields[name], f"`{name}`") for name in _FIELDS))
         if not 0 < len(stats.sums) == len(stats.counts) == len(stats.agree_sums) == len(stats.agree_counts):
             lengths = ", ".join(f"{name} {len(getattr(stats, name))}" for name in _FIELDS)

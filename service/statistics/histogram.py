@@ -11,7 +11,7 @@ import numpy as np
 
 from service.errors import InvalidInput, StateError
 from service.statistics.class_stats import PROBABILITY_TOLERANCE
-from service.statistics.snapshots import MAX_COUNT, SNAPSHOT_VERSION, is_count, read_snapshot_fields
+from service.statistics.snapshots import MAX_COUNT, SnapshotFormat, is_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 BINS_PER_UNIT = 32
 MAX_LOGIT = 33  # beyond, bins would be narrower than the gaps between float64 just below 1
 CUTOFF_ALL = 2.0
-"""A cut that every priority is under."""
+"""A cut-off above every priority."""
+
+HISTOGRAM_FORMAT = SnapshotFormat("the priority histogram", version=1, fields=("bins",))
 
 
 def _compute_bin_edges() -> tuple[float, ...]:
@@ -109,12 +111,12 @@ class PriorityHistogram:
         """As JSON can hold it: the occupied bins and their counts."""
         occupied = np.flatnonzero(self.counts)
         bins = [[int(i), n] for i, n in zip(occupied, self.counts[occupied].tolist(), strict=True)]
-        return {"version": SNAPSHOT_VERSION, "bins": bins}
+        return HISTOGRAM_FORMAT.write({"bins": bins})
 
     @classmethod
     def restore(cls, snapshot: object) -> PriorityHistogram:
         """The histogram that `snapshot` was made of; StateError where it can't be one."""
-        bins = read_snapshot_fields(snapshot, ("bins",), "the priority histogram")["bins"]
+        bins = HISTOGRAM_FORMAT.read(snapshot)["bins"]
         if not isinstance(bins, list):
             raise StateError("`bins` of the priority histogram should be a list of [bin, count]")
         counts = np.zeros(N_BINS, dtype=np.int64)

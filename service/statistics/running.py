@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from service.errors import InvalidInput, StateError
 from service.statistics.class_stats import ClassStats
 from service.statistics.histogram import PriorityHistogram
-from service.statistics.snapshots import SNAPSHOT_VERSION, is_count, read_snapshot_fields
+from service.statistics.snapshots import SnapshotFormat, is_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 UNDATED = ""
 """The one bucket of a dataset that doesn't forget. It counts as older than any day."""
+
+RUNNING_STATS_FORMAT = SnapshotFormat(
+    "running statistics", version=1, fields=("n_classes", "keep_days", "buckets", "histogram")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,9 @@ class RunningStats:
         return RunningStats._drop_expired(buckets, histogram, keep_days, self._total.merge(other._total))
 
     def with_keep_days(self, keep_days: int | None) -> RunningStats:
-        """The same with another `keep_days`, for when a dataset's setting has changed. What is forgotten stays so."""
+        """The same with another `keep_days`, for when a dataset's setting has changed. Dropped days stay dropped."""
+        if keep_days == self.keep_days:
+            return self
         return RunningStats._drop_expired(dict(self.buckets), self.histogram, keep_days, self._total)
 
     def get_total(self, window_days: int | None = None) -> ClassStats:
@@ -121,20 +127,19 @@ class RunningStats:
 
     def snapshot(self) -> dict[str, object]:
         """As JSON can hold it; equal statistics give equal text."""
-        return {
-            "version": SNAPSHOT_VERSION,
-            "n_classes": self.n_classes,
-            "keep_days": self.keep_days,
-            "buckets": {day: self.buckets[day].snapshot() for day in sorted(self.buckets)},
-            "histogram": self.histogram.snapshot(),
-        }
+        return RUNNING_STATS_FORMAT.write(
+            {
+                "n_classes": self.n_classes,
+                "keep_days": self.keep_days,
+                "buckets": {day: self.buckets[day].snapshot() for day in sorted(self.buckets)},
+                "histogram": self.histogram.snapshot(),
+            }
+        )
 
     @classmethod
     def restore(cls, snapshot: object) -> RunningStats:
         """The statistics that `snapshot` was made of; StateError where it can't be one."""
-        fields = read_snapshot_fields(
-            snapshot, ("n_classes", "keep_days", "buckets", "histogram"), "running statistics"
-        )
+        fields = RUNNING_STATS_FORMAT.read(snapshot)
         n_classes, keep_days, days = fields["n_classes"], fields["keep_days"], fields["buckets"]
         if not is_count(n_classes) or n_classes == 0:
             raise StateError(f"`n_classes` should be a number of classes, it is {n_classes!r}")

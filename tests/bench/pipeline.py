@@ -96,7 +96,7 @@ def make_pipeline_run(classifier: Classifier, sentences: Sequence[LabelledSenten
         for sentence, words in zip(sentences, classifier.infer_stream(s.tokens for s in sentences), strict=True):
             assert not isinstance(words, InferenceError)
             seen = judge.observe(sentence, words)
-            assessment = judge.assess(seen, stats)
+            assessment = judge.assess(seen, judge.build_threshold_set(stats))
             stats = judge.learn(seen, stats, priority=assessment.priority)
 
     return run

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 COMMAND = (str(Path(sys.executable).with_name("labelwatch")), "worker")
-HAS_PARTITIONS = "partitions now: ["
+HAS_PARTITIONS = "assigned partitions: ["
 DRAIN_TIMEOUT_S = 180.0
 MAX_OUTPUT_CHARS = 4_000
 # Ends that are meant: whoever runs workers starts them again.

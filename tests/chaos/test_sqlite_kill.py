@@ -26,7 +26,7 @@ from service.log.protocol import Output
 from service.log.sqlite.database import PARTITION
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
-from service.runtime.read_state import read_state
+from service.stream.state.reader import read_state
 from service.stream.state.snapshot import StatsKey
 from tests.support.command_harness import CommandHarness, make_sentences
 from tests.support.tiny_models import make_model
@@ -80,7 +80,7 @@ def one_pass(model: Path, records: list[Record]) -> Expected:
             continue
         account = StatsKey(sentence.dataset, judge.stats_key)
         stats = found.totals.get(account, judge.create_empty_stats())
-        said = judge.assess(seen, stats)
+        said = judge.assess(seen, judge.build_threshold_set(stats))
         found.totals[account] = judge.learn(seen, stats, priority=said.priority)
         if said.reason != "scored":
             found.review.append(said)
@@ -174,7 +174,9 @@ def check(desk: CommandHarness, model: Path, sent: int) -> None:
     with closing(SqliteLog(desk.log_path, TOPICS)) as stream:
         kept = read_state(stream, TOPICS)
     assert kept.positions == {PARTITION: len(records)}
-    assert kept.snapshot.totals == expected.totals
+    assert kept.snapshot.keys == set(expected.totals)
+    for key, total in expected.totals.items():
+        assert kept.snapshot.get_total(key, total.keep_days) == total
     # Each write takes an offset: none is missing, so none was overwritten by a second one of its key.
     review = desk.read_records(TOPICS.review)
     assert [record.offset for record in review] == list(range(len(expected.review)))

@@ -33,8 +33,7 @@
  * @typedef {{ at: string, thresholds: Record<string, number | null> }} Moment
  * @typedef {{ name: string, own_words: number, threshold: number | null, prior: number | null,
  *   warming_up: boolean }} ClassThreshold
- * @typedef {{ dataset: string, sentences: number, classes: ClassThreshold[], history: Moment[],
- *   days: { day: string, sentences: number, by_then: number }[] }} Thresholds
+ * @typedef {{ dataset: string, sentences: number, classes: ClassThreshold[], history: Moment[] }} Thresholds
  * @typedef {{ name: string, sentences: number, problem: string | null }} Dataset
  */
 

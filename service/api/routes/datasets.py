@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from service.api.backend import Backend, get_request_id
 from service.api.dependencies import BackendDep, DatasetPath
 from service.api.http.bodies import read_json_object
+from service.api.http.threads import run_in_thread
 from service.contracts import DatasetSettings, FlagPolicy, ModelName
 from service.datasets.changes import merge_settings, replace_settings, write_change
 from service.datasets.registry import check_dataset_exists
@@ -56,8 +57,8 @@ class ThresholdsAt(BaseModel):
 
 class ArrivedOn(BaseModel):
     day: str = Field(description="UTC")
-    sentences: int = Field(description="Sentences learned on this day, since this instance started")
-    by_then: int = Field(description="Sentences learned before this instance started, on this day or earlier")
+    sentences: int
+    by_then: int
 
 
 class Thresholds(BaseModel):
@@ -72,9 +73,13 @@ class Thresholds(BaseModel):
     sentences: int = Field(description="Sentences that the statistics contain")
     classes: list[ClassThreshold]
     history: list[ThresholdsAt] = Field(
-        description="How the thresholds changed since this instance started, oldest first"
+        description="The thresholds that the last sentence in review of each day (UTC) was judged with, oldest first"
     )
-    days: list[ArrivedOn] = Field(description="Sentences by the day they arrived, since this instance started")
+    days: list[ArrivedOn] = Field(
+        default_factory=list,
+        deprecated=True,
+        description="Always empty. The metric labelwatch_assessed_sentences_total counts sentences over time",
+    )
     problem: str | None = Field(default=None, description=PROBLEM_DESCRIPTION)
 
 
@@ -213,6 +218,7 @@ async def thresholds(name: DatasetPath, backend: BackendDep) -> Thresholds:
     """The thresholds of each class now, what they rest on, and how they changed."""
     view = backend.state_view
     check_dataset_exists(name, view.list_names())
+    history = await run_in_thread(backend.queue.list_threshold_points, name)
     current, folder = build_threshold_view(view.get_judge(name), view.get_stats(name)), backend.classifier.folder
     return Thresholds(
         dataset=name,
@@ -223,12 +229,6 @@ async def thresholds(name: DatasetPath, backend: BackendDep) -> Thresholds:
         cut=current.cutoff,
         sentences=current.sentences,
         classes=[ClassThreshold.model_validate(threshold) for threshold in current.classes],
-        history=[
-            ThresholdsAt(at=point.at, thresholds=dict(point.thresholds)) for point in view.list_threshold_points(name)
-        ],
-        days=[
-            ArrivedOn(day=arrivals.day, sentences=arrivals.sentences, by_then=arrivals.by_then)
-            for arrivals in view.list_arrivals(name)
-        ],
+        history=[ThresholdsAt(at=point.at, thresholds=point.thresholds) for point in history],
         problem=view.refused_settings.get(name),
     )

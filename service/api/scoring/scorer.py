@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +13,6 @@ from pydantic_core import to_json
 from service.api.batching.results import BatchedInference, Timing
 from service.api.http.problems import OverloadedError
 from service.errors import InferenceError, InvalidInput
-from service.stream.state.snapshot import StatsKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,10 +22,8 @@ if TYPE_CHECKING:
     from service.inference.classifier import InferenceResult, WordProbs
     from service.inference.pooling import Pooling
     from service.judging.judge import Judge
-    from service.judging.types import ThresholdSet
-    from service.statistics.running import RunningStats
+    from service.stream.state.context import JudgingContext
 
-MAX_CACHED_CONTEXTS = 256
 SENTENCES_PER_YIELD = 16  # then the event loop serves other requests
 
 
@@ -38,23 +34,11 @@ class ScoreOptions(NamedTuple):
     token_score: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ScoringContext:
-    """What a dataset's sentences are scored with, until its settings or statistics change."""
-
-    judge: Judge
-    threshold_set: ThresholdSet
-    settings_json: bytes
-    thresholds_json: bytes
-    dataset_judge: Judge
-    stats: RunningStats | None
-
-
 class ScoringResult(NamedTuple):
     """For each sentence its assessment as JSON, or an error; with the contexts used and the time taken."""
 
     answers: Sequence[bytes | InvalidInput | InferenceError]
-    contexts: dict[str, ScoringContext]
+    contexts: dict[str, JudgingContext]
     timing: Timing
     judge_seconds: float
 
@@ -73,61 +57,40 @@ class Scorer:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._contexts: OrderedDict[tuple[str, ScoreOptions], ScoringContext] = OrderedDict()
 
-    def get_context(self, dataset: str, options: ScoreOptions) -> ScoringContext:
-        view = self._backend.state_view
-        key = (dataset, options)
-        while True:
-            dataset_judge = view.get_judge(dataset)
-            stats = view.get_total(StatsKey(dataset, dataset_judge.stats_key))
-            cached = self._contexts.get(key)
-            if cached is not None and cached.dataset_judge is dataset_judge and cached.stats is stats:
-                self._contexts.move_to_end(key)
-                return cached
-            threshold_set = view.get_threshold_set(dataset)
-            if view.get_judge(dataset) is dataset_judge:  # else the settings changed meanwhile
-                break
-        judge = dataset_judge
-        overrides = {name: value for name, value in options._asdict().items() if value is not None}
-        if any(getattr(judge.settings, name) != value for name, value in overrides.items()):
-            judge = view.build_judge(judge.settings.model_copy(update=overrides))
-        settings_json = judge.settings.model_dump_json().encode()
-        context = ScoringContext(
-            judge, threshold_set, settings_json, to_json(threshold_set.by_class), dataset_judge, stats
-        )
-        self._contexts[key] = context
-        if len(self._contexts) > MAX_CACHED_CONTEXTS:
-            self._contexts.popitem(last=False)
-        return context
+    def get_context(self, dataset: str, options: ScoreOptions) -> JudgingContext:
+        """What sentences of the dataset are judged with now; InvalidInput for options that don't exist."""
+        context = self._backend.state_view.get_context(dataset)
+        return context.with_scores(method=options.method, token_score=options.token_score)
 
     async def score(
         self, sentences: Sequence[LabelledSentence], options: ScoreOptions, *, request_id: str, wait: bool = False
     ) -> ScoringResult:
         """One answer per sentence. A full queue raises `OverloadedError`; with `wait` the call waits for space."""
-        contexts: dict[str, ScoringContext] = {}
+        contexts: dict[str, JudgingContext] = {}
         answers: list[bytes | InvalidInput | InferenceError | None] = []
-        for sentence in sentences:
+        class_ids: dict[int, list[int]] = {}
+        for index, sentence in enumerate(sentences):
             if sentence.dataset not in contexts:
                 if contexts:  # building one takes time: the event loop serves other requests in between
                     await asyncio.sleep(0)
                 contexts[sentence.dataset] = self.get_context(sentence.dataset, options)
             try:
-                _check_scorable(sentence, contexts[sentence.dataset].judge)
+                class_ids[index] = _map_labels(sentence, contexts[sentence.dataset].judge)
             except InvalidInput as error:
                 answers.append(error)
             else:
                 answers.append(None)
-        valid = [index for index, answer in enumerate(answers) if answer is None]
-        inferred = await self._infer([sentences[index] for index in valid], contexts, wait=wait)
+        inferred = await self._infer([sentences[index] for index in class_ids], contexts, wait=wait)
         started = time.perf_counter()
         shared_fields = b"," + to_json({"scored_at": datetime.now(UTC), "request_id": request_id})[1:]
-        for count, (index, words) in enumerate(zip(valid, inferred.answers, strict=True), 1):
+        for count, (index, words) in enumerate(zip(class_ids, inferred.answers, strict=True), 1):
             if isinstance(words, InferenceError):
                 answers[index] = words
             else:
                 sentence = sentences[index]
-                answers[index] = _render_assessment(sentence, words, contexts[sentence.dataset]) + shared_fields
+                context = contexts[sentence.dataset]
+                answers[index] = _render_assessment(sentence, words, class_ids[index], context) + shared_fields
             if count % SENTENCES_PER_YIELD == 0:
                 await asyncio.sleep(0)
         judge_seconds = time.perf_counter() - started
@@ -144,7 +107,7 @@ class Scorer:
         return ScoringResult([answer for answer in answers if answer is not None], contexts, timing, judge_seconds)
 
     async def _infer(
-        self, sentences: Sequence[LabelledSentence], contexts: dict[str, ScoringContext], *, wait: bool
+        self, sentences: Sequence[LabelledSentence], contexts: dict[str, JudgingContext], *, wait: bool
     ) -> BatchedInference:
         """Runs together the sentences whose datasets use the same pooling of subwords."""
         by_pooling: dict[Pooling | None, list[int]] = {}
@@ -164,16 +127,18 @@ class Scorer:
         return BatchedInference([answers[index] for index in range(len(sentences))], Timing.sum(timings))
 
 
-def _check_scorable(sentence: LabelledSentence, judge: Judge) -> None:
-    """Raises `InvalidInput` for what can be refused without running the model."""
+def _map_labels(sentence: LabelledSentence, judge: Judge) -> list[int]:
+    """The classes of the given labels. Raises `InvalidInput` for what can be refused without running the model."""
     if sentence.deleted:
         raise InvalidInput("a deleted sentence has nothing to score: leave it out", field="deleted")
-    judge.to_class_ids(sentence)
+    return judge.to_class_ids(sentence)
 
 
-def _render_assessment(sentence: LabelledSentence, words: WordProbs, context: ScoringContext) -> bytes:
+def _render_assessment(
+    sentence: LabelledSentence, words: WordProbs, class_ids: list[int], context: JudgingContext
+) -> bytes:
     """The assessment as JSON without its closing brace."""
-    observation = context.judge.observe(sentence, words)
+    observation = context.judge.observe(sentence, words, class_ids=class_ids)
     scores = context.judge.score_words(observation, context.threshold_set)
     if scores.reason == "update":  # the reason is for the review queue, and this sentence does not enter it
         scores = replace(scores, reason="scored")

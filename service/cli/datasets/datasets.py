@@ -22,8 +22,8 @@ from service.errors import DecodeError, InvalidInput, SettingsError
 from service.runtime.dataset_settings import load_datasets
 from service.runtime.load_model import load_model_folder
 from service.runtime.open_log import build_topics, open_existing_log, open_log
-from service.runtime.read_state import read_state
 from service.settings import read_settings
+from service.stream.state.reader import read_state
 from service.stream.state.snapshot import StatsKey
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number in JSON")
 
 
-def _read_learned_names(log: Log, topics: Topics) -> set[str]:
-    return {stats_key.dataset for stats_key in read_state(log, topics).snapshot.totals}
+def _read_learned_names(log: Log, topics: Topics) -> frozenset[str]:
+    return read_state(log, topics).snapshot.datasets
 
 
 def _is_statistics_reset(log: Log, topics: Topics, registry: DatasetRegistry, change: SettingsChange) -> bool:
@@ -173,4 +173,4 @@ def _is_statistics_reset(log: Log, topics: Topics, registry: DatasetRegistry, ch
     stats_key = registry.build_judge(registry.get_settings_state(name).in_force).stats_key
     if stats_key == change.judge.stats_key:
         return False
-    return StatsKey(name, stats_key) in read_state(log, topics).snapshot.totals
+    return StatsKey(name, stats_key) in read_state(log, topics).snapshot.keys

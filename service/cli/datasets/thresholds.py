@@ -17,8 +17,8 @@ from service.datasets.threshold_view import ThresholdView, build_threshold_view
 from service.runtime.dataset_settings import load_datasets
 from service.runtime.load_model import load_model_folder
 from service.runtime.open_log import build_topics, open_existing_log
-from service.runtime.read_state import read_state
 from service.settings import read_settings
+from service.stream.state.reader import read_state
 from service.stream.state.snapshot import StatsKey
 from service.text import pluralize
 
@@ -70,7 +70,7 @@ def show(named: DatasetArgument = None, dataset: DatasetFilterOption = None, as_
     with open_existing_log(settings) as log:
         registry = load_datasets(settings, folder, log, topics)
         snapshot = read_state(log, topics).snapshot
-    names = registry.list_names(stats_key.dataset for stats_key in snapshot.totals)
+    names = registry.list_names(snapshot.datasets)
     if dataset is not None:
         check_dataset_exists(dataset, names)
         names = (dataset,)
@@ -88,9 +88,8 @@ def show(named: DatasetArgument = None, dataset: DatasetFilterOption = None, as_
 
 
 def _read_thresholds(judge: Judge, snapshot: StateSnapshot, problem: str | None) -> DatasetThresholds:
-    own_key = StatsKey(judge.settings.name, judge.stats_key)
-    stats = snapshot.get_total(own_key, judge.create_empty_stats())
-    others = sorted(key.stats_key for key in snapshot.totals if key.dataset == own_key.dataset and key != own_key)
+    own_key, stats = StatsKey.from_judge(judge), snapshot.get_stats(judge)
+    others = sorted(key.stats_key for key in snapshot.keys if key.dataset == own_key.dataset and key != own_key)
     return DatasetThresholds(build_threshold_view(judge, stats), others, problem)
 
 
@@ -129,7 +128,7 @@ def reset(dataset: ResetDatasetArgument, yes: YesOption = False) -> None:
     topics, folder = build_topics(settings), load_model_folder(settings)
     with open_existing_log(settings) as log:
         registry = load_datasets(settings, folder, log, topics)
-        learned = {stats_key.dataset for stats_key in read_state(log, topics).snapshot.totals}
+        learned = read_state(log, topics).snapshot.datasets
         check_dataset_exists(dataset, registry.list_names(learned))
         state = registry.get_settings_state(dataset)
         change = raise_epoch(state, build_judge=registry.build_judge)

@@ -15,8 +15,8 @@ from service.log.sqlite.admin import describe_log_file
 from service.runtime.dataset_settings import load_datasets
 from service.runtime.load_model import load_model_folder
 from service.runtime.open_log import build_topics, open_existing_log
-from service.runtime.read_state import read_state
 from service.settings import ENV_PREFIX, find_unknown_variables, read_settings
+from service.stream.state.reader import read_state
 from service.text import pluralize
 
 if TYPE_CHECKING:
@@ -163,14 +163,16 @@ def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> 
     try:
         with open_existing_log(settings) as log:
             datasets = load_datasets(settings, folder, log, topics)
-            totals = read_state(log, topics).snapshot.totals
+            snapshot = read_state(log, topics).snapshot
     except LabelwatchError as error:
         yield CheckResult(False, "state", str(error))
         return
     for name, reason in sorted(datasets.refused_settings.items()):
         yield CheckResult(False, "dataset", f"the settings of {name} can't be used: {reason}")
     yield CheckResult(True, "datasets", f"{len(datasets.names):,} set up")
-    learned = sum(stats.histogram.total for stats in totals.values())
+    learned = snapshot.count_sentences()
     yield CheckResult(
-        True, "state", f"{pluralize(learned, 'sentence')} learned from, {pluralize(len(totals), 'set')} of statistics"
+        True,
+        "state",
+        f"{pluralize(learned, 'sentence')} learned from, {pluralize(len(snapshot.keys), 'set')} of statistics",
     )

@@ -24,8 +24,8 @@ from service.review.items import compute_majority_verdict, select_sure_decisions
 from service.runtime.dataset_schemes import DatasetSchemes
 from service.runtime.dataset_settings import read_dataset_settings
 from service.runtime.open_log import build_topics, open_existing_log
-from service.runtime.read_state import read_state
 from service.settings import read_settings
+from service.stream.state.reader import read_state
 from service.text import pluralize
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _list_notes(telling: WriteContext) -> Iterator[str]:
 
 def _check_dataset_exists(stream: Log, topics: Topics, dataset: str) -> None:
     """An empty file for a misspelt name would look like an answer."""
-    learned = {account.dataset for account in read_state(stream, topics).snapshot.totals}
+    learned = read_state(stream, topics).snapshot.datasets
     names = {
         *read_dataset_settings(stream, topics),
         *learned,

@@ -25,9 +25,9 @@ from service.runtime.dataset_settings import build_datasets, load_datasets
 from service.runtime.load_model import load_model_folder
 from service.runtime.open_log import build_topics, hold_state_lock, open_existing_log, open_replay_session
 from service.runtime.process import set_up_logging, stop_on_signals
-from service.runtime.read_state import read_state
 from service.runtime.worker import RunToEndWorker, build_worker
 from service.settings import Settings, read_settings
+from service.stream.state.reader import read_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -184,7 +184,7 @@ def _write_start_positions(
     """Writes the start of each partition that the replay has not read from yet. Returns where each one continues."""
     state = read_state(log, topics)
     datasets = load_datasets(settings, folder, log, topics)
-    for statistics in state.snapshot.totals:
+    for statistics in state.snapshot.keys:
         classes = datasets.get_judge(statistics.dataset).stats_key.partition("/")[0]
         if statistics.stats_key.partition("/")[0] != classes:
             raise SettingsError(

@@ -9,8 +9,8 @@ import typer
 from service.cli.shared.tables import render_table
 from service.log.sqlite.admin import describe_log_file
 from service.runtime.open_log import build_topics, open_existing_log
-from service.runtime.read_state import read_state
 from service.settings import read_settings
+from service.stream.state.reader import read_state
 
 if TYPE_CHECKING:
     from service.log.topics import Topics

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from service.contracts import Message
+from service.contracts import Assessment, Message
 from service.review.items import TOMBSTONE_STATE
 from service.review.queue.recall import RecallEstimate, estimate_recall
 
@@ -41,6 +42,7 @@ SCORE_BIN_EDGES = (
     1,
 )
 MAX_ANNOTATORS = 200
+MAX_THRESHOLD_DAYS = 60
 INCLUDES_CONTROLS_NOTE = "flagged items, and of control sentences while they wait"
 
 
@@ -96,6 +98,13 @@ class Overview(Message):
     precision: float | None = Field(default=None, description="Wrong ones among the flagged that were decided")
     recall: RecallEstimate | None = Field(default=None, description="Of one dataset")
     ranker: dict[str, float] | None = Field(default=None, description="Offsets by type where the ranker is on")
+
+
+class ThresholdPoint(Message):
+    """The thresholds of a dataset's classes at a time."""
+
+    at: datetime
+    thresholds: dict[str, float | None]
 
 
 class PairPrecision(Message):
@@ -160,6 +169,22 @@ def compute_pair_precision(db: sqlite3.Connection, dataset: str | None = None) -
         PairPrecision(dataset=d, given=given, suggested=suggested, method=method, decided=decided, right=right)
         for d, given, suggested, method, decided, right in rows
     ]
+
+
+def list_threshold_points(db: sqlite3.Connection, dataset: str) -> tuple[ThresholdPoint, ...]:
+    """The thresholds that the last sentence in review of each day was judged with, oldest first."""
+    rows = db.execute(
+        "SELECT value FROM bodies JOIN"
+        " (SELECT day, max(no) AS no FROM items WHERE dataset = ? AND day IS NOT NULL AND reason <> 'deleted'"
+        " GROUP BY day ORDER BY day DESC LIMIT ?) AS last ON bodies.item = last.no ORDER BY last.day",
+        (dataset, MAX_THRESHOLD_DAYS),
+    )
+    assessments = [Assessment.model_validate_json(value) for (value,) in rows]
+    return tuple(
+        ThresholdPoint(at=assessment.scored_at, thresholds=assessment.thresholds)
+        for assessment in assessments
+        if assessment.scored_at is not None
+    )
 
 
 def build_overview(db: sqlite3.Connection, dataset: str | None, offsets: dict[str, float] | None = None) -> Overview:

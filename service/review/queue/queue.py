@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from service.review.queue.overview import Overview, PairPrecision
+    from service.review.queue.overview import Overview, PairPrecision, ThresholdPoint
 
 __all__ = ["QueueFilter", "QueuePage", "ReviewQueue"]
 
@@ -127,6 +127,10 @@ class ReviewQueue(QueueFile):
     def build_overview(self, dataset: str | None = None) -> Overview:
         with self.read_transaction() as db:
             return sums.build_overview(db, dataset, None if dataset is None else self._ranker_offsets.get(dataset))
+
+    def list_threshold_points(self, dataset: str) -> tuple[ThresholdPoint, ...]:
+        """How the dataset's thresholds have moved: one point per day with a sentence in review, oldest first."""
+        return self._compute_cached(("thresholds", dataset), lambda db: sums.list_threshold_points(db, dataset))
 
     def compute_pair_precision(self, dataset: str | None = None) -> list[PairPrecision]:
         return self._compute_cached(("precision", dataset), lambda db: sums.compute_pair_precision(db, dataset))

@@ -1,104 +1,196 @@
-"""All the running statistics a worker judges with: its own partitions' and everybody else's, and their totals.
+"""The state of the stream: class statistics per stats key and source partition, and their sums over all partitions.
 
-A ledger is never changed: each call returns a new one that shares what stayed the same. The worker replaces its
-ledger only after a commit, so a batch that fails leaves no trace.
+This is the only place that adds partitions up. Worker, API and CLI ask it for the statistics of a judge and therefore
+judge with the same thresholds, to the bit.
+
+A snapshot never changes. A `StateDraft` collects changes on top of one and ends in a new snapshot that shares everything
+else, so the cost of a change does not depend on the number of datasets. The worker replaces its snapshot only
+after a commit: a batch that fails leaves no trace.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
+from service.errors import StateError
 from service.statistics.running import RunningStats
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from service.judging.judge import Judge
 
 
 class StatsKey(NamedTuple):
-    """What statistics are kept for: a dataset, judged by one model in one way."""
+    """What statistics belong to: a dataset, judged by one model in one way."""
 
     dataset: str
     stats_key: str
 
-
-PartitionState = dict[StatsKey, RunningStats]
+    @classmethod
+    def from_judge(cls, judge: Judge) -> StatsKey:
+        return cls(judge.settings.name, judge.stats_key)
 
 
 @dataclass(frozen=True, slots=True)
+class StateRecord:
+    """The statistics of one key and source partition; `stats` is None for a tombstone."""
+
+    partition: int
+    key: StatsKey
+    stats: RunningStats | None
+
+
+class _KeyStats:
+    """The statistics of one key by partition, and their sum, which is computed when first needed."""
+
+    __slots__ = ("_total", "partitions")
+
+    def __init__(self, partitions: Mapping[int, RunningStats], total: RunningStats | None = None) -> None:
+        self.partitions = partitions
+        self._total = total
+
+    def get_total(self, keep_days: int | None) -> RunningStats:
+        if self._total is None or self._total.keep_days != keep_days:
+            self._total = _sum_partitions(self.partitions.values(), keep_days)
+        return self._total
+
+
+def _sum_partitions(partitions: Iterable[RunningStats], keep_days: int | None) -> RunningStats:
+    """The sum over all partitions, with the dataset's `forget_after_days` of now as `keep_days`.
+
+    Each partition is written with the setting of its last batch. An idle partition with a shorter memory must not make
+    the others forget, so the stored settings play no part.
+    """
+    return reduce(RunningStats.merge, [stats.with_keep_days(keep_days) for stats in partitions])
+
+
 class StateSnapshot:
-    """Statistics per source partition, and their sum per account."""
+    """Statistics by stats key and source partition."""
 
-    partitions: Mapping[int, PartitionState] = field(default_factory=dict)
-    totals: Mapping[StatsKey, RunningStats] = field(default_factory=dict)
+    __slots__ = ("_by_key",)
 
-    def get_total(self, key: StatsKey, default: RunningStats) -> RunningStats:
-        """Over all partitions: thresholds are global."""
-        return self.totals.get(key, default)
+    def __init__(self, by_key: Mapping[StatsKey, _KeyStats] | None = None) -> None:
+        self._by_key: Mapping[StatsKey, _KeyStats] = by_key or {}
 
-    def get_partition_stats(self, partition: int, key: StatsKey, default: RunningStats) -> RunningStats:
-        return self.partitions.get(partition, {}).get(key, default)
+    @property
+    def keys(self) -> frozenset[StatsKey]:
+        return frozenset(self._by_key)
 
-    def with_partition(self, partition: int, state: PartitionState) -> StateSnapshot:
-        """The partition's statistics replaced as a whole: it was gained, or its owner has written new ones."""
-        sheets = {**self.partitions, partition: state}
-        touched = set(state) | set(self.partitions.get(partition, {}))
-        totals = dict(self.totals)
-        for account in touched:
-            total = _sum_partitions(sheets, account)
-            if total is None:
-                totals.pop(account, None)
-            else:
-                totals[account] = total
-        return StateSnapshot(sheets, totals)
+    @property
+    def datasets(self) -> frozenset[str]:
+        return frozenset(key.dataset for key in self._by_key)
 
-    def with_stats(self, partition: int, key: StatsKey, stats: RunningStats) -> StateSnapshot:
-        return self.with_partition(partition, {**self.partitions.get(partition, {}), key: stats})
+    def count_sentences(self) -> int:
+        """All sentences that were learned from, whatever their dataset and stats key."""
+        return sum(stats.histogram.total for found in self._by_key.values() for stats in found.partitions.values())
+
+    def get_partitions(self, key: StatsKey) -> Mapping[int, RunningStats]:
+        found = self._by_key.get(key)
+        return {} if found is None else found.partitions
+
+    def get_total(self, key: StatsKey, keep_days: int | None) -> RunningStats | None:
+        """The sum over all partitions, or None if nothing was learned. The same object until the key changes."""
+        found = self._by_key.get(key)
+        return None if found is None else found.get_total(keep_days)
+
+    def find_stats(self, judge: Judge) -> RunningStats | None:
+        """The statistics that `judge` judges with, or None if nothing was learned yet."""
+        key = StatsKey.from_judge(judge)
+        total = self.get_total(key, judge.settings.forget_after_days)
+        if total is not None and total.n_classes != len(judge.classes):
+            raise StateError(
+                f"the statistics of dataset {key.dataset} have {total.n_classes} classes, its model has "
+                f"{len(judge.classes)}: run `labelwatch thresholds reset {key.dataset}` to start with new statistics"
+            )
+        return total
+
+    def get_stats(self, judge: Judge) -> RunningStats:
+        """The statistics that `judge` judges with; empty ones if nothing was learned yet."""
+        found = self.find_stats(judge)
+        return judge.create_empty_stats() if found is None else found
+
+    def with_partition(self, partition: int, state: Mapping[StatsKey, RunningStats]) -> StateSnapshot:
+        """All statistics of a partition replaced, as when it is assigned."""
+        draft = self.start_draft()
+        draft.clear_partition(partition)
+        for key, stats in state.items():
+            draft.apply(StateRecord(partition, key, stats))
+        return draft.to_snapshot()
+
+    def with_records(self, records: Iterable[StateRecord]) -> StateSnapshot:
+        draft = self.start_draft()
+        for record in records:
+            draft.apply(record)
+        return draft.to_snapshot()
 
     def start_draft(self) -> StateDraft:
-        return StateDraft(self)
-
-
-def _sum_partitions(partitions: Mapping[int, PartitionState], key: StatsKey) -> RunningStats | None:
-    """Of all partitions, each brought to the longest memory among them.
-
-    A partition that stands idle still has the setting it was last written with: it must not make the others forget. The
-    dataset's setting as it is now is applied to the sum.
-    """
-    found = [sheet[key] for sheet in partitions.values() if key in sheet]
-    if not found:
-        return None
-    days = [stats.keep_days for stats in found]
-    longest = None if None in days else max(day for day in days if day is not None)
-    return reduce(RunningStats.merge, (s if s.keep_days == longest else s.with_keep_days(longest) for s in found))
+        return StateDraft(self, self._by_key)
 
 
 class StateDraft:
-    """A batch in the making: learns sentence by sentence on top of a ledger without touching it."""
+    """Changes on top of a snapshot, which stays as it is: a batch in progress, or records of the state topic."""
 
-    def __init__(self, snapshot: StateSnapshot) -> None:
+    def __init__(self, snapshot: StateSnapshot, by_key: Mapping[StatsKey, _KeyStats]) -> None:
         self._snapshot = snapshot
+        self._by_key = by_key
+        self._changed: dict[StatsKey, dict[int, RunningStats]] = {}
         self._totals: dict[StatsKey, RunningStats] = {}
-        self.touched: dict[tuple[int, StatsKey], RunningStats] = {}
 
-    def get_total(self, key: StatsKey, default: RunningStats) -> RunningStats:
-        found = self._totals.get(key)
-        return found if found is not None else self._snapshot.get_total(key, default)
+    def apply(self, record: StateRecord) -> None:
+        """One record of the state topic. A StateError leaves the draft as it was."""
+        partitions = self._get_partitions(record.key)
+        if record.stats is None:
+            partitions.pop(record.partition, None)
+        else:
+            beside = next(iter(partitions.values()), None)
+            if beside is not None and beside.n_classes != record.stats.n_classes:
+                raise StateError(
+                    f"statistics of {record.stats.n_classes} classes where the key has {beside.n_classes} classes"
+                )
+            partitions[record.partition] = record.stats
+        self._totals.pop(record.key, None)
 
-    def get_partition_stats(self, partition: int, key: StatsKey, default: RunningStats) -> RunningStats:
-        found = self.touched.get((partition, key))
-        return found if found is not None else self._snapshot.get_partition_stats(partition, key, default)
+    def clear_partition(self, partition: int) -> None:
+        """Removes all statistics of a partition."""
+        for key, found in self._by_key.items():
+            if partition in found.partitions:
+                self.apply(StateRecord(partition, key, None))
 
-    def put_partition_stats(self, partition: int, key: StatsKey, stats: RunningStats) -> None:
-        self.touched[partition, key] = stats
+    def get_stats(self, judge: Judge) -> RunningStats:
+        """The statistics that `judge` judges with, with what the draft has learned so far."""
+        total = self._totals.get(StatsKey.from_judge(judge))
+        return self._snapshot.get_stats(judge) if total is None else total
 
-    def put_total(self, key: StatsKey, total: RunningStats) -> None:
-        self._totals[key] = total
+    def put_stats(self, judge: Judge, total: RunningStats) -> None:
+        """New statistics over all partitions. The partition that learned must follow with `put_partition_stats`."""
+        self._totals[StatsKey.from_judge(judge)] = total
+
+    def get_partition_stats(self, partition: int, judge: Judge) -> RunningStats:
+        """The partition's own share, with the dataset's `forget_after_days` of now."""
+        key = StatsKey.from_judge(judge)
+        stats = self._changed.get(key, self._snapshot.get_partitions(key)).get(partition)
+        return judge.create_empty_stats() if stats is None else stats.with_keep_days(judge.settings.forget_after_days)
+
+    def put_partition_stats(self, partition: int, judge: Judge, stats: RunningStats) -> None:
+        self._get_partitions(StatsKey.from_judge(judge))[partition] = stats
+
+    def _get_partitions(self, key: StatsKey) -> dict[int, RunningStats]:
+        partitions = self._changed.get(key)
+        if partitions is None:
+            partitions = self._changed[key] = dict(self._snapshot.get_partitions(key))
+        return partitions
 
     def to_snapshot(self) -> StateSnapshot:
-        """The ledger as it will be once the batch is committed."""
-        sheets = dict(self._snapshot.partitions)
-        for (partition, account), stats in self.touched.items():
-            sheets[partition] = {**sheets.get(partition, {}), account: stats}
-        return StateSnapshot(sheets, {**self._snapshot.totals, **self._totals})
+        """The snapshot with the changes of this draft."""
+        if not self._changed:
+            return self._snapshot
+        by_key = dict(self._by_key)
+        for key, partitions in self._changed.items():
+            if partitions:
+                by_key[key] = _KeyStats(partitions, self._totals.get(key))
+            else:
+                by_key.pop(key, None)
+        return StateSnapshot(by_key)

@@ -1,4 +1,4 @@
-"""A polled batch becomes work: outputs and new statistics, with nothing changed until they are committed."""
+"""Turns a record batch into a batch result: outputs and new statistics. Nothing changes until they are committed."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from service.inference.pooling import Pooling
     from service.judging.judge import Judge
     from service.log.topics import Topics
-    from service.statistics.running import RunningStats
+
+    PartitionUpdates = dict[tuple[int, StatsKey], tuple[Judge, list[StatsUpdate]]]
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """A record and the sentence it holds, with the judge that will see it."""
+    """A record, the sentence in it, and the judge of its dataset."""
 
     record: Record
     sentence: LabelledSentence
@@ -44,7 +45,7 @@ class DecodedRecord:
 
 
 class BatchProcessor:
-    """decode → infer → judge, then learn, in offset order. Knows nothing of the log the records come from."""
+    """decode → infer → judge, then learn, in offset order. Does not know which log the records come from."""
 
     def __init__(
         self,
@@ -66,33 +67,32 @@ class BatchProcessor:
     def process(
         self, batch: RecordBatch, snapshot: StateSnapshot, report: BatchReport | None = None
     ) -> tuple[BatchResult, StateSnapshot]:
-        """The work to commit, and the ledger as it will be once it is. What is done is noted in `report`."""
+        """The result to commit, and the snapshot to use once it is committed. Counts and times go to `report`."""
         report = report or BatchReport()
         outputs: list[Output] = []
-        entries: list[DecodedRecord] = []
+        decoded_records: list[DecodedRecord] = []
         for record in (record for records in batch.records.values() for record in records):
             try:
-                entries.append(self._decode(record))
+                decoded_records.append(self._decode(record))
             except InvalidInput as error:
                 report.count_dead_letter(error.stage)
                 outputs.append(build_dead_letter(self._topics.dead_letters, record, error))
         report.end_stage("decode")
         draft = snapshot.start_draft()
-        lessons: dict[tuple[int, StatsKey], tuple[Judge, list[StatsUpdate]]] = {}
-        for entry, words in self._infer(entries, report):
+        updates: PartitionUpdates = {}
+        for decoded, words in self._infer(decoded_records, report):
             try:
-                outputs += self._process_one(entry, words, draft, lessons, report)
+                outputs += self._process_one(decoded, words, draft, updates, report)
             except (InvalidInput, InferenceError) as error:
                 report.count_dead_letter(error.stage)
-                outputs.append(build_dead_letter(self._topics.dead_letters, entry.record, error))
+                outputs.append(build_dead_letter(self._topics.dead_letters, decoded.record, error))
         state: dict[int, dict[bytes, bytes]] = {partition: {} for partition in batch.next_offsets}
-        for (partition, account), (judge, learned) in lessons.items():
-            # Only totals judge, so what a partition has learned is added up once a batch.
-            own = _apply_forget_after(judge, draft.get_partition_stats(partition, account, judge.create_empty_stats()))
-            stats = judge.learn_all(learned, own)
-            draft.put_partition_stats(partition, account, stats)
+        for (partition, key), (judge, learned) in updates.items():
+            # Sentences are judged with totals only, so a partition's own share is updated once per batch.
+            stats = judge.learn_all(learned, draft.get_partition_stats(partition, judge))
+            draft.put_partition_stats(partition, judge, stats)
             value = json.dumps(stats.snapshot(), separators=(",", ":")).encode()
-            state[partition][to_state_key(partition, *account)] = value
+            state[partition][to_state_key(partition, *key)] = value
         report.end_stage("judge")
         return BatchResult(batch, outputs, state), draft.to_snapshot()
 
@@ -108,60 +108,57 @@ class BatchProcessor:
     def _infer(
         self, decoded_records: list[DecodedRecord], report: BatchReport
     ) -> Iterator[tuple[DecodedRecord, WordProbs | InferenceError | None]]:
-        """Entries in their order; a deleted sentence has no words to look at."""
-        waiting = [entry for entry in decoded_records if not entry.sentence.deleted]
-        # Words are remembered, so this is 1/60 of what the graph takes: doing it beside the graph would not pay.
-        encoded = self._classifier.encode([entry.sentence.tokens for entry in waiting])
+        """The records in their order, each with its word probabilities; None for a deleted sentence."""
+        with_words = [decoded for decoded in decoded_records if not decoded.sentence.deleted]
+        encoded = self._classifier.encode([decoded.sentence.tokens for decoded in with_words])
         report.end_stage("tokenize")
-        ways: dict[Pooling | None, list[int]] = {}  # nearly always one
-        for index, entry in enumerate(waiting):
-            ways.setdefault(entry.judge.settings.pooling, []).append(index)
-        found: dict[int, WordProbs | InferenceError] = {}
-        for pooling, chosen in ways.items():
-            answers = self._classifier.run([encoded[index] for index in chosen], pooling=pooling)
-            found.update(zip(chosen, answers, strict=True))
+        by_pooling: dict[Pooling | None, list[int]] = {}  # nearly always one
+        for index, decoded in enumerate(with_words):
+            by_pooling.setdefault(decoded.judge.settings.pooling, []).append(index)
+        words: dict[int, WordProbs | InferenceError] = {}
+        for pooling, indexes in by_pooling.items():
+            results = self._classifier.run([encoded[index] for index in indexes], pooling=pooling)
+            words.update(zip(indexes, results, strict=True))
         report.end_stage("inference")
-        places = iter(range(len(waiting)))
-        for entry in decoded_records:
-            yield entry, None if entry.sentence.deleted else found[next(places)]
+        indexes_in_order = iter(range(len(with_words)))
+        for decoded in decoded_records:
+            yield decoded, None if decoded.sentence.deleted else words[next(indexes_in_order)]
 
     def _process_one(
         self,
         decoded: DecodedRecord,
         words: WordProbs | InferenceError | None,
         draft: StateDraft,
-        updates: dict[tuple[int, StatsKey], tuple[Judge, list[StatsUpdate]]],
+        updates: PartitionUpdates,
         report: BatchReport,
     ) -> list[Output]:
-        """Judged by the totals before it, then learned by them; the partition's own share is noted in `lessons`."""
+        """Judges with the totals before the sentence, then learns it; `updates` collects the partition's own share."""
         if isinstance(words, LabelwatchError):
             raise words
         judge, record = decoded.judge, decoded.record
         if words is None:
             return self._build_outputs(decoded, judge.build_deleted_assessment(decoded.sentence))
-        account = StatsKey(decoded.sentence.dataset, judge.stats_key)
-        seen = judge.observe(decoded.sentence, words)
-        total = _apply_forget_after(judge, draft.get_total(account, judge.create_empty_stats()))
-        yardstick = judge.build_threshold_set(total)
-        verdict = judge.score_words(seen, yardstick)
-        if verdict.reason == "scored" and _is_in_control_sample(decoded.sentence, judge.settings.control_share):
-            verdict = replace(verdict, reason="control")
-        said: list[Output] = []
-        if verdict.reason != "scored" or self._publish_scores:
-            assessment = judge.build_assessment(seen, verdict, yardstick)
-            if verdict.reason == "control":
+        observation = judge.observe(decoded.sentence, words)
+        total = draft.get_stats(judge)
+        thresholds = judge.build_threshold_set(total)
+        scores = judge.score_words(observation, thresholds)
+        if scores.reason == "scored" and _is_in_control_sample(decoded.sentence, judge.settings.control_share):
+            scores = replace(scores, reason="control")
+        outputs: list[Output] = []
+        if scores.reason != "scored" or self._publish_scores:
+            assessment = judge.build_assessment(observation, scores, thresholds)
+            if scores.reason == "control":
                 assessment = assessment.model_copy(update={"inclusion_probability": judge.settings.control_share})
-            said = self._build_outputs(decoded, assessment)
+            outputs = self._build_outputs(decoded, assessment)
             if assessment.flags:
                 report.flagged.append(assessment)
-        # From here on nothing fails: a sentence that became a dead letter must not have taught.
-        arrived = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
-        draft.put_total(account, judge.learn(seen, total, priority=verdict.priority, arrived_at=arrived))
-        updates.setdefault((record.partition, account), (judge, []))[1].append(
-            StatsUpdate(seen, verdict.priority, arrived)
-        )
-        report.sentences.append(SentenceReport.from_verdict(decoded.sentence, verdict))
-        return said
+        # Nothing below fails: a sentence that became a dead letter must not be learned from.
+        arrived_at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+        draft.put_stats(judge, judge.learn(observation, total, priority=scores.priority, arrived_at=arrived_at))
+        _, partition_updates = updates.setdefault((record.partition, StatsKey.from_judge(judge)), (judge, []))
+        partition_updates.append(StatsUpdate(observation, scores.priority, arrived_at))
+        report.sentences.append(SentenceReport.from_verdict(decoded.sentence, scores))
+        return outputs
 
     def _build_outputs(self, decoded: DecodedRecord, assessment: Assessment) -> list[Output]:
         record = decoded.record
@@ -184,14 +181,8 @@ class BatchProcessor:
         return [Output(topic, key, value, headers) for topic in topics]
 
 
-def _apply_forget_after(judge: Judge, stats: RunningStats) -> RunningStats:
-    """Statistics written before the dataset's forgetting was changed follow the setting that holds now."""
-    days = judge.settings.forget_after_days
-    return stats if stats.keep_days == days else stats.with_keep_days(days)
-
-
 def _is_in_control_sample(sentence: LabelledSentence, share: float) -> bool:
-    """Drawn by the sentence's own name, so that a replay draws the same ones."""
+    """Drawn by a hash of dataset and id, so a replay draws the same sentences."""
     if not share:
         return False
     digest = hashlib.sha256(f"{sentence.dataset}/{sentence.id}".encode()).digest()

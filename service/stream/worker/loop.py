@@ -1,13 +1,12 @@
-"""The loop: follow settings and others' state, take what partitions came and went, poll, assess, commit.
+"""The worker's loop: follow settings and other workers' state, apply rebalances, poll, process, commit.
 
-The ledger is replaced only after a commit. Whatever fails before it leaves no trace: the log tells of the partitions
-again, with the state they really have, and the records come again.
+The snapshot is replaced only after a commit. A batch that fails before it leaves no trace: the log assigns the
+partitions again with their committed state and delivers the records again.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import time
 from contextlib import ExitStack, closing
@@ -15,16 +14,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from service.contracts.defaults import BATCH_RECORDS
-from service.log.codec import parse_state_key
 from service.log.protocol import MAX_BATCH_BYTES, CommitRefused, PartitionAssignment, Record
-from service.statistics.running import RunningStats
-from service.stream.state.snapshot import StateSnapshot, StatsKey
+from service.stream.state.reader import apply_state_record, read_state_record
+from service.stream.state.snapshot import StateSnapshot
 from service.stream.worker.reporting import finish_report, log_dead_letters, register_datasets
 from service.telemetry.batch_report import BatchReport
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from service.datasets.registry import DatasetRegistry
     from service.log.protocol import BatchResult, Follower, RecordBatch, WorkerSession
@@ -34,18 +32,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-INITIAL_BATCH_RECORDS = 128  # nobody knows yet how long a sentence takes: batches grow while they are quick
+INITIAL_BATCH_RECORDS = 128  # the time a sentence takes is not known yet: batches double while they are fast
 INITIAL_BATCH_BYTES = 128 * 1024
 POLL_TIMEOUT_S = 0.5
 CATCH_UP_INTERVAL_S = 0.05
-# A batch must end well within the log's poll interval, or its partitions are given to another worker.
+# A batch must end well within the log's poll interval, or its partitions are assigned to another worker.
 TARGET_BATCH_S = 10.0
 RETRY_INTERVAL_S = 0.5
 
 
 @dataclass(slots=True)
 class WorkerCounts:
-    """What the worker has done since it started; read by whoever shows it."""
+    """Records, batches and outputs since the worker started."""
 
     records: int = 0
     committed_batches: int = 0
@@ -62,9 +60,9 @@ class WorkerCounts:
 
 @dataclass(slots=True)
 class WorkerStatus:
-    """Why the worker is ready, or why not: each condition by name, empty where it holds.
+    """Readiness: each condition by name, with the reason why it is not met, or empty text if it is.
 
-    `degraded` says likewise what it has to wait for or do without, ready or not.
+    `degraded` has, in the same form, what the worker waits for or does without. It does not affect readiness.
     """
 
     conditions: dict[str, str] = field(
@@ -89,7 +87,7 @@ class WorkerStatus:
 
 
 class Worker:
-    """Runs a stream's records through an assessor. One thread runs it; `status` and `counts` may be read by others."""
+    """Processes the records of a stream. One thread runs it; other threads may read `status` and `counts`."""
 
     def __init__(
         self,
@@ -117,36 +115,35 @@ class Worker:
         self.counts = WorkerCounts()
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop` is set: then the batch at hand is finished and the stream left in order."""
-        with ExitStack() as leaving:
-            leaving.callback(self._stream.close)
-            leaving.callback(self.status.mark_unmet, "worker", "the worker has stopped")
-            settings = leaving.enter_context(closing(self._stream.follow(self._topics.datasets)))
-            states = leaving.enter_context(closing(self._stream.follow(self._topics.state)))
+        """Runs until `stop` is set. Then the current batch is finished and the stream closed."""
+        with ExitStack() as exit_stack:
+            exit_stack.callback(self._stream.close)
+            exit_stack.callback(self.status.mark_unmet, "worker", "the worker has stopped")
+            settings = exit_stack.enter_context(closing(self._stream.follow(self._topics.datasets)))
+            states = exit_stack.enter_context(closing(self._stream.follow(self._topics.state)))
             self._catch_up(settings, states, stop)
             self._register_datasets()
             while not stop.is_set():
-                news = settings.poll()
-                if news:
-                    self._datasets.apply_records(news)
+                settings_records = settings.poll()
+                if settings_records:
+                    self._datasets.apply_records(settings_records)
                     self._register_datasets()
-                self._apply_foreign_state(states.poll())
+                self.apply_state_records(states.poll())
                 self.apply_rebalance()
                 self.step()
                 self._update_warnings()
 
     def _catch_up(self, settings: Follower, states: Follower, stop: threading.Event) -> None:
-        """No sentence is judged before the settings and everybody's statistics are read."""
+        """Reads all settings and the statistics of all partitions, before the first sentence is judged."""
         while not stop.is_set() and not (settings.caught_up and states.caught_up):
-            news = settings.poll()
-            statistics = states.poll()
-            self._datasets.apply_records(news)
-            self._apply_foreign_state(statistics)
-            if not news and not statistics:
+            settings_records, state_records = settings.poll(), states.poll()
+            self._datasets.apply_records(settings_records)
+            self.apply_state_records(state_records)
+            if not settings_records and not state_records:
                 stop.wait(CATCH_UP_INTERVAL_S)
         self.status.mark_met("datasets")
         self.status.mark_met("state")
-        # Model, settings and imports stay until the end: searching them for garbage again and again costs a tenth.
+        # Model, settings and imports live as long as the process, so the garbage collector need not visit them.
         gc.collect()
         gc.freeze()
 
@@ -155,34 +152,36 @@ class Worker:
             register_datasets(self._reporter, self._datasets, self.snapshot)
 
     def step(self) -> int:
-        """One batch; gives the number of records it held."""
-        polled = self._stream.poll(
+        """Processes and commits one batch; returns its number of records."""
+        batch = self._stream.poll(
             max_records=self._batch_records, timeout=self._poll_timeout, max_bytes=self._batch_bytes
         )
-        if not len(polled):
+        if not len(batch):
             return 0
         started = time.monotonic()
-        report = BatchReport(records=len(polled))
-        work, ledger = self._processor.process(polled, self.snapshot, report)
+        report = BatchReport(records=len(batch))
+        result, snapshot = self._processor.process(batch, self.snapshot, report)
         try:
-            self._stream.commit(work)
+            self._stream.commit(result)
         except CommitRefused as refusal:
-            # Perhaps the batch took longer than the log waits: smaller ones always get through in the end.
-            self._shrink_batch_size(polled, 0.5)
+            # The batch may have taken longer than the log waits. Batches that halve fit in the end.
+            self._shrink_batch_size(batch, 0.5)
             self.counts.refused_batches += 1
             if self._reporter is not None:
                 self._reporter.count_refused_commit()
-            logger.warning("a batch of %d records was refused and will be read again: %s", len(polled), refusal)
+            logger.warning(
+                "the commit of a batch of %d records was refused, they are read again: %s", len(batch), refusal
+            )
             time.sleep(RETRY_INTERVAL_S)
             return 0
-        self.snapshot = ledger
-        self.counts.add_batch(work)
-        log_dead_letters(output for output in work.outputs if output.topic == self._topics.dead_letters)
+        self.snapshot = snapshot
+        self.counts.add_batch(result)
+        log_dead_letters(output for output in result.outputs if output.topic == self._topics.dead_letters)
         if self._reporter is not None:
-            finish_report(report, polled, self._datasets, self.snapshot)
+            finish_report(report, batch, self._datasets, self.snapshot)
             self._reporter.observe_batch(report)
-        self._adapt_batch_size(polled, time.monotonic() - started)
-        return len(polled)
+        self._adapt_batch_size(batch, time.monotonic() - started)
+        return len(batch)
 
     def _adapt_batch_size(self, batch: RecordBatch, seconds: float) -> None:
         if seconds > TARGET_BATCH_S:
@@ -192,39 +191,58 @@ class Worker:
             self._batch_bytes = min(MAX_BATCH_BYTES, self._batch_bytes * 2)
 
     def _shrink_batch_size(self, batch: RecordBatch, share: float) -> None:
-        """From what the batch really held: which of the limits made it end does not matter."""
+        """Starts from the actual size of the batch, whichever limit ended it."""
         self._batch_records = max(1, int(len(batch) * share))
         self._batch_bytes = max(1, int(batch.size_bytes * share))
 
     @property
     def assigned(self) -> frozenset[int]:
-        """The partitions that are ours at this moment."""
+        """The partitions assigned to this worker now."""
         return frozenset(self._assigned)
 
+    @property
+    def datasets(self) -> DatasetRegistry:
+        return self._datasets
+
+    def lag(self) -> dict[int, int]:
+        """Records behind the end, by assigned partition."""
+        return self._stream.lag()
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether every assigned partition is read to the end that the log reports."""
+        lag = self.lag()
+        return set(lag) == self._assigned and bool(lag) and not any(lag.values())
+
     def apply_rebalance(self) -> None:
-        """Partitions that came bring the state they were left in; those that went are followed from now on."""
-        changes = self._stream.poll_rebalance()
-        for partition in changes.revoked:
+        """Assigned partitions start with their committed state; revoked ones are followed in the state topic."""
+        rebalance = self._stream.poll_rebalance()
+        for partition in rebalance.revoked:
             self._assigned.discard(partition)
-        for gained in changes.assigned:
-            self._add_partition(gained)
+        for assignment in rebalance.assigned:
+            self._add_partition(assignment)
         if self._stream.assignment_complete:
             self.status.mark_met("partitions")
-        if changes.assigned or changes.revoked:
-            logger.info("partitions now: %s", sorted(self._assigned) or "none")
+        if rebalance.assigned or rebalance.revoked:
+            logger.info("assigned partitions: %s", sorted(self._assigned) or "none")
 
     def _update_warnings(self) -> None:
-        """The log tells of each in its own words as it comes; here it is told when they are over."""
+        """The stream logs each warning itself when it appears; this logs when all are gone."""
         before, now = self.status.degraded["stream"], "; ".join(self._stream.warnings)
         if before and not now:
-            logger.info("the stream is well again")
+            logger.info("the stream has no warnings any more")
         self.status.degraded["stream"] = now
 
     def _add_partition(self, assignment: PartitionAssignment) -> None:
         self._assigned.add(assignment.partition)
-        sheet = dict(_parse_state(assignment.state))
-        self._datasets.register_existing(account.dataset for account in sheet)
-        self.snapshot = self.snapshot.with_partition(assignment.partition, sheet)
+        draft = self.snapshot.start_draft()
+        draft.clear_partition(assignment.partition)
+        for key, value in assignment.state.items():
+            state_record = read_state_record(self._topics.state, key, value)
+            if state_record is not None and state_record.partition == assignment.partition:
+                apply_state_record(draft, self._topics.state, state_record)
+                self._datasets.register_existing([state_record.key.dataset])
+        self.snapshot = draft.to_snapshot()
         if assignment.lost_records:
             self.counts.lost_records += assignment.lost_records
             if self._reporter is not None:
@@ -235,20 +253,13 @@ class Worker:
                 assignment.lost_records,
             )
 
-    def _apply_foreign_state(self, records: Iterable[Record]) -> None:
-        """Others' statistics. Of our own partitions we know better: the log only repeats what we committed."""
+    def apply_state_records(self, records: Iterable[Record]) -> None:
+        """Statistics of other workers' partitions. Records of assigned partitions repeat what this worker committed."""
+        draft = self.snapshot.start_draft()
         for record in records:
-            place = parse_state_key(record.key or b"")
-            if place is None or record.value is None or place[0] in self._assigned:
+            state_record = read_state_record(self._topics.state, record.key, record.value)
+            if state_record is None or state_record.partition in self._assigned:
                 continue
-            partition, dataset, stats_key = place
-            self._datasets.register_existing([dataset])
-            stats = RunningStats.restore(json.loads(record.value))
-            self.snapshot = self.snapshot.with_stats(partition, StatsKey(dataset, stats_key), stats)
-
-
-def _parse_state(state: Mapping[bytes, bytes]) -> Iterable[tuple[StatsKey, RunningStats]]:
-    for key, value in state.items():
-        place = parse_state_key(key)
-        if place is not None:
-            yield StatsKey(place[1], place[2]), RunningStats.restore(json.loads(value))
+            apply_state_record(draft, self._topics.state, state_record)
+            self._datasets.register_existing([state_record.key.dataset])
+        self.snapshot = draft.to_snapshot()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from service.contracts import DatasetSettings
 from service.labels import OUTSIDE, get_entity_type
 from service.log.codec import ERROR_HEADER_PREFIX, get_header
-from service.stream.state.snapshot import StateSnapshot, StatsKey
 from service.telemetry.batch_report import ThresholdReport
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from service.datasets.registry import DatasetRegistry
     from service.judging.judge import Judge
     from service.log.protocol import Output, RecordBatch
+    from service.stream.state.snapshot import StateSnapshot
     from service.telemetry.batch_report import BatchReport, Reporter
 
 logger = logging.getLogger(__name__)
@@ -57,8 +57,7 @@ def _parse_dataset(value: bytes | None) -> str:
 def register_datasets(reporter: Reporter, datasets: DatasetRegistry, snapshot: StateSnapshot) -> None:
     """Tells of the datasets that are set up or have statistics, so that their numbers can begin at 0."""
     reporter.set_refused_settings(len(datasets.refused_settings))
-    seen = {account.dataset for account in snapshot.totals}
-    for dataset in sorted({DatasetSettings().name, *seen, *datasets.names}):
+    for dataset in sorted({DatasetSettings().name, *snapshot.datasets, *datasets.names}):
         # One that only has statistics is not made a dataset by this: there may be as many as somebody sent once.
         judge = (
             datasets.get_judge(dataset) if dataset in datasets else datasets.build_judge(DatasetSettings(name=dataset))
@@ -90,6 +89,6 @@ def finish_report(report: BatchReport, batch: RecordBatch, datasets: DatasetRegi
 
 
 def threshold_report(judge: Judge, snapshot: StateSnapshot) -> ThresholdReport:
-    stats = snapshot.get_total(StatsKey(judge.settings.name, judge.stats_key), judge.create_empty_stats())
-    words = stats.get_total(judge.settings.forget_after_days).counts
+    stats = snapshot.get_stats(judge)
+    words = stats.get_total().counts
     return ThresholdReport(judge.build_threshold_set(stats).by_class, dict(zip(judge.classes, words, strict=True)))

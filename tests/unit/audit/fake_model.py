@@ -84,4 +84,4 @@ def assess_sentence(
     observation = judge.observe(sentence, make_word_probs(read.split(), sure))
     half = len(judge.classes)
     stats = judge.create_empty_stats().update(np.full((40 * half, half), 1 / half), np.repeat(np.arange(half), 40))
-    return judge.assess(observation, stats), observation
+    return judge.assess(observation, judge.build_threshold_set(stats)), observation

@@ -79,7 +79,7 @@ def test_a_stream_judges_before_it_learns() -> None:
     results = run(records, answers, judge, stream=True)
     stats = judge.create_empty_stats()
     for observation, assessment in results:
-        assert assessment == judge.assess(observation, stats)
+        assert assessment == judge.assess(observation, judge.build_threshold_set(stats))
         stats = judge.learn(observation, stats)
     assert results[0][1].thresholds == dict.fromkeys(CLASSES, 0.9)
     assert results[0][1].warming_up == CLASSES

@@ -55,7 +55,7 @@ def learned(
         [words] = classifier.infer([sentence.tokens])
         assert isinstance(words, WordProbs)
         seen = judge.observe(sentence, words)
-        said = judge.assess(seen, stats)
+        said = judge.assess(seen, judge.build_threshold_set(stats))
         if said.reason == "flagged":
             flagged.add(str(said.id))
         stats = judge.learn(seen, stats, priority=said.priority)

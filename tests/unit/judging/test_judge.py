@@ -63,7 +63,7 @@ def test_judging_and_learning_one_by_one_ends_at_the_thresholds_of_one_pass(
     stats = judge.create_empty_stats()
     for each in seen:
         before = stats
-        judge.assess(each, stats)
+        judge.assess(each, judge.build_threshold_set(stats))
         assert stats == before
         stats = judge.learn(each, stats)
     probs, given = np.concatenate([s.probs for s in seen]), np.concatenate([s.given for s in seen])
@@ -76,7 +76,7 @@ def test_an_assessment_can_be_judged_again_from_what_it_carries(folder: ModelFol
     judge = Judge(folder, DatasetSettings(), min_words=1, use_held_out=False)
     stats, flagged = judge.create_empty_stats(), 0
     for seen in observe_all(judge, classifier, sentences(folder.labels)):
-        said = judge.assess(seen, stats)
+        said = judge.assess(seen, judge.build_threshold_set(stats))
         stats = judge.learn(seen, stats, priority=said.priority)
         carried = np.array(
             [UNREACHABLE_THRESHOLD if said.thresholds[c] is None else said.thresholds[c] for c in judge.classes], float
@@ -107,7 +107,7 @@ def test_words_without_a_subword_are_told_and_left_out(folder: ModelFolder, clas
     words = ("Oslo", "\u200b", "dog")
     sentence = LabelledSentence(tokens=words, labels=("O", "O", "O"))
     [seen] = observe_all(judge, classifier, [sentence])
-    said = judge.assess(seen, judge.create_empty_stats())
+    said = judge.assess(seen, judge.build_threshold_set(judge.create_empty_stats()))
     assert [word.unscored is None for word in said.words] == [True, False, True]
     assert said.words[1].p_given is None
     assert judge.learn(seen, judge.create_empty_stats()).get_total().counts[0] == 2
@@ -118,7 +118,7 @@ def test_a_sentence_of_nothing_but_such_words_has_no_score_and_teaches_nothing(
 ) -> None:
     judge = Judge(folder, DatasetSettings())
     [seen] = observe_all(judge, classifier, [LabelledSentence(tokens=("\u200b",), labels=("O",))])
-    said = judge.assess(seen, judge.create_empty_stats())
+    said = judge.assess(seen, judge.build_threshold_set(judge.create_empty_stats()))
     assert said.score is None
     assert said.priority is None
     assert not said.flags
@@ -133,7 +133,7 @@ def test_a_label_without_a_class_is_refused_or_left_out_as_the_dataset_says(
         observe_all(Judge(folder, DatasetSettings()), classifier, [sentence])
     judge = Judge(folder, DatasetSettings(unmapped="unscored"))
     [seen] = observe_all(judge, classifier, [sentence])
-    said = judge.assess(seen, judge.create_empty_stats())
+    said = judge.assess(seen, judge.build_threshold_set(judge.create_empty_stats()))
     assert said.words[0].unscored == "its label has no class in the model"
     assert said.words[1].p_given is not None
 
@@ -145,7 +145,7 @@ def test_labels_without_prefixes_are_judged_as_types(folder: ModelFolder, classi
     stats = judge.create_empty_stats()
     for seen in observe_all(judge, classifier, sentences(kinds)):
         np.testing.assert_allclose(seen.probs.sum(axis=1), 1)
-        stats = judge.learn(seen, stats, priority=judge.assess(seen, stats).priority)
+        stats = judge.learn(seen, stats, priority=judge.assess(seen, judge.build_threshold_set(stats)).priority)
     assert sum(stats.get_total().counts) > 0
 
 
@@ -153,7 +153,8 @@ def test_labels_without_prefixes_are_judged_as_types(folder: ModelFolder, classi
 def test_every_method_is_at_hand_by_name(folder: ModelFolder, classifier: Classifier, method: str) -> None:
     judge = Judge(folder, DatasetSettings(method=method))
     said = [
-        judge.assess(s, judge.create_empty_stats()) for s in observe_all(judge, classifier, sentences(folder.labels, 5))
+        judge.assess(s, judge.build_threshold_set(judge.create_empty_stats()))
+        for s in observe_all(judge, classifier, sentences(folder.labels, 5))
     ]
     assert all(each.score is not None and each.method == method for each in said)
 
@@ -177,7 +178,9 @@ def test_learning_many_at_once_is_learning_one_after_the_other(
     start = datetime(2026, 3, 1, tzinfo=UTC)
     lessons = [
         StatsUpdate(
-            seen, judge.assess(seen, judge.create_empty_stats()).priority, start + timedelta(hours=7 * number % 150)
+            seen,
+            judge.assess(seen, judge.build_threshold_set(judge.create_empty_stats())).priority,
+            start + timedelta(hours=7 * number % 150),
         )
         for number, seen in enumerate(observe_all(judge, classifier, sentences(folder.labels)))
     ]
@@ -192,7 +195,7 @@ def test_learning_many_at_once_is_learning_one_after_the_other(
 def test_the_worst_word_is_told_whether_it_is_flagged_or_not(folder: ModelFolder, classifier: Classifier) -> None:
     judge = Judge(folder, DatasetSettings())
     for seen in observe_all(judge, classifier, sentences(folder.labels)):
-        said = judge.assess(seen, judge.create_empty_stats())
+        said = judge.assess(seen, judge.build_threshold_set(judge.create_empty_stats()))
         assert said.worst is not None
         assert said.worst.suggested != said.worst.given
         numbers = [word.p_given for word in said.words]
@@ -210,13 +213,13 @@ def test_policies_decide_what_goes_to_review(folder: ModelFolder, classifier: Cl
     below = Judge(folder, DatasetSettings.model_validate({"flag_policy": {"kind": "below", "cut": 0.05}}))
     seen = observe_all(below, classifier, given)
     for each in seen:
-        said = below.assess(each, below.create_empty_stats())
+        said = below.assess(each, below.build_threshold_set(below.create_empty_stats()))
         assert said.score is not None
         assert (said.reason == "flagged") == (said.score < 0.05)
     budget = Judge(folder, DatasetSettings.model_validate({"flag_policy": {"kind": "budget", "share": 0.1}}))
     stats, sent = budget.create_empty_stats(), 0
     for each in seen:
-        said = budget.assess(each, stats)
+        said = budget.assess(each, budget.build_threshold_set(stats))
         stats = budget.learn(each, stats, priority=said.priority)
         sent += said.reason == "flagged"
     assert 0 < sent <= 0.2 * len(seen)

@@ -1,6 +1,6 @@
 /** Calculations for the charts. */
 
-/** @import { Day, Thresholds } from "../types.js" */
+/** @import { Day } from "../types.js" */
 
 const Z_95 = 1.959963984540054;
 const MIN_DAYS = 14;
@@ -20,29 +20,6 @@ export function listLastDays(days, now = Date.now()) {
   return Array.from({ length: nDays }, (_, index) => {
     const day = new Date(now - (nDays - 1 - index) * DAY_MS).toISOString().slice(0, 10);
     return dayByDate.get(day) ?? { day, flagged: 0, controls: 0, decided: 0, errors: 0, precision: null };
-  });
-}
-
-/**
- * Flagged sentences as a share of those received, for days whose number of sentences is known.
- *
- * For sentences learned before this instance started, the day is not known. They count for the day of the start if
- * nothing was flagged before it. Otherwise the rate of that day is not known either.
- * @param {Day[]} days
- * @param {Thresholds[]} thresholds
- */
-export function computeFlagRates(days, thresholds) {
-  const firstFlaggedDay = days.find((day) => day.flagged)?.day ?? "";
-  /** @type {Map<string, number>} */
-  const sentencesByDay = new Map();
-  const uncertainDays = new Set();
-  for (const { day, sentences, by_then: earlier } of thresholds.flatMap((entry) => entry.days)) {
-    sentencesByDay.set(day, (sentencesByDay.get(day) ?? 0) + sentences + earlier);
-    if (earlier && firstFlaggedDay && firstFlaggedDay < day) uncertainDays.add(day);
-  }
-  return days.map(({ day, flagged }) => {
-    const sentences = uncertainDays.has(day) ? null : (sentencesByDay.get(day) ?? null);
-    return { day, flagged, sentences, share: sentences && sentences >= flagged ? flagged / sentences : null };
   });
 }
 

@@ -159,7 +159,7 @@ export class OverviewView {
       h(
         "div",
         { class: "columns" },
-        renderFlagChart(overview, isComplete ? thresholds : [], columnWidth),
+        renderFlagChart(overview, columnWidth),
         renderPrecisionChart(overview, columnWidth),
       ),
       renderScoreChart(overview, this.width),

@@ -3,7 +3,7 @@
 import { renderBars, renderHistogram, renderMeter, renderShares, renderSteps } from "./charts.js";
 import { h } from "../dom.js";
 import { buildQueueHash } from "../queue/filters.js";
-import { computeFlagRates, listLastDays, computeWilsonInterval } from "./figures.js";
+import { listLastDays, computeWilsonInterval } from "./figures.js";
 import { getColourClass, Scheme } from "../labels/labels.js";
 import { formatTime, formatCount, formatScore, formatPercent, pluralize } from "../text.js";
 
@@ -82,31 +82,29 @@ export function renderFigures(overview, thresholds) {
   );
 }
 
-/** @param {Overview} overview @param {Thresholds[]} thresholds @param {number} width */
-export function renderFlagChart(overview, thresholds, width) {
+/** @param {Overview} overview @param {number} width */
+export function renderFlagChart(overview, width) {
   const days = listLastDays(overview.days);
-  const rates = computeFlagRates(days, thresholds);
-  const hasRates = rates.some((rate) => rate.share !== null);
-  const points = rates.map(({ day, flagged, sentences, share }) => ({
+  const points = days.map(({ day, flagged }) => ({
     name: formatDay(day),
-    value: hasRates ? share : flagged,
-    description: `${formatDay(day)}: ${pluralize(flagged, "sentence")} flagged${share === null ? "" : ` of ${formatCount(sentences ?? 0)}, ${formatPercent(share)}`}`,
+    value: flagged,
+    description: `${formatDay(day)}: ${pluralize(flagged, "sentence")} flagged`,
   }));
   const total = days.reduce((sum, day) => sum + day.flagged, 0);
   const description = `Flagged sentences by day: ${formatCount(total)} in ${pluralize(days.length, "day")}.`;
   return renderSection(
-    "flag-rate",
-    hasRates ? "Flag rate" : "Flagged",
-    hasRates ? "Flagged sentences as a share of those received, by day (UTC)." : "Flagged sentences by day (UTC).",
+    "flagged",
+    "Flagged",
+    "Flagged sentences by day (UTC).",
     overview.days.length
       ? renderBars({
           points,
           width,
           height: 210,
           description,
-          integersOnly: !hasRates,
+          integersOnly: true,
           css: "bar doubt",
-          format: hasRates ? (value) => `${Number((100 * value).toFixed(1))}\u202f%` : formatCount,
+          format: formatCount,
         })
       : renderEmpty("Nothing is flagged yet."),
   );
@@ -170,10 +168,9 @@ export function renderThresholdChart(thresholds, width, isOneOfSeveral) {
   const scheme = new Scheme("iob2");
   const isWide = width >= 620;
   const now = Date.now();
-  const moments = thresholds.history.map((entry) => ({
-    at: new Date(entry.at).getTime(),
-    thresholds: entry.thresholds,
-  }));
+  const past = thresholds.history.map((entry) => ({ at: new Date(entry.at).getTime(), thresholds: entry.thresholds }));
+  const current = Object.fromEntries(thresholds.classes.map(({ name, threshold }) => [name, threshold]));
+  const moments = past.length ? [...past, { at: now, thresholds: current }] : [];
   const from = Math.min(moments[0]?.at ?? now, now - 60_000);
   const lines = thresholds.classes.map(({ name }) => {
     const [prefix, type] = scheme.parse(name);
@@ -205,7 +202,7 @@ export function renderThresholdChart(thresholds, width, isOneOfSeveral) {
   return renderSection(
     "thresholds",
     isOneOfSeveral ? `Class thresholds of ${thresholds.dataset}` : "Class thresholds",
-    `How likely the model finds a label on words that have it: a word is doubted when another class is the likeliest and reaches its threshold. Learned from ${pluralize(thresholds.sentences, "sentence")}. The chart begins with the start of this instance.`,
+    `How likely the model finds a label on words that have it: a word is doubted when another class is the likeliest and reaches its threshold. Learned from ${pluralize(thresholds.sentences, "sentence")}. The chart has one point per day with a sentence in review, and the thresholds now.`,
     moments.length
       ? renderSteps({
           lines,
@@ -217,7 +214,7 @@ export function renderThresholdChart(thresholds, width, isOneOfSeveral) {
           showNames: isWide,
           description: `Thresholds of ${pluralize(lines.length, "class", "classes")} over time. The table below has the current values.`,
         })
-      : renderEmpty("Nothing is learned yet since the service started."),
+      : renderEmpty("No sentence is in review yet."),
     moments.length && !isWide
       ? h(
           "ul",

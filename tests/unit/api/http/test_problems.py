@@ -161,7 +161,7 @@ def test_the_log_has_it_on_the_fast_path_too(
     def broken(_: str) -> None:
         raise ModelError("secret")
 
-    monkeypatch.setattr(quiet.backend.state_view, "get_judge", broken)
+    monkeypatch.setattr(quiet.backend.state_view, "get_context", broken)
     with caplog.at_level(logging.ERROR):
         answer = quiet.client.post("/v1/score", json={"tokens": ["a"], "labels": ["O"]})
     assert (answer.status_code, "secret" in answer.text) == (500, False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from service.api.scoring.scorer import ScoreOptions, Scorer, ScoringContext
+from service.api.scoring.scorer import ScoreOptions, Scorer
 from service.contracts import Assessment, DatasetSettings, LabelledSentence
 from service.errors import InferenceError
 from service.inference.classifier import Classifier
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from service.inference.classifier import InferenceResult
     from service.inference.pooling import Pooling
     from service.inference.tokenization.encoder import EncodedSentence
+    from service.stream.state.context import JudgingContext
 
 ONE = {"tokens": ["the", "wolves", "of", "Paris"], "labels": ["O", "O", "O", "B-LOC"]}
 TWO = {"tokens": ["Timber", "said"], "labels": ["B-PER", "O"], "id": "two", "meta": {"a": None}}
@@ -64,7 +65,8 @@ def test_one_sentence_is_judged_as_the_pipeline_judges(shared: ScoringHarness, c
     judge = Judge(classifier.folder, DatasetSettings(), min_words=1, prior_words=200)
     (words,) = classifier.infer([ONE["tokens"]])
     assert not isinstance(words, InferenceError)
-    expected = judge.assess(judge.observe(LabelledSentence.model_validate(ONE), words), judge.create_empty_stats())
+    thresholds = judge.build_threshold_set(judge.create_empty_stats())
+    expected = judge.assess(judge.observe(LabelledSentence.model_validate(ONE), words), thresholds)
     assert found.model_copy(update={"scored_at": None, "request_id": None}) == expected
     assert (found.request_id, found.reason) == ("abc", expected.reason)
     assert found.scored_at is not None
@@ -131,7 +133,10 @@ def test_settings_and_statistics_of_the_stream_are_used_as_soon_as_they_are_seen
         (words,) = classifier.infer([ONE["tokens"]], pooling="first")
         assert not isinstance(words, InferenceError)
         seen = judge.observe(LabelledSentence.model_validate(body), words)
-        assert before["assessments"][0]["score"] == judge.assess(seen, judge.create_empty_stats()).score
+        assert (
+            before["assessments"][0]["score"]
+            == judge.assess(seen, judge.build_threshold_set(judge.create_empty_stats())).score
+        )
         stats = judge.learn(seen, judge.create_empty_stats(), priority=0.5)
         key = to_state_key(0, "mine", judge.stats_key)
         desk.append(Output(desk.topics.state, key, json.dumps(stats.snapshot()).encode()))
@@ -400,7 +405,7 @@ def test_others_have_their_turn_between_datasets(shared: ScoringHarness, monkeyp
     passed = 0
     real = Scorer.get_context
 
-    def counted(self: Scorer, dataset: str, choice: ScoreOptions) -> ScoringContext:
+    def counted(self: Scorer, dataset: str, choice: ScoreOptions) -> JudgingContext:
         turns.append(passed)
         return real(self, dataset, choice)
 

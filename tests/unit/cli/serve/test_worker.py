@@ -326,7 +326,7 @@ def test_logs_as_json(desk: CommandHarness) -> None:
     *lines, summary = err.splitlines()
     events = [json.loads(line) for line in lines]
     assert {"time", "level", "logger", "message"} <= set(events[0])
-    assert any(event["message"].startswith("partitions now") for event in events)
+    assert any(event["message"].startswith("assigned partitions") for event in events)
     assert summary.startswith("3 messages read")
 
 

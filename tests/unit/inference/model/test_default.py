@@ -109,7 +109,7 @@ def test_it_ranks_planted_errors_first(
     for sentence, words in zip(sample, classifier.infer_stream(s.tokens for s in sample), strict=True):
         assert isinstance(words, WordProbs)
         seen = judge.observe(sentence, words)
-        said = judge.assess(seen, stats)
+        said = judge.assess(seen, judge.build_threshold_set(stats))
         stats = judge.learn(seen, stats, priority=said.priority)
         priorities.append(said.priority)
         flagged.append(said.reason == "flagged")

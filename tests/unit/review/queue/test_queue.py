@@ -423,6 +423,29 @@ def test_reviewers_who_are_even_say_nothing(desk: QueueHarness) -> None:
     assert [(pair.right, pair.decided) for pair in desk.queue.compute_pair_precision()] == [(1, 1)]
 
 
+def test_the_threshold_history_has_the_last_assessment_of_each_day(desk: QueueHarness) -> None:
+    day = 24 * 60
+    for identity, minutes, threshold in (("a", 0, 0.5), ("b", 1, 0.6), ("c", 2 * day, 0.7), ("d", day, 0.8)):
+        at = minutes_after_now(minutes)
+        desk.write(scored(identity, 0.2, scored_at=at, thresholds={"O": threshold, "B-PER": None}))
+    desk.write(scored("x", 0.1, dataset="other", scored_at=minutes_after_now(5 * day)))
+    points = desk.queue.list_threshold_points("default")
+    assert [(point.at, point.thresholds["O"]) for point in points] == [
+        (minutes_after_now(1), 0.6),
+        (minutes_after_now(day), 0.8),
+        (minutes_after_now(2 * day), 0.7),
+    ]
+    assert points[0].thresholds["B-PER"] is None
+    assert desk.queue.list_threshold_points("nobody") == ()
+
+
+def test_the_threshold_history_is_bounded(desk: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.review.queue.overview.MAX_THRESHOLD_DAYS", 2)
+    desk.write(*(scored(f"s-{n}", 0.2, scored_at=minutes_after_now(24 * 60 * n)) for n in range(4)))
+    points = desk.queue.list_threshold_points("default")
+    assert [point.at for point in points] == [minutes_after_now(24 * 60 * n) for n in (2, 3)]
+
+
 def test_the_overview_adds_up(desk: QueueHarness) -> None:
     desk.write(
         make_settings_output(name="default", control_share=0.5),

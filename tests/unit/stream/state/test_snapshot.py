@@ -1,74 +1,142 @@
 from __future__ import annotations
 
+from functools import reduce
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.contracts import DatasetSettings
+from service.errors import StateError
+from service.inference.model.folder import ModelFolder
+from service.judging.judge import Judge
 from service.statistics.running import RunningStats
-from service.stream.state.snapshot import StateSnapshot, StatsKey
+from service.stream.state.snapshot import StateRecord, StateSnapshot, StatsKey
+from tests.support.tiny_models import make_model
 
-ACCOUNT = StatsKey("news", "key/0")
-OTHER = StatsKey("sport", "key/0")
-EMPTY = RunningStats.empty(3)
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NEWS = StatsKey("news", "key/0")
+N_CLASSES = 3
+EMPTY = RunningStats.empty(N_CLASSES)
 
 
-def learned(stats: RunningStats, seed: int) -> RunningStats:
-    rng = np.random.default_rng(seed)
-    return stats.update(rng.dirichlet([0.3] * 3, 4), rng.integers(0, 3, 4), priority=float(rng.random()))
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+    return ModelFolder.load(make_model(tmp_path_factory.mktemp("tiny"), "wordpiece"))
+
+
+def learn(stats: RunningStats, seed: int, *, day: str = "") -> RunningStats:
+    rng, k = np.random.default_rng(seed), stats.n_classes
+    return stats.update(rng.dirichlet([0.3] * k, 4), rng.integers(0, k, 4), day=day, priority=float(rng.random()))
+
+
+def sum_up(partitions: Mapping[int, RunningStats], empty: RunningStats) -> RunningStats:
+    return reduce(RunningStats.merge, partitions.values(), empty)
 
 
 @settings(deadline=None, max_examples=50)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 10**6)), max_size=25))
-def test_totals_are_the_sum_of_the_sheets_whatever_happened(steps: list[tuple[int, int, int]]) -> None:
-    ledger = StateSnapshot()
+@given(steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 10**6)), max_size=25))
+def test_totals_are_the_sum_of_the_partitions_whatever_happened(
+    folder: ModelFolder, steps: list[tuple[int, int, int]]
+) -> None:
+    judges = [Judge(folder, DatasetSettings(name=name)) for name in ("news", "sport")]
+    empty = judges[0].create_empty_stats()
+    snapshot = StateSnapshot()
     for partition, which, seed in steps:
-        account = (ACCOUNT, OTHER)[which]
-        if seed % 3 == 0:
-            ledger = ledger.with_stats(
-                partition, account, learned(ledger.get_partition_stats(partition, account, EMPTY), seed)
-            )
-        elif seed % 3 == 1:
-            draft = ledger.start_draft()
-            draft.put_partition_stats(
-                partition, account, learned(draft.get_partition_stats(partition, account, EMPTY), seed)
-            )
-            draft.put_total(account, learned(draft.get_total(account, EMPTY), seed))
-            ledger = draft.to_snapshot()
+        judge = judges[which]
+        key = StatsKey.from_judge(judge)
+        draft = snapshot.start_draft()
+        if seed % 4 == 0:
+            own = snapshot.get_partitions(key).get(partition, empty)
+            snapshot = snapshot.with_records([StateRecord(partition, key, learn(own, seed))])
+        elif seed % 4 == 1:
+            draft.put_partition_stats(partition, judge, learn(draft.get_partition_stats(partition, judge), seed))
+            draft.put_stats(judge, learn(draft.get_stats(judge), seed))
+            snapshot = draft.to_snapshot()
+        elif seed % 4 == 2:
+            snapshot = snapshot.with_records([StateRecord(partition, key, None)])
         else:
-            ledger = ledger.with_partition(partition, {account: learned(EMPTY, seed)})
-    for account in (ACCOUNT, OTHER):
-        total = EMPTY
-        for partition in range(4):
-            total = total.merge(ledger.get_partition_stats(partition, account, EMPTY))
-        assert ledger.get_total(account, EMPTY) == total
+            snapshot = snapshot.with_partition(partition, {key: learn(empty, seed)})
+        for each in judges:
+            assert snapshot.get_stats(each) == sum_up(snapshot.get_partitions(StatsKey.from_judge(each)), empty)
+    assert snapshot.keys == {key for key in map(StatsKey.from_judge, judges) if snapshot.get_partitions(key)}
+    assert snapshot.count_sentences() == sum(snapshot.get_stats(judge).histogram.total for judge in judges)
 
 
-def test_a_draft_changes_nothing_until_it_is_taken() -> None:
-    ledger = StateSnapshot().with_stats(0, ACCOUNT, learned(EMPTY, 1))
-    before = ledger.get_total(ACCOUNT, EMPTY)
-    draft = ledger.start_draft()
-    draft.put_partition_stats(0, ACCOUNT, learned(before, 2))
-    draft.put_total(ACCOUNT, learned(before, 2))
-    assert ledger.get_total(ACCOUNT, EMPTY) == before
-    assert draft.to_snapshot().get_total(ACCOUNT, EMPTY) == learned(before, 2)
+def test_a_draft_leaves_its_snapshot_as_it_was(folder: ModelFolder) -> None:
+    judge = Judge(folder, DatasetSettings(name="news"))
+    key = StatsKey.from_judge(judge)
+    snapshot = StateSnapshot().with_records([StateRecord(0, key, learn(judge.create_empty_stats(), 1))])
+    before = snapshot.get_stats(judge)
+    draft = snapshot.start_draft()
+    draft.put_partition_stats(0, judge, learn(before, 2))
+    draft.put_stats(judge, learn(before, 2))
+    assert snapshot.get_stats(judge) is before
+    assert snapshot.get_partitions(key) == {0: before}
+    assert draft.get_stats(judge) == draft.to_snapshot().get_stats(judge) == learn(before, 2)
 
 
-def test_a_partition_restored_empty_takes_its_share_of_the_total_along() -> None:
-    ledger = StateSnapshot().with_stats(0, ACCOUNT, learned(EMPTY, 1)).with_stats(1, ACCOUNT, learned(EMPTY, 2))
-    assert ledger.with_partition(0, {}).get_total(ACCOUNT, EMPTY) == learned(EMPTY, 2)
-    assert ledger.with_partition(0, {}).with_partition(1, {}).get_total(ACCOUNT, EMPTY) == EMPTY
+def test_a_change_of_one_key_leaves_the_sums_of_the_others_alone() -> None:
+    other = StatsKey("sport", "key/0")
+    snapshot = StateSnapshot().with_records(
+        [StateRecord(partition, key, learn(EMPTY, partition)) for key in (NEWS, other) for partition in range(3)]
+    )
+    before = {key: snapshot.get_total(key, None) for key in (NEWS, other)}
+    snapshot = snapshot.with_records([StateRecord(0, NEWS, learn(EMPTY, 9))])
+    assert snapshot.get_total(other, None) is before[other]
+    assert snapshot.get_total(NEWS, None) != before[NEWS]
+    snapshot = snapshot.with_partition(1, {})
+    assert snapshot.get_total(other, None) == learn(EMPTY, 0).merge(learn(EMPTY, 2))
+    assert StateSnapshot().get_total(NEWS, None) is None
+
+
+def test_a_partition_without_state_takes_its_share_out_of_the_total() -> None:
+    snapshot = StateSnapshot().with_records([StateRecord(n, NEWS, learn(EMPTY, n)) for n in (1, 2)])
+    assert snapshot.with_partition(1, {}).get_total(NEWS, None) == learn(EMPTY, 2)
+    assert snapshot.with_partition(1, {}).with_partition(2, {}).get_total(NEWS, None) is None
 
 
 @pytest.mark.parametrize(("was", "now"), [(7, None), (7, 30), (30, 7), (None, 7)])
-def test_an_idle_partition_that_was_written_under_another_memory_makes_nobody_forget(
+def test_an_idle_partition_with_an_older_setting_makes_the_others_forget_nothing(
     was: int | None, now: int | None
 ) -> None:
-    """It is written anew only when it learns again; until then it has the setting that held when it last did."""
+    """It is written again only when it learns again; until then it has the setting of its last batch."""
     probs, labels = np.array([[0.9, 0.1, 0.0]] * 4), np.zeros(4, np.intp)
-    idle = RunningStats.empty(3, keep_days=was).update(probs, labels, day="2026-03-02" if was else "")
-    busy = RunningStats.empty(3, keep_days=now).update(probs, labels, day="2026-03-08" if now else "")
-    ledger = StateSnapshot().with_stats(0, ACCOUNT, idle).with_stats(1, ACCOUNT, busy)
-    total = ledger.get_total(ACCOUNT, EMPTY).with_keep_days(now).get_total(now)
-    expected = 8 if was is not None or now is None else 4  # what has no day is older than any
-    assert total.counts[0] == expected
+    idle = RunningStats.empty(N_CLASSES, keep_days=was).update(probs, labels, day="2026-03-02" if was else "")
+    busy = RunningStats.empty(N_CLASSES, keep_days=now).update(probs, labels, day="2026-03-08" if now else "")
+    snapshot = StateSnapshot().with_records([StateRecord(0, NEWS, idle), StateRecord(1, NEWS, busy)])
+    total = snapshot.get_total(NEWS, now)
+    assert total is not None
+    assert total.keep_days == now
+    expected = 8 if was is not None or now is None else 4  # a bucket without a day is older than any day
+    assert total.get_total().counts[0] == expected
+
+
+def test_forgetting_follows_the_setting_of_now_and_not_the_order_of_changes() -> None:
+    """A shorter setting for a while loses only what the partitions were written with under it."""
+    days = {0: "2026-01-01", 1: "2026-03-01"}
+    snapshot = StateSnapshot().with_records(
+        [
+            StateRecord(n, NEWS, learn(RunningStats.empty(N_CLASSES, keep_days=90), n, day=day))
+            for n, day in days.items()
+        ]
+    )
+    words = [snapshot.get_total(NEWS, keep_days) for keep_days in (90, 7, 90)]
+    assert [total.get_total().n_words for total in words if total is not None] == [8, 4, 8]
+
+
+def test_statistics_of_another_number_of_classes_are_refused_and_change_nothing(folder: ModelFolder) -> None:
+    snapshot = StateSnapshot().with_records([StateRecord(0, NEWS, learn(EMPTY, 1))])
+    draft = snapshot.start_draft()
+    for partition in (0, 1):
+        with pytest.raises(StateError, match="statistics of 2 classes where the key has 3 classes"):
+            draft.apply(StateRecord(partition, NEWS, RunningStats.empty(2)))
+    assert draft.to_snapshot().get_partitions(NEWS) == snapshot.get_partitions(NEWS)
+    judge = Judge(folder, DatasetSettings(name="news"))
+    wrong = snapshot.with_records([StateRecord(0, StatsKey.from_judge(judge), learn(EMPTY, 1))])
+    with pytest.raises(StateError, match=r"dataset news have 3 classes, its model has 9: run `labelwatch thresholds"):
+        wrong.get_stats(judge)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +20,7 @@ from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.statistics.running import RunningStats
 from service.stream.state.snapshot import StatsKey
-from service.stream.state.view import MAX_EPHEMERAL_JUDGES, StateView
+from service.stream.state.view import MAX_CONTEXTS, StateView
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.support.command_harness import make_sentences
@@ -72,7 +71,7 @@ def settle(log: SqliteWorkerSession, **fields: object) -> None:
 def work(one: Worker, log: SqliteWorkerSession) -> None:
     with_settings = log.follow(TOPICS.datasets)
     while records := with_settings.poll():
-        one._datasets.apply_records(records)
+        one.datasets.apply_records(records)
     while one.step():
         pass
 
@@ -85,9 +84,8 @@ def caught_up(mirror: StateView) -> StateView:
 
 
 def same(mirror: StateView, one: Worker, dataset: str) -> bool:
-    judge = one._datasets.get_judge(dataset)
-    total = one.snapshot.totals[StatsKey(dataset, judge.stats_key)]
-    theirs, ours = judge.build_threshold_set(total), mirror.get_threshold_set(dataset)
+    judge = one.datasets.get_judge(dataset)
+    theirs, ours = judge.build_threshold_set(one.snapshot.get_stats(judge)), mirror.get_threshold_set(dataset)
     return (
         np.array_equal(theirs.by_index, ours.by_index)
         and np.array_equal(theirs.weights, ours.weights)
@@ -124,12 +122,12 @@ def test_partitions_are_added_up(log: SqliteWorkerSession, classifier: Classifie
     mirror = caught_up(StateView(log, TOPICS, datasets(classifier)))
     account = StatsKey(dataset, stats_key)
     own = RunningStats.restore(json.loads(record.value or b""))
-    assert mirror.get_total(account) == own.merge(own)
+    assert mirror.snapshot.get_total(account, None) == own.merge(own)
     # A newer aggregate of a partition replaces the one before: they are totals, never deltas.
     log.append([Output(TOPICS.state, to_state_key(7, dataset, stats_key), record.value)])
-    assert caught_up(mirror).get_total(account) == own.merge(own)
+    assert caught_up(mirror).snapshot.get_total(account, None) == own.merge(own)
     log.append([Output(TOPICS.state, to_state_key(7, dataset, stats_key), None)])
-    assert caught_up(mirror).get_total(account) == own
+    assert caught_up(mirror).snapshot.get_total(account, None) == own
 
 
 def test_forgetting_is_as_the_settings_say_now(log: SqliteWorkerSession, classifier: Classifier) -> None:
@@ -146,7 +144,7 @@ def test_forgetting_is_as_the_settings_say_now(log: SqliteWorkerSession, classif
     assert mirror.get_stats("default").keep_days == 2
 
 
-def test_an_epoch_starts_anew_and_tells_it_in_the_history(log: SqliteWorkerSession, classifier: Classifier) -> None:
+def test_an_epoch_starts_with_new_statistics(log: SqliteWorkerSession, classifier: Classifier) -> None:
     one = worker(log, classifier)
     mirror = StateView(log, TOPICS, datasets(classifier))
     send(log, 50)
@@ -156,41 +154,40 @@ def test_an_epoch_starts_anew_and_tells_it_in_the_history(log: SqliteWorkerSessi
     settle(log, name="default", version=1, epoch=1)
     caught_up(mirror)
     assert not any(value is not None for value in mirror.get_threshold_set("default").by_class.values())
-    moments = mirror.list_threshold_points("default")
-    assert len(moments) > 1
-    assert moments[0].at <= moments[-1].at
-    assert moments[-1].thresholds == mirror.get_threshold_set("default").by_class
-    assert moments[-1].thresholds != moments[0].thresholds
+    assert mirror.get_stats("default").histogram.total == 0
 
 
-def test_the_history_notes_moves_only_and_stays_bounded(
-    log: SqliteWorkerSession, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
+def test_what_is_derived_stays_until_settings_or_statistics_of_its_dataset_change(
+    log: SqliteWorkerSession, classifier: Classifier
 ) -> None:
-    monkeypatch.setattr("service.stream.state.threshold_history.MAX_POINTS", 4)
-    one = worker(log, classifier)
-    mirror = StateView(log, TOPICS, datasets(classifier))
-    send(log, 50)
+    one, view = worker(log, classifier), StateView(log, TOPICS, datasets(classifier))
+    send(log, 20, dataset="news")
+    send(log, 20, dataset="other")
     work(one, log)
-    caught_up(mirror)
-    before = len(mirror.list_threshold_points("default"))
-    state = [found for found in log.read(TOPICS.state, 0, 100) if parse_state_key(found.key or b"") is not None]
-    log.append([Output(TOPICS.state, state[-1].key, state[-1].value)])
-    caught_up(mirror)
-    assert len(mirror.list_threshold_points("default")) == before
-    for version in range(1, 10):
-        settle(log, name="default", version=version, epoch=version % 2)
-        caught_up(mirror)
-    assert len(mirror.list_threshold_points("default")) == 4
+    news, other = (caught_up(view).get_context(name) for name in ("news", "other"))
+    assert news.with_scores(method="product") is news.with_scores(method="product") is not news
+    assert news.with_scores(method=news.judge.settings.method) is news
+    with pytest.raises(InvalidInput, match="no-such-method"):
+        news.with_scores(method="no-such-method")
+    send(log, 20, seed=1, dataset="news")
+    work(one, log)
+    after = caught_up(view).get_context("news")
+    assert after.judge is news.judge
+    assert after.threshold_set.by_class != news.threshold_set.by_class
+    assert json.loads(after.thresholds_json) == after.threshold_set.by_class
+    assert view.get_context("other") is other
+    settle(log, name="news", version=1, method="product")
+    assert caught_up(view).get_context("news").judge.settings.method == "product"
+    assert view.get_context("other") is other
 
 
 def test_what_is_only_asked_for_is_not_remembered(log: SqliteWorkerSession, classifier: Classifier) -> None:
     mirror = caught_up(StateView(log, TOPICS, datasets(classifier, max_datasets=2)))
-    for number in range(MAX_EPHEMERAL_JUDGES + 10):
+    for number in range(MAX_CONTEXTS + 10):
         mirror.get_judge(f"made-up-{number}")
     assert mirror.list_names() == ()
-    assert len(mirror._ephemeral_judges) == MAX_EPHEMERAL_JUDGES
+    assert len(mirror._contexts) == MAX_CONTEXTS
     assert mirror.get_judge("x") is mirror.get_judge("x")
-    assert mirror.list_threshold_points("x") == ()
     settle(log, name="x", version=4, method="product")
     caught_up(mirror)
     assert mirror.get_settings("x").method == "product"
@@ -247,7 +244,6 @@ def test_settings_under_a_key_that_is_no_name_end_nothing(
     settle(log, name="late", version=1, method="product")
     mirror = caught_up(StateView(log, TOPICS, datasets(classifier)))
     assert mirror.list_names() == ("late", "news")
-    assert mirror.list_threshold_points("news")
     assert mirror.get_settings("late").method == "product"
 
 
@@ -265,20 +261,6 @@ def test_statistics_of_what_is_no_name_end_nothing(log: SqliteWorkerSession, cla
     log.append([Output(TOPICS.state, bad, None)])
     assert caught_up(mirror).state_error is None
     assert mirror.list_names() == ("default",)
-
-
-@pytest.mark.parametrize("at_ms", [-1, -(2**63), 2**63 - 1])
-def test_a_time_that_no_calendar_knows_ends_nothing(
-    log: SqliteWorkerSession, classifier: Classifier, at_ms: int
-) -> None:
-    send(log, 40)
-    work(worker(log, classifier), log)
-    settle(log, name="news", version=1)
-    mirror = StateView(log, TOPICS, datasets(classifier))
-    mirror._apply_settings([replace(one, timestamp_ms=at_ms) for one in log.read(TOPICS.datasets, 0, 9)])
-    mirror._apply_statistics([replace(one, timestamp_ms=at_ms) for one in log.read(TOPICS.state, 0, 100)])
-    assert len(mirror.list_threshold_points("default")) == len(mirror.list_threshold_points("news")) == 1
-    assert mirror.get_stats("default").histogram.total == 40
 
 
 class Moody(SqliteWorkerSession):

@@ -22,7 +22,6 @@ from service.log.sqlite.retention import Retention
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.scoring.confident import UNREACHABLE_THRESHOLD, flag_words
-from service.stream.state.snapshot import StatsKey
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.support.tiny_models import make_model
@@ -124,7 +123,7 @@ def test_what_is_learned_over_many_batches_and_restarts_equals_one_pass(bench: B
         assert isinstance(words, WordProbs)
         given = [classifier.folder.labels.index(label) for label in sentence["labels"]]
         stats = stats.update(words.probs, np.array(given))
-    learned = worker.snapshot.get_total(StatsKey("default", judge.stats_key), judge.create_empty_stats())
+    learned = worker.snapshot.get_stats(judge)
     assert learned.get_total() == stats.get_total()
     assert learned.histogram.total == 100
 
@@ -178,10 +177,7 @@ def test_bad_messages_are_kept_byte_for_byte_with_the_reason(bench: Bench, class
         assert headers["__connect.errors.topic"] == TOPICS.sentences.encode()
         assert headers["__connect.errors.exception.message"]
     judge = one_pass(classifier, good)
-    assert (
-        worker.snapshot.get_total(StatsKey("default", judge.stats_key), judge.create_empty_stats()).histogram.total
-        == 10
-    )
+    assert worker.snapshot.get_stats(judge).histogram.total == 10
 
 
 def test_updates_deletions_and_control_samples_reach_the_review_topic(bench: Bench, classifier: Classifier) -> None:
@@ -237,14 +233,14 @@ def test_datasets_have_thresholds_of_their_own_and_a_limit(bench: Bench, classif
     ]
     bench.send(values)
     worker = bench.run()
-    assert {account.dataset for account in worker.snapshot.totals} == {"one", "two", "three", "four"}
+    assert worker.snapshot.datasets == {"one", "two", "three", "four"}
     letters = bench.records(TOPICS.dead_letters)
     assert len(letters) == 3
     assert b"max_datasets" in dict(letters[0].headers)["__connect.errors.exception.message"]
     # After a restart the ones that were let in still are, and no other takes their place.
     bench.send(messages(classifier.folder.labels, 1, dataset="six") + values[:12])
     worker = bench.run()
-    assert {account.dataset for account in worker.snapshot.totals} == {"one", "two", "three", "four"}
+    assert worker.snapshot.datasets == {"one", "two", "three", "four"}
     assert len(bench.records(TOPICS.dead_letters)) == 4
 
 
@@ -282,10 +278,7 @@ def test_a_refused_batch_leaves_no_trace_and_comes_again(
     judge = one_pass(classifier, values)
     assert worker.counts.refused_batches > 0
     assert worker.counts.records == 40
-    assert (
-        worker.snapshot.get_total(StatsKey("default", judge.stats_key), judge.create_empty_stats()).histogram.total
-        == 40
-    )
+    assert worker.snapshot.get_stats(judge).histogram.total == 40
     assert len({said.id for said in bench.review()}) == len(bench.review())
 
 
@@ -368,7 +361,7 @@ def test_troubles_of_the_log_are_told_beside_readiness_not_instead_of_it(
         ("", True),
     ]
     assert worker.counts.records == 40
-    assert caplog.messages.count("the stream is well again") == 1
+    assert caplog.messages.count("the stream has no warnings any more") == 1
 
 
 def test_forgetting_that_is_switched_on_later_holds_for_what_was_learned_before(
@@ -379,8 +372,7 @@ def test_forgetting_that_is_switched_on_later_holds_for_what_was_learned_before(
     bench.settings(name="default", forget_after_days=3, version=1)
     bench.send(messages(classifier.folder.labels, 4, seed=1))
     worker = bench.run()
-    judge = one_pass(classifier, [])
-    learned = worker.snapshot.get_total(StatsKey("default", judge.stats_key), judge.create_empty_stats())
+    learned = worker.snapshot.get_stats(worker.datasets.get_judge("default"))
     assert learned.keep_days == 3
     assert len(learned.buckets) == 1
     assert "" not in learned.buckets

@@ -1,0 +1,8 @@
+"""The words that assessments use for reasons and kinds; without pydantic, so that pure code can use them too."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Reason = Literal["flagged", "update", "deleted", "control", "scored"]
+SuspectKind = Literal["missed", "spurious", "type", "boundary"]

@@ -1,0 +1,101 @@
+"""Reads records of the state topic: the one reader that worker, API and CLI share.
+
+Every record that can't be read ends in a `StateError` that names the topic, the key, the dataset and what to do.
+A worker stops at it, because it would write statistics on top of ones it has not seen. A read-only view keeps the last
+statistics it could read and reports the error. `labelwatch check` prints it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from service.contracts import is_dataset_name
+from service.errors import NewerStateError, StateError
+from service.log.codec import parse_position, parse_state_key, to_state_key
+from service.log.read import read_compacted_topic
+from service.statistics.running import RunningStats
+from service.stream.state.snapshot import StateRecord, StateSnapshot, StatsKey
+
+if TYPE_CHECKING:
+    from service.log.protocol import Log
+    from service.log.topics import Topics
+    from service.stream.state.snapshot import StateDraft
+
+MAX_KEY_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredState:
+    """The contents of the state topic: the statistics of all partitions, and the next offset of each."""
+
+    snapshot: StateSnapshot
+    positions: dict[int, int]
+
+
+def read_state(log: Log, topics: Topics) -> RestoredState:
+    """Reads the whole state topic, for commands."""
+    draft, positions = StateSnapshot().start_draft(), {}
+    for key, record in read_compacted_topic(log, topics.state).items():
+        state_record = read_state_record(topics.state, key, record.value)
+        if state_record is None:
+            positions[int(json.loads(key)[1])] = parse_position(record.value or b"")
+        else:
+            apply_state_record(draft, topics.state, state_record)
+    return RestoredState(draft.to_snapshot(), positions)
+
+
+def read_state_record(topic: str, key: bytes | None, value: bytes | None) -> StateRecord | None:
+    """The statistics or the tombstone that a record holds; None for a position record."""
+    try:
+        parsed = parse_state_key(key or b"")
+    except StateError as error:
+        raise _describe_unreadable(topic, key, str(error)) from error
+    if parsed is None:
+        return None
+    partition, dataset, stats_key = parsed
+    if not is_dataset_name(dataset):
+        raise _describe_unreadable(topic, key, f"{dataset[:80]!r} is not a dataset name")
+    return StateRecord(
+        partition,
+        StatsKey(dataset, stats_key),
+        None if value is None else _read_stats(topic, key, value, dataset=dataset),
+    )
+
+
+def _read_stats(topic: str, key: bytes | None, value: bytes, *, dataset: str) -> RunningStats:
+    try:
+        return RunningStats.restore(json.loads(value))
+    except NewerStateError as error:
+        raise NewerStateError(
+            f"the statistics of dataset {dataset} in {topic} need a newer labelwatch (key {_quote(key)}): {error}. "
+            "Upgrade this process to the release that wrote them, or roll back: stop the newer workers and delete the "
+            f"record by writing its key without a value to {topic}. The statistics in it are lost then"
+        ) from error
+    except StateError as error:
+        raise _describe_unreadable(topic, key, str(error), dataset=dataset) from error
+    except (ValueError, RecursionError) as error:
+        raise _describe_unreadable(topic, key, f"the value is not JSON: {error}", dataset=dataset) from error
+
+
+def apply_state_record(draft: StateDraft, topic: str, record: StateRecord) -> None:
+    """Applies a record that was read from `topic`. A StateError leaves the draft as it was."""
+    try:
+        draft.apply(record)
+    except StateError as error:
+        key = to_state_key(record.partition, *record.key)
+        raise _describe_unreadable(topic, key, str(error), dataset=record.key.dataset) from error
+
+
+def _describe_unreadable(topic: str, key: bytes | None, problem: str, *, dataset: str | None = None) -> StateError:
+    """The error that names the record and says what to do about it."""
+    subject = "a record" if dataset is None else f"the statistics of dataset {dataset}"
+    return StateError(
+        f"{subject} in {topic} can't be read (key {_quote(key)}): {problem}. Restore the record from a backup, or "
+        f"delete it by writing its key without a value to {topic}. The statistics in it are lost then"
+    )
+
+
+def _quote(key: bytes | None) -> str:
+    return (key or b"").decode(errors="backslashreplace")[:MAX_KEY_CHARS]
