@@ -1,9 +1,10 @@
-"""A real Kafka for the tests: the broker named in KAFKA_BOOTSTRAP_SERVERS, else one of our own."""
+"""A real Kafka for the tests: the broker in KAFKA_BOOTSTRAP_SERVERS, or else one that the tests start."""
 
 from __future__ import annotations
 
 import os
 import uuid
+from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
@@ -11,6 +12,7 @@ from kafka import KafkaAdminClient
 
 from service.log.kafka.admin import create_topics
 from service.log.kafka.clients import create_producer
+from service.log.kafka.log import KafkaLog
 from service.log.kafka.session import KafkaWorkerSession
 from service.log.topics import Topics
 from service.settings.kafka import KafkaSettings
@@ -30,10 +32,10 @@ pytest.register_assert_rewrite("tests.stream.conformance", "tests.stream.runner"
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the broker listens."""
-    named = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
-    if named:
-        yield named
+    """The address of the broker."""
+    bootstrap_servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    if bootstrap_servers:
+        yield bootstrap_servers
         return
     with Cluster(tmp_path_factory.mktemp("kafka")) as cluster:
         yield cluster.bootstrap_servers
@@ -52,7 +54,7 @@ def kafka_settings(kafka: str) -> KafkaSettings:
 
 @pytest.fixture
 def kafka_topics(kafka_settings: KafkaSettings) -> Iterator[Topics]:
-    """Topics that no other test has; gone afterwards."""
+    """Topics of this test only. They are deleted when it ends."""
     topics = Topics(prefix=f"test-{uuid.uuid4().hex[:12]}.")
     create_topics(kafka_settings, topics, partitions=PARTITIONS, replication=1, min_isr=1)
     yield topics
@@ -60,8 +62,8 @@ def kafka_topics(kafka_settings: KafkaSettings) -> Iterator[Topics]:
         admin.delete_topics([spec.name for spec in topics.list_specs()])
 
 
-class OpenStream(Protocol):
-    """Opens a worker's stream on the test's topics; all are closed in the end."""
+class OpenSession(Protocol):
+    """Opens a worker's session on the test's topics. It is closed when the test ends."""
 
     def __call__(
         self,
@@ -69,7 +71,7 @@ class OpenStream(Protocol):
         *,
         settings: KafkaSettings | None = None,
         watchdog: Watchdog | None = None,
-        patience: float = 30.0,
+        restore_grace_s: float = 30.0,
     ) -> KafkaWorkerSession: ...
 
 
@@ -79,37 +81,44 @@ def group(kafka_topics: Topics) -> str:
 
 
 @pytest.fixture
-def opened(kafka_settings: KafkaSettings, kafka_topics: Topics, group: str) -> Iterator[OpenStream]:
-    streams: list[KafkaWorkerSession] = []
+def open_session(kafka_settings: KafkaSettings, kafka_topics: Topics, group: str) -> Iterator[OpenSession]:
+    sessions: list[KafkaWorkerSession] = []
 
-    def made(
+    def open_one(
         worker_id: str | None = None,
         *,
         settings: KafkaSettings | None = None,
         watchdog: Watchdog | None = None,
-        patience: float = 30.0,
+        restore_grace_s: float = 30.0,
     ) -> KafkaWorkerSession:
-        streams.append(
+        sessions.append(
             KafkaWorkerSession(
                 settings or kafka_settings,
                 kafka_topics,
                 group=group,
                 worker_id=worker_id,
                 watchdog=watchdog,
-                restore_grace_s=patience,
+                restore_grace_s=restore_grace_s,
             )
         )
-        return streams[-1]
+        return sessions[-1]
 
-    yield made
-    for stream in streams:
-        stream.close()
+    yield open_one
+    for session in sessions:
+        session.close()
 
 
 @pytest.fixture
-def stranger(kafka_settings: KafkaSettings) -> Iterator[KafkaProducer]:
-    """Somebody else's transactional producer."""
-    producer = create_producer(kafka_settings, transactional_id="stranger")
+def kafka_log(kafka_settings: KafkaSettings) -> Iterator[KafkaLog]:
+    """The log as the API and the commands open it."""
+    with closing(KafkaLog(kafka_settings)) as log:
+        yield log
+
+
+@pytest.fixture
+def foreign_producer(kafka_settings: KafkaSettings) -> Iterator[KafkaProducer]:
+    """A transactional producer that is not the worker's."""
+    producer = create_producer(kafka_settings, transactional_id="foreign")
     producer.init_transactions()
     yield producer
     producer.close(timeout=10)

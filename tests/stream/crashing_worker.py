@@ -1,4 +1,4 @@
-"""A worker that ends in the middle of a batch as `kill -9` would end it: run as a process by the conformance suite."""
+"""A worker that ends in the middle of a batch, as after `kill -9`. The conformance suite runs it as a process."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from tests.stream.steps import list_values, make_batch_result, poll_batch, wait_
 EXIT_STATUS = 9
 
 
-def open_stream(kind: str, topics: Topics, *where: str) -> WorkerSession:
+def open_session(kind: str, topics: Topics, *arguments: str) -> WorkerSession:
     if kind == "sqlite":
-        (path,) = where
+        (path,) = arguments
         return SqliteWorkerSession(Path(path), topics)
-    settings, group, worker_id = where
+    settings, group, worker_id = arguments
     return KafkaWorkerSession(KafkaSettings.model_validate_json(settings), topics, group=group, worker_id=worker_id)
 
 
-def main(kind: str, prefix: str, *where: str) -> None:
+def main(kind: str, prefix: str, *arguments: str) -> None:
     topics = Topics(prefix)
-    stream = open_stream(kind, topics, *where)
-    wait_for_assignment(stream)
-    polled = poll_batch(stream, max_records=1)
-    (value,) = list_values(polled)
-    stream.commit(make_batch_result(polled, [Output(topics.review, value, value)], {b"state": b"of " + (value or b"")}))
-    poll_batch(stream, max_records=1)
+    session = open_session(kind, topics, *arguments)
+    wait_for_assignment(session)
+    batch = poll_batch(session, max_records=1)
+    (value,) = list_values(batch)
+    session.commit(make_batch_result(batch, [Output(topics.review, value, value)], {b"state": b"of " + (value or b"")}))
+    poll_batch(session, max_records=1)
     os._exit(EXIT_STATUS)
 
 

@@ -1,4 +1,4 @@
-"""A small worker over a stream, in a thread of its own."""
+"""A small worker in a thread of its own."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class CountingWorker(threading.Thread):
-    """A worker that counts the records of each partition in its state, and writes each to the review topic."""
+    """Counts the records of each partition in its state and copies each record to the review topic."""
 
-    def __init__(self, stream: WorkerSession, topics: Topics) -> None:
+    def __init__(self, session: WorkerSession, topics: Topics) -> None:
         super().__init__(daemon=True)
-        self.stream = stream
+        self.session = session
         self.topics = topics
-        self.owned: set[int] = set()
+        self.assigned: set[int] = set()
         self.counts: dict[int, int] = {}
-        self.lost: list[int] = []
+        self.revoked: list[int] = []
         self.stop = threading.Event()
         self.error: BaseException | None = None
 
@@ -32,30 +32,30 @@ class CountingWorker(threading.Thread):
         try:
             while not self.stop.is_set():
                 self.step()
-        except BaseException as error:  # noqa: BLE001 - it is shown by the test
+        except BaseException as error:  # noqa: BLE001 - the test raises it
             self.error = error
         finally:
-            self.stream.close()
+            self.session.close()
 
     def step(self) -> None:
-        changes = self.stream.poll_rebalance()
-        self.lost += changes.revoked
-        self.owned -= set(changes.revoked)
-        for gained in changes.assigned:
-            self.owned.add(gained.partition)
-            self.counts[gained.partition] = int(gained.state.get(b"count", b"0"))
-            assert self.counts[gained.partition] == gained.next_offset
-        polled = self.stream.poll(max_records=10, timeout=0.2)
-        if not len(polled):
+        rebalance = self.session.poll_rebalance()
+        self.revoked += rebalance.revoked
+        self.assigned -= set(rebalance.revoked)
+        for assignment in rebalance.assigned:
+            self.assigned.add(assignment.partition)
+            self.counts[assignment.partition] = int(assignment.state.get(b"count", b"0"))
+            assert self.counts[assignment.partition] == assignment.next_offset
+        batch = self.session.poll(max_records=10, timeout=0.2)
+        if not len(batch):
             return
-        counts = {partition: self.counts[partition] + len(some) for partition, some in polled.records.items()}
-        outputs = [Output(self.topics.review, record.value, record.value) for record in iter_records(polled)]
-        done = replace(
-            make_batch_result(polled, outputs),
-            state={partition: {b"count": b"%d" % n} for partition, n in counts.items()},
+        counts = {partition: self.counts[partition] + len(records) for partition, records in batch.records.items()}
+        outputs = [Output(self.topics.review, record.value, record.value) for record in iter_records(batch)]
+        result = replace(
+            make_batch_result(batch, outputs),
+            state={partition: {b"count": b"%d" % count} for partition, count in counts.items()},
         )
         try:
-            self.stream.commit(done)
+            self.session.commit(result)
         except CommitRefused:
             return
         self.counts |= counts
@@ -68,7 +68,7 @@ class CountingWorker(threading.Thread):
             raise self.error
 
 
-def has_partitions(runner: CountingWorker, partitions: set[int]) -> bool:
+def has_partitions(worker: CountingWorker, partitions: set[int]) -> bool:
     time.sleep(0.1)
-    assert runner.error is None
-    return runner.owned == partitions
+    assert worker.error is None
+    return worker.assigned == partitions

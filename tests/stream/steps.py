@@ -1,4 +1,4 @@
-"""What a caller of a stream does, in steps: be given partitions, read, write. Time-outs are generous, never asserted."""
+"""What a caller of a session does, in steps: be given partitions, read, write. Time-outs are generous, never asserted."""
 
 from __future__ import annotations
 
@@ -23,80 +23,80 @@ def wait_until(done: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def wait_for_assignment(stream: WorkerSession, *wanted: int) -> dict[int, PartitionAssignment]:
-    """Until the stream has given us the partitions; no record may come of one that it has not told of."""
-    found: dict[int, PartitionAssignment] = {}
-    needed = set(wanted or (0,))
+def wait_for_assignment(session: WorkerSession, *partitions: int) -> dict[int, PartitionAssignment]:
+    """Polls until the session has assigned the partitions. It must not return records of any other partition."""
+    assignments: dict[int, PartitionAssignment] = {}
+    needed = set(partitions or (0,))
 
     def step() -> bool:
-        changes = stream.poll_rebalance()
-        for lost in changes.revoked:
-            found.pop(lost, None)
-        found.update({gained.partition: gained for gained in changes.assigned})
-        if not needed <= set(found):
-            polled = stream.poll(max_records=1, timeout=POLL_TIMEOUT_S)
-            assert not len(polled), "records came before their partition"
-        return needed <= set(found)
+        rebalance = session.poll_rebalance()
+        for partition in rebalance.revoked:
+            assignments.pop(partition, None)
+        assignments.update({assignment.partition: assignment for assignment in rebalance.assigned})
+        if not needed <= set(assignments):
+            batch = session.poll(max_records=1, timeout=POLL_TIMEOUT_S)
+            assert not len(batch), "a record arrived before its partition was assigned"
+        return needed <= set(assignments)
 
-    wait_until(step, f"the partitions {needed} are gained")
-    return found
-
-
-def poll_batch(stream: WorkerSession, *, max_records: int = 100, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
-    """The next batch that isn't empty."""
-    got: list[RecordBatch] = []
-
-    def step() -> bool:
-        assert not stream.poll_rebalance().revoked
-        polled = stream.poll(max_records=max_records, timeout=POLL_TIMEOUT_S, max_bytes=max_bytes)
-        if len(polled):
-            got.append(polled)
-        return bool(got)
-
-    wait_until(step, "a batch comes")
-    return got[0]
+    wait_until(step, f"the partitions {needed} are assigned")
+    return assignments
 
 
-def read_records(follower: Follower, n: int) -> list[Record]:
-    got: list[Record] = []
+def poll_batch(session: WorkerSession, *, max_records: int = 100, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
+    """Returns the next batch that isn't empty."""
+    batches: list[RecordBatch] = []
 
     def step() -> bool:
-        got.extend(follower.poll())
-        return len(got) >= n
+        assert not session.poll_rebalance().revoked
+        batch = session.poll(max_records=max_records, timeout=POLL_TIMEOUT_S, max_bytes=max_bytes)
+        if len(batch):
+            batches.append(batch)
+        return bool(batches)
 
-    wait_until(step, f"{n} records are read")
-    return got
+    wait_until(step, "a batch arrives")
+    return batches[0]
 
 
-def read_topic(stream: Log, topic: str) -> list[Record]:
-    """All that is committed at this moment."""
-    follower = stream.follow(topic)
-    got: list[Record] = []
+def read_records(follower: Follower, count: int) -> list[Record]:
+    records: list[Record] = []
 
     def step() -> bool:
-        got.extend(follower.poll())
+        records.extend(follower.poll())
+        return len(records) >= count
+
+    wait_until(step, f"{count} records are read")
+    return records
+
+
+def read_topic(log: Log, topic: str) -> list[Record]:
+    """Returns all records that are committed at this moment."""
+    follower = log.follow(topic)
+    records: list[Record] = []
+
+    def step() -> bool:
+        records.extend(follower.poll())
         return follower.caught_up
 
     wait_until(step, f"{topic} is read")
     follower.close()
-    return got
+    return records
 
 
 def make_sentence_outputs(topic: str, values: Sequence[bytes | None], *, partition: int = 0) -> list[Output]:
     return [Output(topic, f"key {value!r}".encode(), value, partition=partition) for value in values]
 
 
-def list_values(polled: RecordBatch) -> list[bytes | None]:
-    return [record.value for record in iter_records(polled)]
+def list_values(batch: RecordBatch) -> list[bytes | None]:
+    return [record.value for record in iter_records(batch)]
 
 
-def iter_records(polled: RecordBatch) -> Iterator[Record]:
-    for some in polled.records.values():
-        yield from some
+def iter_records(batch: RecordBatch) -> Iterator[Record]:
+    for records in batch.records.values():
+        yield from records
 
 
 def make_batch_result(
-    polled: RecordBatch, outputs: Sequence[Output] = (), state: Mapping[bytes, bytes] | None = None
+    batch: RecordBatch, outputs: Sequence[Output] = (), state: Mapping[bytes, bytes] | None = None
 ) -> BatchResult:
-    """State goes to every partition that was read."""
-    return BatchResult(polled, outputs, {partition: dict(state or {}) for partition in polled.next_offsets})
+    """Writes the same state for every partition of the batch."""
+    return BatchResult(batch, outputs, {partition: dict(state or {}) for partition in batch.next_offsets})

@@ -1,4 +1,4 @@
-"""Transactions, and who may commit. On a real broker."""
+"""Transactions and fencing, on a real broker."""
 
 from __future__ import annotations
 
@@ -27,121 +27,127 @@ from tests.stream.steps import (
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
+    from service.log.kafka.log import KafkaLog
     from service.log.topics import Topics
     from service.settings.kafka import KafkaSettings
-    from tests.stream.conftest import OpenStream
+    from tests.stream.conftest import OpenSession
 
 
 # -- transactions -----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_committed_is_not_seen(opened: OpenStream, kafka_topics: Topics, stranger: KafkaProducer) -> None:
-    stream = opened()
-    follower = stream.follow(kafka_topics.review)
-    stranger.begin_transaction()
-    send(stranger, Output(kafka_topics.review, b"k", b"open", partition=0)).get(60)
+def test_a_follower_does_not_see_what_is_not_committed(
+    kafka_log: KafkaLog, kafka_topics: Topics, foreign_producer: KafkaProducer
+) -> None:
+    follower = kafka_log.follow(kafka_topics.review)
+    foreign_producer.begin_transaction()
+    send(foreign_producer, Output(kafka_topics.review, b"k", b"open", partition=0)).get(60)
     assert [follower.poll() for _ in range(5)] == [[]] * 5
-    stranger.abort_transaction()
-    stranger.begin_transaction()
-    send(stranger, Output(kafka_topics.review, b"k", b"committed", partition=0)).get(60)
-    stranger.commit_transaction()
-    seen: list[bytes | None] = []
+    foreign_producer.abort_transaction()
+    foreign_producer.begin_transaction()
+    send(foreign_producer, Output(kafka_topics.review, b"k", b"committed", partition=0)).get(60)
+    foreign_producer.commit_transaction()
+    values: list[bytes | None] = []
 
     def step() -> bool:
-        seen.extend(record.value for record in follower.poll())
-        return bool(seen)
+        values.extend(record.value for record in follower.poll())
+        return bool(values)
 
-    wait_until(step, "the commit is seen")
-    assert seen == [b"committed"]
+    wait_until(step, "the commit is visible")
+    assert values == [b"committed"]
     follower.close()
 
 
-def test_a_message_that_the_broker_refuses_takes_the_whole_batch_along(
-    opened: OpenStream, kafka_topics: Topics
+def test_a_message_that_the_broker_refuses_aborts_the_whole_batch(
+    open_session: OpenSession, kafka_topics: Topics
 ) -> None:
-    stream = opened()
-    stream.append(make_sentence_outputs(kafka_topics.sentences, [b"1"]))
-    wait_for_assignment(stream)
-    seen = Output(kafka_topics.review, b"k", b"seen?")
-    too_big = Output(kafka_topics.datasets, b"k", bytes(2_000_000))  # past the topic's limit, not past the producer's
+    session = open_session()
+    session.append(make_sentence_outputs(kafka_topics.sentences, [b"1"]))
+    wait_for_assignment(session)
+    accepted = Output(kafka_topics.review, b"k", b"accepted")
+    too_large = Output(
+        kafka_topics.datasets, b"k", bytes(2_000_000)
+    )  # above the limit of the topic, below that of the producer
     with pytest.raises(CommitRefused, match="transaction failed"):
-        stream.commit(make_batch_result(poll_batch(stream), [seen, too_big]))
-    assert wait_for_assignment(stream)[0].next_offset == 0
-    assert read_topic(stream, kafka_topics.review) == []
-    stream.commit(make_batch_result(poll_batch(stream), [seen]))
-    assert [record.value for record in read_topic(stream, kafka_topics.review)] == [b"seen?"]
+        session.commit(make_batch_result(poll_batch(session), [accepted, too_large]))
+    assert wait_for_assignment(session)[0].next_offset == 0
+    assert read_topic(session, kafka_topics.review) == []
+    session.commit(make_batch_result(poll_batch(session), [accepted]))
+    assert [record.value for record in read_topic(session, kafka_topics.review)] == [b"accepted"]
 
 
-def test_a_batch_read_before_another_was_refused_is_refused_too(opened: OpenStream, kafka_topics: Topics) -> None:
-    stream = opened()
-    stream.append(make_sentence_outputs(kafka_topics.sentences, [b"1", b"2"]))
-    wait_for_assignment(stream)
-    first, second = poll_batch(stream, max_records=1), poll_batch(stream, max_records=1)
-    with pytest.raises(CommitRefused, match="an earlier batch was not committed"):
-        stream.commit(make_batch_result(second))
-    with pytest.raises(CommitRefused, match="another batch failed"):
-        stream.commit(make_batch_result(first))
-    wait_for_assignment(stream)
-    assert list_values(poll_batch(stream, max_records=1)) == [b"1"]
-
-
-def test_batches_read_ahead_are_committed_in_their_order(opened: OpenStream, kafka_topics: Topics) -> None:
-    stream = opened("one")
-    stream.append(make_sentence_outputs(kafka_topics.sentences, [b"1", b"2"]))
-    wait_for_assignment(stream)
-    for polled in [poll_batch(stream, max_records=1), poll_batch(stream, max_records=1)]:
-        stream.commit(make_batch_result(polled))
-    stream.close()
-    assert wait_for_assignment(opened("one"))[0].next_offset == 2
-
-
-def test_producers_with_transactions_leave_gaps_in_the_offsets_that_are_no_loss(
-    opened: OpenStream, kafka_topics: Topics, stranger: KafkaProducer
+def test_a_batch_that_was_read_before_another_was_refused_is_refused_too(
+    open_session: OpenSession, kafka_topics: Topics
 ) -> None:
-    stream = opened("one")
-    wait_for_assignment(stream)
+    session = open_session()
+    session.append(make_sentence_outputs(kafka_topics.sentences, [b"1", b"2"]))
+    wait_for_assignment(session)
+    first, second = poll_batch(session, max_records=1), poll_batch(session, max_records=1)
+    with pytest.raises(CommitRefused, match="an earlier batch was not committed"):
+        session.commit(make_batch_result(second))
+    with pytest.raises(CommitRefused, match="another batch failed"):
+        session.commit(make_batch_result(first))
+    wait_for_assignment(session)
+    assert list_values(poll_batch(session, max_records=1)) == [b"1"]
+
+
+def test_batches_read_ahead_are_committed_in_their_order(open_session: OpenSession, kafka_topics: Topics) -> None:
+    session = open_session("one")
+    session.append(make_sentence_outputs(kafka_topics.sentences, [b"1", b"2"]))
+    wait_for_assignment(session)
+    for batch in [poll_batch(session, max_records=1), poll_batch(session, max_records=1)]:
+        session.commit(make_batch_result(batch))
+    session.close()
+    assert wait_for_assignment(open_session("one"))[0].next_offset == 2
+
+
+def test_gaps_that_producers_with_transactions_leave_in_the_offsets_are_no_loss(
+    open_session: OpenSession, kafka_topics: Topics, foreign_producer: KafkaProducer
+) -> None:
+    session = open_session("one")
+    wait_for_assignment(session)
     sent = [b"%d" % n for n in range(6)]
     for value in sent:
-        stranger.begin_transaction()
-        send(stranger, Output(kafka_topics.sentences, None, b"aborted", partition=0)).get(60)
-        stranger.abort_transaction()
-        stranger.begin_transaction()
-        send(stranger, Output(kafka_topics.sentences, None, value, partition=0)).get(60)
-        stranger.commit_transaction()
-    got: list[bytes | None] = []
-    while len(got) < 4:
-        polled = poll_batch(stream, max_records=2)
-        stream.commit(make_batch_result(polled))
-        got += list_values(polled)
-    stream.close()
-    successor = opened("one")
+        foreign_producer.begin_transaction()
+        send(foreign_producer, Output(kafka_topics.sentences, None, b"aborted", partition=0)).get(60)
+        foreign_producer.abort_transaction()
+        foreign_producer.begin_transaction()
+        send(foreign_producer, Output(kafka_topics.sentences, None, value, partition=0)).get(60)
+        foreign_producer.commit_transaction()
+    received: list[bytes | None] = []
+    while len(received) < 4:
+        batch = poll_batch(session, max_records=2)
+        session.commit(make_batch_result(batch))
+        received += list_values(batch)
+    session.close()
+    successor = open_session("one")
     wait_for_assignment(successor)
-    while len(got) < len(sent):
-        got += list_values(poll_batch(successor))
-    assert got == sent
+    while len(received) < len(sent):
+        received += list_values(poll_batch(successor))
+    assert received == sent
 
 
-# -- who may commit ---------------------------------------------------------------------------------------------------
+# -- fencing ---------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_read_without_a_place_in_the_group_is_refused(opened: OpenStream, kafka_topics: Topics) -> None:
-    """The broker would take its offsets."""
-    stream = opened()
-    stream.append(make_sentence_outputs(kafka_topics.sentences, [b"1"]))
-    wait_for_assignment(stream)
-    polled = poll_batch(stream)
-    assert isinstance(polled.lease, Lease)
-    nobody = polled.lease.group_metadata._replace(generation_id=-1, member_id="")
+def test_a_batch_that_was_read_without_membership_is_refused(open_session: OpenSession, kafka_topics: Topics) -> None:
+    """The broker would accept its offsets."""
+    session = open_session()
+    session.append(make_sentence_outputs(kafka_topics.sentences, [b"1"]))
+    wait_for_assignment(session)
+    batch = poll_batch(session)
+    assert isinstance(batch.lease, Lease)
+    no_member = batch.lease.group_metadata._replace(generation_id=-1, member_id="")
     with pytest.raises(CommitRefused, match="was not a member of its group"):
-        stream.commit(make_batch_result(RecordBatch(polled.records, replace(polled.lease, group_metadata=nobody))))
-    wait_for_assignment(stream)
-    stream.commit(make_batch_result(poll_batch(stream)))
+        session.commit(make_batch_result(RecordBatch(batch.records, replace(batch.lease, group_metadata=no_member))))
+    wait_for_assignment(session)
+    session.commit(make_batch_result(poll_batch(session)))
 
 
-def test_a_worker_that_took_too_long_can_not_commit_what_another_has(
-    opened: OpenStream, kafka_settings: KafkaSettings, kafka_topics: Topics
+def test_a_worker_that_exceeds_the_poll_interval_cannot_commit(
+    open_session: OpenSession, kafka_settings: KafkaSettings, kafka_topics: Topics
 ) -> None:
-    hasty = kafka_settings.model_copy(
+    short_timeouts = kafka_settings.model_copy(
         update={
             "session_timeout_ms": 8_000,
             "max_poll_interval_ms": 15_000,
@@ -149,16 +155,16 @@ def test_a_worker_that_took_too_long_can_not_commit_what_another_has(
             "delivery_timeout_ms": 6_000,
         }
     )
-    slow = opened(settings=hasty)
+    slow = open_session(settings=short_timeouts)
     slow.append(make_sentence_outputs(kafka_topics.sentences, [b"1", b"2"]))
     wait_for_assignment(slow)
-    polled = poll_batch(slow)
-    wait_until(lambda: _generation(slow) < 0, "the slow one has lost its place")
-    other = opened()
+    batch = poll_batch(slow)
+    wait_until(lambda: _generation(slow) < 0, "the slow worker has lost its membership")
+    other = open_session()
     wait_for_assignment(other, 0, 1)
     with pytest.raises(CommitRefused, match="max_poll_interval_ms"):
         slow.commit(
-            make_batch_result(polled, [Output(kafka_topics.review, b"k", b"of the slow one")], {b"count": b"2"})
+            make_batch_result(batch, [Output(kafka_topics.review, b"k", b"of the slow worker")], {b"count": b"2"})
         )
     other.commit(
         make_batch_result(poll_batch(other), [Output(kafka_topics.review, b"k", b"of the other")], {b"count": b"2"})
@@ -166,53 +172,55 @@ def test_a_worker_that_took_too_long_can_not_commit_what_another_has(
     assert [record.value for record in read_topic(other, kafka_topics.review)] == [b"of the other"]
 
 
-def _generation(stream: KafkaWorkerSession) -> int:
+def _generation(session: KafkaWorkerSession) -> int:
     time.sleep(0.2)
-    found = stream._consumer.group_metadata()
-    return 0 if found is None else int(found.generation_id)
+    metadata = session._consumer.group_metadata()
+    return 0 if metadata is None else int(metadata.generation_id)
 
 
-def test_a_fenced_producer_is_the_end(opened: OpenStream, kafka_settings: KafkaSettings, kafka_topics: Topics) -> None:
-    stream = opened("one")
-    stream.append(make_sentence_outputs(kafka_topics.sentences, [b"1"]))
-    wait_for_assignment(stream)
-    polled = poll_batch(stream)
-    thief = create_producer(kafka_settings, transactional_id=stream._producer._transactional_id)
-    thief.init_transactions()
+def test_a_worker_whose_producer_is_fenced_stops(
+    open_session: OpenSession, kafka_settings: KafkaSettings, kafka_topics: Topics
+) -> None:
+    session = open_session("one")
+    session.append(make_sentence_outputs(kafka_topics.sentences, [b"1"]))
+    wait_for_assignment(session)
+    batch = poll_batch(session)
+    rival = create_producer(kafka_settings, transactional_id=session._producer._transactional_id)
+    rival.init_transactions()
     with pytest.raises(FencedError, match="another process uses the transactional id"):
-        stream.commit(make_batch_result(polled, [Output(kafka_topics.review, b"k", b"v")]))
-    thief.close(timeout=10)
-    assert read_topic(stream, kafka_topics.review) == []
+        session.commit(make_batch_result(batch, [Output(kafka_topics.review, b"k", b"v")]))
+    rival.close(timeout=10)
+    assert read_topic(session, kafka_topics.review) == []
 
 
-def test_of_two_workers_with_one_identity_the_older_ends(opened: OpenStream, kafka_topics: Topics) -> None:
-    older, newer = opened("one"), opened("one")
+def test_of_two_workers_with_one_id_the_older_stops(open_session: OpenSession, kafka_topics: Topics) -> None:
+    older, newer = open_session("one"), open_session("one")
     older.append(make_sentence_outputs(kafka_topics.sentences, [b"1", b"2"]))
     wait_for_assignment(older)
-    polled = poll_batch(older, max_records=1)
+    batch = poll_batch(older, max_records=1)
     wait_for_assignment(newer, 0, 1)
     with pytest.raises(FencedError):
-        older.commit(make_batch_result(polled))
-    newer.commit(make_batch_result(poll_batch(newer)))  # nobody has taken anything from the newer one
+        older.commit(make_batch_result(batch))
+    newer.commit(make_batch_result(poll_batch(newer)))  # the older one has not fenced the newer one
 
 
-def test_a_worker_that_slept_does_not_take_its_identity_back(opened: OpenStream) -> None:
-    older, newer = opened("one"), opened("one")
+def test_a_worker_that_was_suspended_does_not_take_its_id_back(open_session: OpenSession) -> None:
+    older, newer = open_session("one"), open_session("one")
     wait_for_assignment(older)
     wait_for_assignment(newer, 0, 1)
     older._consumer._polled_at -= 3600
     with pytest.raises(FencedError, match="another process uses the worker id one"):
         older.poll(max_records=1, timeout=0.1)
-    # Nor does it take the transactional id back.
+    # It does not take the transactional id back either.
     older._producer.discard()
     older._restore_all()
     with pytest.raises(FencedError, match="another process uses the worker id one"):
         older.poll_rebalance()
 
 
-def test_one_worker_more_than_partitions_is_settled_without_any(opened: OpenStream) -> None:
-    """A spare one is as ready as the others: it waits for their partitions."""
-    workers = [opened(f"worker-{number}") for number in range(3)]
+def test_a_spare_worker_has_a_complete_assignment_without_partitions(open_session: OpenSession) -> None:
+    """It is ready: it waits for the partitions of the others."""
+    workers = [open_session(f"worker-{number}") for number in range(3)]
     assert not workers[0].assignment_complete
 
     def step() -> bool:
@@ -226,21 +234,21 @@ def test_one_worker_more_than_partitions_is_settled_without_any(opened: OpenStre
     wait_until(step, "two of three workers have a partition each, and the third none")
 
 
-def test_the_worker_ends_when_the_client_waits_for_ever(opened: OpenStream, kafka_topics: Topics) -> None:
-    ended: list[str] = []
-    free = threading.Event()
+def test_the_worker_ends_when_the_client_waits_forever(open_session: OpenSession, kafka_topics: Topics) -> None:
+    messages: list[str] = []
+    terminated = threading.Event()
 
-    def end(sentence: str) -> None:
-        ended.append(sentence)
-        free.set()
+    def terminate(message: str) -> None:
+        messages.append(message)
+        terminated.set()
 
-    stream = opened(watchdog=Watchdog(step_timeout_s=1.0, tick_interval_s=0.2, terminate=end))
-    stream.append(make_sentence_outputs(kafka_topics.sentences, [b"1"]))
-    wait_for_assignment(stream)
-    polled = poll_batch(stream)
-    producer = stream._producer._producer
+    session = open_session(watchdog=Watchdog(step_timeout_s=1.0, tick_interval_s=0.2, terminate=terminate))
+    session.append(make_sentence_outputs(kafka_topics.sentences, [b"1"]))
+    wait_for_assignment(session)
+    batch = poll_batch(session)
+    producer = session._producer._producer
     assert producer is not None
-    producer.commit_transaction = free.wait
-    stream.commit(make_batch_result(polled))
-    assert len(ended) == 1
-    assert "commit_transaction" in ended[0]
+    producer.commit_transaction = terminated.wait
+    session.commit(make_batch_result(batch))
+    assert len(messages) == 1
+    assert "commit_transaction" in messages[0]

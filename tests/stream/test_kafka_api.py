@@ -1,4 +1,4 @@
-"""The API on a real Kafka: the same as on the embedded log."""
+"""The API on a real Kafka."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from service.log.kafka.log import KafkaLog
     from service.log.topics import Topics
     from service.settings.kafka import KafkaSettings
-    from tests.stream.conftest import OpenStream
 
 WAIT = 120.0
 
@@ -38,14 +38,14 @@ def test_up_from_a_sentence_to_a_decision(tmp_path: Path, kafka_settings: KafkaS
     process = desk.start("up")
     try:
         assert process.stdout is not None
-        found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
-        assert found
-        with httpx.Client(base_url=found[0], timeout=WAIT) as client:
-            policy = {"flag_policy": {"kind": "below", "cut": 2.0}}  # so that each sentence comes to review
+        address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+        assert address
+        with httpx.Client(base_url=address[0], timeout=WAIT) as client:
+            policy = {"flag_policy": {"kind": "below", "cut": 2.0}}  # every sentence is flagged
             assert client.put("/v1/datasets/news", json=policy).json()["version"] == 1
-            sent = [{**one, "dataset": "news"} for one in make_sentences(10)]
+            sent = [{**sentence, "dataset": "news"} for sentence in make_sentences(10)]
             until(lambda: client.post("/v1/score", json=sent[0]).json()["settings"]["news"]["version"] == 1)
-            until_reviewed(client, sent)
+            send_until_reviewed(client, sent)
             items = client.get("/v1/review", params={"dataset": "news"}).json()["items"]
             decision = {"dataset": "news", "id": items[0]["id"], "reviewer": "anna", "verdict": "ok"}
             assert client.post("/v1/decisions", json=decision).status_code == 202
@@ -59,40 +59,40 @@ def test_up_from_a_sentence_to_a_decision(tmp_path: Path, kafka_settings: KafkaS
         process.communicate()
 
 
-def until_reviewed(client: httpx.Client, sent: list[dict[str, object]]) -> None:
-    """The worker may still judge by the settings before when the first come: they are sent until none is missing."""
-    wanted = {one["id"] for one in sent}
+def send_until_reviewed(client: httpx.Client, sent: list[dict[str, object]]) -> None:
+    """Sends again what is missing: the worker may judge the first sentences with the settings before."""
+    ids = {sentence["id"] for sentence in sent}
 
-    def there() -> bool:
-        found = client.get("/v1/review", params={"dataset": "news"}).json()["items"]
-        missing = wanted - {item["id"] for item in found}
+    def is_complete() -> bool:
+        items = client.get("/v1/review", params={"dataset": "news"}).json()["items"]
+        missing = ids - {item["id"] for item in items}
         if missing:
-            again = [one for one in sent if one["id"] in missing]
+            again = [sentence for sentence in sent if sentence["id"] in missing]
             assert client.post("/v1/sentences", json={"sentences": again}).status_code == 202
             time.sleep(0.5)
         return not missing
 
-    until(there)
+    until(is_complete)
 
 
 def until(holds: Callable[[], bool]) -> None:
-    last = time.monotonic() + WAIT
+    deadline = time.monotonic() + WAIT
     while not holds():
-        assert time.monotonic() < last
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
 def test_a_broker_that_does_not_answer_is_noticed(
-    opened: OpenStream, kafka_topics: Topics, monkeypatch: pytest.MonkeyPatch
+    kafka_log: KafkaLog, kafka_topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follower = opened().follow(kafka_topics.datasets)
+    follower = kafka_log.follow(kafka_topics.datasets)
     assert isinstance(follower, PingableFollower)
     follower.ping()
 
-    def silent(*_: object, **__: object) -> None:
+    def time_out(*_: object, **__: object) -> None:
         raise KafkaTimeoutError("no answer")
 
-    monkeypatch.setattr(follower._ensure_consumer(), "end_offsets", silent)
+    monkeypatch.setattr(follower._ensure_consumer(), "end_offsets", time_out)
     with pytest.raises(StreamError, match="does not answer"):
         follower.ping()
     follower.close()

@@ -1,4 +1,4 @@
-"""The stream commands on a real Kafka: the same ones, through the same protocol."""
+"""The stream commands on a real Kafka."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_day_with_the_stream(desk: CommandHarness, kafka_topics: Topics) -> No
     assert "nothing to create: all topics exist" in desk.run("topics", "create").out
     ran = desk.run("check")
     assert ran.code == 0, ran.out
-    assert f"{kafka_topics.state}: 2 partitions, 1 copy (a single copy is for trying out)" in ran.out
+    assert f"{kafka_topics.state}: 2 partitions, 1 copy (one copy: only for a trial)" in ran.out
     given: list[dict[str, Any]] = [*make_sentences(60), {"id": "ghost", "tokens": ["a"], "labels": ["B-GHOST"]}]
     assert desk.run("send", desk.write_file(given)).out == f"61 sentences sent to {kafka_topics.sentences}\n"
     ran = desk.run("worker", "--once")

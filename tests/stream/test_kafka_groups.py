@@ -1,4 +1,4 @@
-"""Workers that share the partitions, come, go and come back."""
+"""Workers that share partitions, join, leave and return."""
 
 from __future__ import annotations
 
@@ -16,93 +16,93 @@ from tests.stream.runner import CountingWorker, has_partitions
 from tests.stream.steps import make_sentence_outputs, read_topic, wait_until
 
 if TYPE_CHECKING:
+    from service.log.kafka.log import KafkaLog
     from service.log.topics import Topics
     from service.settings.kafka import KafkaSettings
-    from tests.stream.conftest import OpenStream
+    from tests.stream.conftest import OpenSession
 
 
 def test_two_workers_share_the_partitions_and_one_takes_over_from_the_other(
-    opened: OpenStream, kafka_topics: Topics
+    open_session: OpenSession, kafka_log: KafkaLog, kafka_topics: Topics
 ) -> None:
-    first, second = CountingWorker(opened(), kafka_topics), CountingWorker(opened(), kafka_topics)
-    producer = opened()
+    first, second = CountingWorker(open_session(), kafka_topics), CountingWorker(open_session(), kafka_topics)
     sent: list[bytes] = []
 
-    def more(n: int) -> None:
-        new = [b"%d" % (len(sent) + k) for k in range(n)]
-        sent.extend(new)
-        for k, value in enumerate(new):
-            producer.append(make_sentence_outputs(kafka_topics.sentences, [value], partition=k % 2))
+    def send(count: int) -> None:
+        values = [b"%d" % (len(sent) + number) for number in range(count)]
+        sent.extend(values)
+        for number, value in enumerate(values):
+            kafka_log.append(make_sentence_outputs(kafka_topics.sentences, [value], partition=number % 2))
 
-    def counted() -> int:
-        return sum(max(one.counts.get(partition, 0) for one in (first, second)) for partition in (0, 1))
+    def count_read() -> int:
+        return sum(max(worker.counts.get(partition, 0) for worker in (first, second)) for partition in (0, 1))
 
-    more(4)
+    send(4)
     first.start()
-    wait_until(lambda: has_partitions(first, {0, 1}), "the first has both")
-    wait_until(lambda: counted() == 4, "it has read what is there")
+    wait_until(lambda: has_partitions(first, {0, 1}), "the first worker has both partitions")
+    wait_until(lambda: count_read() == 4, "it has read all records")
     second.start()
-    wait_until(lambda: len(first.owned) == 1 and len(second.owned) == 1, "they share")
-    assert first.owned != second.owned
-    more(6)
-    wait_until(lambda: counted() == 10, "both have read what is there")
+    wait_until(lambda: len(first.assigned) == 1 and len(second.assigned) == 1, "they share the partitions")
+    assert first.assigned != second.assigned
+    send(6)
+    wait_until(lambda: count_read() == 10, "both have read all records")
     second.shut_down()
-    wait_until(lambda: has_partitions(first, {0, 1}), "the first has both again")
-    more(2)
-    wait_until(lambda: counted() == 12, "the first has read the rest")
+    wait_until(lambda: has_partitions(first, {0, 1}), "the first worker has both partitions again")
+    send(2)
+    wait_until(lambda: count_read() == 12, "the first has read the rest")
     first.shut_down()
-    # Everything once, although it went through several hands.
-    assert sorted(record.value or b"" for record in read_topic(producer, kafka_topics.review)) == sorted(sent)
+    # Every record is there once, although partitions moved.
+    assert sorted(record.value or b"" for record in read_topic(kafka_log, kafka_topics.review)) == sorted(sent)
 
 
-def test_a_worker_with_a_fixed_identity_comes_back_to_its_partitions(
-    opened: OpenStream, kafka_settings: KafkaSettings, kafka_topics: Topics, group: str
+def test_a_worker_with_an_id_returns_to_its_partitions(
+    open_session: OpenSession, kafka_settings: KafkaSettings, kafka_topics: Topics, group: str
 ) -> None:
-    patient = kafka_settings.model_copy(update={"session_timeout_ms": 60_000})
-    first, second = (CountingWorker(opened(name, settings=patient), kafka_topics) for name in ("one", "two"))
+    long_session = kafka_settings.model_copy(update={"session_timeout_ms": 60_000})
+    first, second = (CountingWorker(open_session(name, settings=long_session), kafka_topics) for name in ("one", "two"))
     first.start()
     second.start()
     wait_until(
-        lambda: has_partitions(first, first.owned) and {len(first.owned), len(second.owned)} == {1}, "they share"
+        lambda: has_partitions(first, first.assigned) and {len(first.assigned), len(second.assigned)} == {1},
+        "they share the partitions",
     )
-    had, moved = set(second.owned), len(first.lost)
+    partitions, revoked = set(second.assigned), len(first.revoked)
     second.shut_down()
     assert find_member_id(kafka_settings, group=group, worker_id="two") is not None
-    third = CountingWorker(opened("two", settings=patient), kafka_topics)
+    third = CountingWorker(open_session("two", settings=long_session), kafka_topics)
     third.start()
-    wait_until(lambda: has_partitions(third, had), "it has its partition again")
+    wait_until(lambda: has_partitions(third, partitions), "it has its partition again")
     third.shut_down()
-    assert len(first.lost) == moved, "the other one was not disturbed"
-    # Taken out of the group it is gone at once.
+    assert len(first.revoked) == revoked, "the other worker was not affected"
+    # A worker that is removed from the group gives up its partitions at once.
     assert remove_group_member(kafka_settings, group=group, worker_id="two")
-    wait_until(lambda: has_partitions(first, {0, 1}), "the other has everything")
+    wait_until(lambda: has_partitions(first, {0, 1}), "the other worker has both partitions")
     first.shut_down()
     assert not remove_group_member(kafka_settings, group=group, worker_id="two")
 
 
-def test_partitions_that_are_added_are_taken_up(
-    opened: OpenStream, kafka_settings: KafkaSettings, kafka_topics: Topics
+def test_partitions_that_are_added_are_assigned(
+    open_session: OpenSession, kafka_log: KafkaLog, kafka_settings: KafkaSettings, kafka_topics: Topics
 ) -> None:
-    runner = CountingWorker(opened(), kafka_topics)
-    runner.start()
-    wait_until(lambda: has_partitions(runner, {0, 1}), "it has what there is")
-    producer = opened()
-    follower = producer.follow(kafka_topics.state)
+    worker = CountingWorker(open_session(), kafka_topics)
+    worker.start()
+    wait_until(lambda: has_partitions(worker, {0, 1}), "it has both partitions")
+    follower = kafka_log.follow(kafka_topics.state)
     with KafkaAdminClient(bootstrap_servers=kafka_settings.servers) as admin:
         admin.create_partitions({kafka_topics.sentences: 3})
     problems = {report.name: report.problems for report in describe_topics(kafka_settings, kafka_topics)}
     assert "it has 2 partitions and the input 3" in problems[kafka_topics.state][0]
-    made = create_topics(kafka_settings, kafka_topics, partitions=3, replication=1, min_isr=1)
-    assert made == [f"{kafka_topics.state} (grown to 3 partitions)"]
-    wait_until(lambda: has_partitions(runner, {0, 1, 2}), "it has the new one too")
-    producer.append(make_sentence_outputs(kafka_topics.sentences, [b"new"], partition=2))
-    wait_until(lambda: runner.counts.get(2) == 1, "it reads the new one")
-    seen: list[int] = []
+    created = create_topics(kafka_settings, kafka_topics, partitions=3, replication=1, min_isr=1)
+    assert created == [f"{kafka_topics.state} (grown to 3 partitions)"]
+    wait_until(lambda: has_partitions(worker, {0, 1, 2}), "it has the new partition too")
+    kafka_log.append(make_sentence_outputs(kafka_topics.sentences, [b"new"], partition=2))
+    wait_until(lambda: worker.counts.get(2) == 1, "it reads the new partition")
+    partitions: list[int] = []
 
     def step() -> bool:
-        seen.extend(record.partition for record in follower.poll())
-        return 2 in seen
+        partitions.extend(record.partition for record in follower.poll())
+        return 2 in partitions
 
-    wait_until(step, "a follower of the grown topic sees its new partition")
+    wait_until(step, "a follower of the topic reads its new partition")
     follower.close()
-    runner.shut_down()
+    worker.shut_down()

@@ -1,4 +1,4 @@
-"""State that is read back: past others' open transactions, past what retention took."""
+"""Restoring state: with open transactions of others, and after retention has deleted records."""
 
 from __future__ import annotations
 
@@ -28,69 +28,70 @@ if TYPE_CHECKING:
     from service.log.kafka.session import KafkaWorkerSession
     from service.log.topics import Topics
     from service.settings.kafka import KafkaSettings
-    from tests.stream.conftest import OpenStream
+    from tests.stream.conftest import OpenSession
 
 
-def test_a_restore_waits_out_an_open_transaction_and_says_whose_itowns(
-    opened: OpenStream, kafka_settings: KafkaSettings, kafka_topics: Topics, stranger: KafkaProducer
+def test_a_restore_waits_for_an_open_transaction_and_names_its_producer(
+    open_session: OpenSession, kafka_settings: KafkaSettings, kafka_topics: Topics, foreign_producer: KafkaProducer
 ) -> None:
-    stream = opened(patience=-kafka_settings.transaction_timeout_ms / 1000)
-    stream.append(make_sentence_outputs(kafka_topics.sentences, [b"1", b"2"]))
-    stranger.begin_transaction()
+    session = open_session(restore_grace_s=-kafka_settings.transaction_timeout_ms / 1000)
+    session.append(make_sentence_outputs(kafka_topics.sentences, [b"1", b"2"]))
+    foreign_producer.begin_transaction()
     for key, value in ((b"seen", b"1"), (to_position_key(0), to_position_value(1))):
-        send(stranger, Output(kafka_topics.state, key, value, partition=0)).get(60)
-    assert [name.split()[0] for name in list_open_transactions(kafka_settings, kafka_topics.state, 0)] == ["stranger"]
-    # The other partition does not wait for it.
-    assert set(wait_for_assignment(stream, 1)) == {1}
-    wait_until(lambda: _troubled(stream), "the stream says what it waits for")
-    assert "partition 0" in stream.warnings[0]
-    assert "stranger" in stream.warnings[0]
-    stranger.commit_transaction()
-    gained = wait_for_assignment(stream)[0]
-    assert (gained.next_offset, gained.state) == (1, {b"seen": b"1"})
-    assert stream.warnings == ()
+        send(foreign_producer, Output(kafka_topics.state, key, value, partition=0)).get(60)
+    assert [name.split()[0] for name in list_open_transactions(kafka_settings, kafka_topics.state, 0)] == ["foreign"]
+    # The other partition does not wait.
+    assert set(wait_for_assignment(session, 1)) == {1}
+    wait_until(lambda: _has_warnings(session), "the session says what it waits for")
+    assert "partition 0" in session.warnings[0]
+    assert "foreign" in session.warnings[0]
+    foreign_producer.commit_transaction()
+    assignment = wait_for_assignment(session)[0]
+    assert (assignment.next_offset, assignment.state) == (1, {b"seen": b"1"})
+    assert session.warnings == ()
     assert list_open_transactions(kafka_settings, kafka_topics.state, 0) == []
 
 
-def _troubled(stream: KafkaWorkerSession) -> bool:
-    assert not stream.poll_rebalance().assigned
-    stream.poll(max_records=1, timeout=0.2)
-    return bool(stream.warnings)
+def _has_warnings(session: KafkaWorkerSession) -> bool:
+    assert not session.poll_rebalance().assigned
+    session.poll(max_records=1, timeout=0.2)
+    return bool(session.warnings)
 
 
-def test_records_that_retention_took_are_counted(
-    opened: OpenStream, kafka_settings: KafkaSettings, kafka_topics: Topics
+def test_records_that_retention_deleted_are_counted(
+    open_session: OpenSession, kafka_settings: KafkaSettings, kafka_topics: Topics
 ) -> None:
-    stream = opened("one")
-    stream.append(make_sentence_outputs(kafka_topics.sentences, [b"%d" % n for n in range(6)]))
-    wait_for_assignment(stream)
-    stream.commit(make_batch_result(poll_batch(stream, max_records=2), state={b"seen": b"2"}))
-    stream.close()
-    place = TopicPartition(kafka_topics.sentences, 0)
+    session = open_session("one")
+    session.append(make_sentence_outputs(kafka_topics.sentences, [b"%d" % n for n in range(6)]))
+    wait_for_assignment(session)
+    session.commit(make_batch_result(poll_batch(session, max_records=2), state={b"seen": b"2"}))
+    session.close()
     with KafkaAdminClient(bootstrap_servers=kafka_settings.servers) as admin:
-        admin.delete_records({place: 5})
+        admin.delete_records({TopicPartition(kafka_topics.sentences, 0): 5})
 
-    successor = opened("one")
-    gained = wait_for_assignment(successor)[0]
-    assert (gained.next_offset, gained.lost_records, gained.state) == (5, 3, {b"seen": b"2"})
-    # The same while it runs: the place it reads from is gone.
+    successor = open_session("one")
+    assignment = wait_for_assignment(successor)[0]
+    assert (assignment.next_offset, assignment.lost_records, assignment.state) == (5, 3, {b"seen": b"2"})
+    # The same while it runs: its position is deleted.
     successor._consumer.seek(0, 1)
     successor._next_offsets[0] = 1
-    again = wait_for_assignment(successor)[0]
-    assert (again.next_offset, again.lost_records) == (5, 3)
+    assignment = wait_for_assignment(successor)[0]
+    assert (assignment.next_offset, assignment.lost_records) == (5, 3)
     assert list_values(poll_batch(successor)) == [b"5"]
 
 
-def test_a_state_that_is_ahead_of_its_input_is_told_not_guessed(
-    opened: OpenStream, kafka_topics: Topics, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_state_that_is_ahead_of_its_input_causes_a_warning(
+    open_session: OpenSession, kafka_topics: Topics, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.log.kafka.state_restore.RETRY_INTERVAL_S", 0.0)
-    stream = opened()
-    stream.append([Output(kafka_topics.state, to_position_key(0), to_position_value(100), partition=0)])
-    wait_for_assignment(stream, 1)
-    wait_until(lambda: _troubled(stream), "the stream says what is wrong")
-    assert "offset 100 comes next, but the input ends at 0" in stream.warnings[0]
-    waiting = stream._restorer._jobs
-    first = waiting[0].warned_at
-    wait_until(lambda: _troubled(stream) and waiting[0].warned_at > first, "it is tried again, with the same outcome")
-    assert len([one for one in caplog.messages if "offset 100 comes next" in one]) == 1
+    session = open_session()
+    session.append([Output(kafka_topics.state, to_position_key(0), to_position_value(100), partition=0)])
+    wait_for_assignment(session, 1)
+    wait_until(lambda: _has_warnings(session), "the session says what is wrong")
+    assert "the next offset in the state is 100, but the input ends at 0" in session.warnings[0]
+    jobs = session._restorer._jobs
+    first_warned_at = jobs[0].warned_at
+    wait_until(
+        lambda: _has_warnings(session) and jobs[0].warned_at > first_warned_at, "the restore is retried and fails again"
+    )
+    assert len([message for message in caplog.messages if "the next offset in the state is 100" in message]) == 1

@@ -14,7 +14,7 @@ from service.contracts import Claim, Decision
 from service.log.kafka.admin import COMPACTED_TOPIC_CONFIG, create_topics
 from service.log.kafka.follower import KafkaFollower
 from service.log.protocol import Output, Record
-from service.log.sqlite.session import SqliteWorkerSession
+from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 from service.review.decisions import build_claim_message, build_decision_message
 from tests.support.command_harness import CommandHarness
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from service.log.kafka.log import KafkaLog
     from service.settings.kafka import KafkaSettings
-    from tests.stream.conftest import OpenStream
 
 PAGE = (DOCS / "operations.md").read_text()
 SHOWN = [block for kind, block in read_code_blocks("operations.md") if kind == "sh"]
@@ -57,7 +57,7 @@ def decision(number: int, reviewer: str = "anna") -> Decision:
 
 
 def test_decisions_and_settings_are_saved_and_brought_back(
-    tmp_path: Path, opened: OpenStream, kafka_settings: KafkaSettings, kafka_topics: Topics
+    tmp_path: Path, kafka_log: KafkaLog, kafka_settings: KafkaSettings, kafka_topics: Topics
 ) -> None:
     def here(text: str, topics: Topics) -> str:
         return text.replace("kafka-1:9092", kafka_settings.servers[0]).replace("labelwatch.", topics.prefix)
@@ -68,7 +68,7 @@ def test_decisions_and_settings_are_saved_and_brought_back(
     ]
     decisions = [build_decision_message(kafka_topics, decision(4700 + number)) for number in range(20)]
     odd = build_decision_message(kafka_topics, decision(1, reviewer="an/na 100%"))
-    opened().append([*settings, *decisions, odd, build_claim_message(kafka_topics, claim)])
+    kafka_log.append([*settings, *decisions, odd, build_claim_message(kafka_topics, claim)])
     shell(here(SAVE, kafka_topics), tmp_path)
 
     others = Topics(prefix=f"{kafka_topics.prefix}back.")
@@ -142,9 +142,9 @@ def test_the_embedded_log_is_saved_while_it_is_open(tmp_path: Path, capfd: pytes
     folder = tmp_path / ".labelwatch"
     folder.mkdir()
     desk = CommandHarness(folder, tmp_path, capfd=capfd)
-    with closing(SqliteWorkerSession(desk.log_path, desk.topics)) as stream:
-        stream.append([Output(desk.topics.decisions, b"a/1/x", b"{}")])
+    with closing(SqliteLog(desk.log_path, desk.topics)) as log:
+        log.append([Output(desk.topics.decisions, b"a/1/x", b"{}")])
         shell(command, tmp_path)
-        stream.append([Output(desk.topics.decisions, b"a/2/x", b"{}")])
-    with closing(SqliteWorkerSession(tmp_path / "backup.sqlite", desk.topics)) as saved:
+        log.append([Output(desk.topics.decisions, b"a/2/x", b"{}")])
+    with closing(SqliteLog(tmp_path / "backup.sqlite", desk.topics)) as saved:
         assert [record.key for record in saved.read(desk.topics.decisions, 0, 10)] == [b"a/1/x"]

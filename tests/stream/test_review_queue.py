@@ -1,4 +1,4 @@
-"""The review queue over a real broker is the one of the embedded log, to the bit."""
+"""The review queue over a real broker equals that over the embedded log, to the bit."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.support.review_queue import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from service.log.kafka.log import KafkaLog
     from service.log.topics import Topics
-    from tests.stream.conftest import OpenStream
 
 
 def test_two_replicas_over_kafka_and_the_embedded_log_show_the_same(
-    opened: OpenStream, kafka_topics: Topics, tmp_path: Path
+    kafka_log: KafkaLog, kafka_topics: Topics, tmp_path: Path
 ) -> None:
     outputs = make_history(kafka_topics, sentences=70)
     embedded = SqliteLog(tmp_path / "log.sqlite", kafka_topics)
@@ -37,26 +37,25 @@ def test_two_replicas_over_kafka_and_the_embedded_log_show_the_same(
     expected = dump_rebuilt_queue(embedded, kafka_topics)
     assert '"ranker":{' in str(expected["overview"])
 
-    stream = opened()
-    live = QueueHarness(stream, ReviewQueue(tmp_path / "live.sqlite"), kafka_topics)
+    live = QueueHarness(kafka_log, ReviewQueue(tmp_path / "live.sqlite"), kafka_topics)
     for start in range(0, len(outputs), 30):
         live.write(*outputs[start : start + 30])
     wait_until(
         lambda: live.projector.step() == 0 and dump_queue(live.queue) == expected, "the live replica shows the same"
     )
-    assert dump_rebuilt_queue(opened(), kafka_topics) == expected
+    assert dump_rebuilt_queue(kafka_log, kafka_topics) == expected
 
-    # What comes later reaches a replica that has caught up, and a file that was deleted is built again.
+    # A replica that has caught up receives later records, and a file that was deleted is built again.
     last = make_decision_output("s1", "error", topics=kafka_topics)
     embedded.append([last])
-    stream.append([last])
+    kafka_log.append([last])
     expected = dump_rebuilt_queue(embedded, kafka_topics)
     wait_until(lambda: live.projector.step() == 0 and dump_queue(live.queue) == expected, "the decision has arrived")
     live.queue.path.unlink()
     live.catch_up()
     assert dump_queue(live.queue) == expected
 
-    # An older revision that comes late is not what a compacted topic ends with; of two claims the first has the item.
+    # A compacted topic does not end with an older revision that arrives late. Of two claims the first has the item.
     for number, reason in ((1, "flagged"), (3, "update"), (2, "flagged")):
         live.write(
             make_review_output(
@@ -69,19 +68,21 @@ def test_two_replicas_over_kafka_and_the_embedded_log_show_the_same(
             for name, minutes in (("bob", 20), ("ann", 10))
         )
     )
-    follower = stream.follow(kafka_topics.review)
-    found: list[int] = []
+    follower = kafka_log.follow(kafka_topics.review)
+    revisions: list[int] = []
 
     def ends_with_the_newest() -> bool:
         live.projector.step()
         records = [record for record in follower.poll() if record.key == b"default/late"]
-        found.extend(json.loads(record.value or b"")["revision"] for record in records)
-        return found == [1, 3, 2, 3]
+        revisions.extend(json.loads(record.value or b"")["revision"] for record in records)
+        return revisions == [1, 3, 2, 3]
 
     wait_until(ends_with_the_newest, "the newer revision is written again")
-    wait_until(lambda: live.projector.step() == 0 and live.get_item("s1").claimed_by == "bob", "who was first has it")
+    wait_until(
+        lambda: live.projector.step() == 0 and live.get_item("s1").claimed_by == "bob", "the first claim has the item"
+    )
     assert (live.get_item("late").state, live.get_item("late").revision) == ("closed", 3)
-    assert dump_rebuilt_queue(opened(), kafka_topics) == dump_queue(live.queue)
+    assert dump_rebuilt_queue(kafka_log, kafka_topics) == dump_queue(live.queue)
     follower.close()
     live.close()
     embedded.close()
