@@ -21,12 +21,12 @@
         │   └── VersionMismatchError        a change of another version than the one in force
         └── UnknownDatasetError             a dataset that has neither settings nor statistics
 
-The stream dead-letters, retries or stops. REST answers 422, 503 or 500, and for a rejected request its own status.
+The second column says what a worker does: it writes a dead letter, retries, or stops (fatal). REST answers 422, 503 or
+500; a rejected request has a status of its own.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -35,19 +35,9 @@ if TYPE_CHECKING:
 MAX_QUOTED_LENGTH = 40
 
 
-class Fate(StrEnum):
-    """What happens to the work that raises the error."""
-
-    REJECT = "reject"
-    DEAD_LETTER = "dead_letter"
-    RETRY = "retry"
-    FATAL = "fatal"
-
-
 class LabelwatchError(Exception):
     """Base of all errors of the service."""
 
-    fate: ClassVar[Fate] = Fate.FATAL
     stage: ClassVar[str] = "internal"
     exit_code: ClassVar[int] = 1
 
@@ -55,7 +45,6 @@ class LabelwatchError(Exception):
 class InvalidInput(LabelwatchError):  # noqa: N818 - the name says that the input is at fault
     """Input that breaks a rule. The message says where and what to change."""
 
-    fate = Fate.DEAD_LETTER
     stage = "validate"
 
     def __init__(
@@ -142,7 +131,6 @@ class MessageTooLargeError(InvalidInput):
 class InferenceError(LabelwatchError):
     """A sentence that the model fails on even when it is alone in its batch."""
 
-    fate = Fate.DEAD_LETTER
     stage = "inference"
 
 
@@ -179,14 +167,11 @@ class NewerStateError(StateError):
 class StreamError(LabelwatchError):
     """The broker or the embedded log failed. Trying again may help."""
 
-    fate = Fate.RETRY
     stage = "stream"
 
 
 class RejectedRequestError(LabelwatchError):
     """A request that is well formed and can't be fulfilled as things are. `field` names what to change."""
-
-    fate = Fate.REJECT
 
     def __init__(self, problem: str, *, field: str | None = None) -> None:
         super().__init__(problem)

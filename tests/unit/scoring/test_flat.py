@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.errors import Fate, InvalidInput
+from service.errors import InvalidInput
 from service.scoring.flat import (
     FlatSentences,
     flatten,
@@ -104,7 +104,7 @@ class TestInvalidInput:
         assert caught.value.word == word
         assert "sentence 1" in str(caught.value)
         assert word is None or f"word {word}" in str(caught.value)
-        assert caught.value.fate is Fate.DEAD_LETTER
+        assert caught.value.stage == "validate"
 
     def test_counts_of_sentences_differ(self) -> None:
         with pytest.raises(InvalidInput, match="labels of 2 sentences, probabilities of 1"):
