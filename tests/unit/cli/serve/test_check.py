@@ -1,0 +1,110 @@
+"""`labelwatch check`: settings, model, log and topics."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.log.codec import to_state_key
+from service.log.protocol import Output
+from service.log.topics import Topics
+from service.stream.state.snapshot import StatsKey
+from tests.support.command_harness import CommandHarness, make_sentences
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPICS = Topics()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
+    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
+
+
+def find_problems(desk: CommandHarness, **variables: str) -> list[str]:
+    ran = desk.run("check", **variables)
+    lines = [line for line in ran.out.splitlines() if not line.startswith("ok ")]
+    assert ran.code == (1 if lines else 0)
+    return lines
+
+
+def test_check_finds_no_problem_in_a_working_setup(desk: CommandHarness) -> None:
+    assert find_problems(desk) == []
+    assert not desk.log_path.exists()
+    desk.run("send", desk.write_file(make_sentences(10)))
+    desk.run("worker", "--once")
+    assert find_problems(desk) == []
+    assert "state: 10 sentences learned from" in desk.run("check").out
+
+
+def test_check_says_what_to_change(desk: CommandHarness) -> None:
+    assert find_problems(desk, LABELWATCH_WRKER_ID="a") == [
+        "WRONG settings: LABELWATCH_WRKER_ID is not a setting: correct its name or remove it"
+    ]
+    assert find_problems(desk, LABELWATCH_WORKER_MAX_WORDS="many")[0].startswith(
+        "WRONG settings: LABELWATCH_WORKER_MAX_WORDS: give a whole number"
+    )
+    assert "nowhere is not a folder" in find_problems(desk, LABELWATCH_MODEL_FOLDER="nowhere")[0]
+    (desk.folder / "file").write_text("this is not a log" * 100)
+    assert "can't be read as a log" in find_problems(desk, LABELWATCH_LOG_PATH=str(desk.folder / "file"))[0]
+    assert "can't create" in find_problems(desk, LABELWATCH_LOG_PATH=str(desk.folder / "file" / "log"))[0]
+
+
+def test_check_continues_after_a_variable_that_cannot_be_used(desk: CommandHarness) -> None:
+    ran = desk.run(
+        "check",
+        LABELWATCH_WORKER_GRUP="g",
+        LABELWATCH_API_PORT="none",
+        LABELWATCH_KAFKA_BOOTSTRAP_SERVER="here:9092",
+        LABELWATCH_MODEL_FOLDER="nowhere",
+    )
+    assert ran.code == 1
+    for line in (
+        "WRONG settings: LABELWATCH_WORKER_GRUP: there is no such setting",
+        "WRONG settings: LABELWATCH_API_PORT: ",
+        "WRONG settings: LABELWATCH_KAFKA_BOOTSTRAP_SERVER: there is no such setting",
+        "WRONG model: nowhere is not a folder",
+        "ok    log: embedded",
+    ):
+        assert line in ran.out
+    again = desk.run("check", LABELWATCH_KAFKA_SASL_USERNAME="anna")
+    assert "WRONG settings: LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: the other settings of its group need it" in again.out
+    assert "ok    model: " in again.out
+
+
+def test_check_writes_to_the_folder_of_a_log_that_does_not_exist(
+    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(**_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("service.cli.serve.check.tempfile.TemporaryFile", refused)
+    (line,) = find_problems(desk)
+    assert line.endswith(f"{desk.folder} is not writable: Read-only file system")
+
+
+def test_check_reads_settings_and_state(desk: CommandHarness) -> None:
+    desk.append_settings(name="news", version=1, method="magic")
+    [line] = find_problems(desk)
+    assert line.startswith("WRONG dataset: the settings of news can't be used")
+    assert "magic" in line
+    desk.append(Output(TOPICS.state, to_state_key(0, *StatsKey("news", "k")), b"{}"))
+    assert any(line.startswith("WRONG state:") for line in find_problems(desk))
+
+
+def test_check_of_an_unreachable_broker_prints_no_secret(desk: CommandHarness) -> None:
+    lines = find_problems(
+        desk,
+        LABELWATCH_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:9",
+        LABELWATCH_KAFKA_SECURITY_PROTOCOL="SASL_PLAINTEXT",
+        LABELWATCH_KAFKA_SASL_MECHANISM="PLAIN",
+        LABELWATCH_KAFKA_SASL_USERNAME="anna",
+        LABELWATCH_KAFKA_SASL_PASSWORD="hunter2",
+        LABELWATCH_KAFKA_REQUEST_TIMEOUT_MS="1000",
+    )
+    assert len(lines) == 1
+    assert "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: Kafka at 127.0.0.1:9" in lines[0]
+    assert "hunter2" not in lines[0]
