@@ -8,7 +8,7 @@ from typing import Any, Literal
 from schemas.messages import CONTRACTS
 from service import __version__
 from service.log.topics import Topics, TopicSpec
-from service.review.decisions import CLAIM_PARTITION
+from service.review.messages import CLAIM_PARTITION
 from service.settings import TopicSettings
 
 BINDING = "0.5.0"

@@ -15,7 +15,7 @@ from service.log.codec import (
     build_event_headers,
 )
 from service.log.protocol import Record
-from service.review.decisions import CLAIM_PARTITION
+from service.review.messages import CLAIM_PARTITION
 from service.statistics.class_stats import CLASS_STATS_FORMAT
 from service.statistics.histogram import HISTOGRAM_FORMAT
 from service.statistics.running import RUNNING_STATS_FORMAT

@@ -73,8 +73,8 @@ COMMANDS = (
     ),
     CommandEntry(
         "push",
-        "service.integrations.label_studio.push:push_app",
-        "Send doubts back to where the annotations come from.",
+        "service.cli.stream.push:push_app",
+        "Send open flags back to the annotation platform.",
         STREAM_PANEL,
     ),
     CommandEntry(

@@ -1,42 +1,46 @@
-"""Decisions and claims on their way to the topic: checked against the item, completed, keyed.
-
-Keys are `dataset/id/reviewer` and `dataset/id/reviewer/claim`; a slash (or %) inside an id or a name is written as
-%2F (%25), so that no two of them share a key.
-
-All claims go to one partition, whatever their key: who was first must be the same to all who read.
-"""
+"""Decisions of reviewers: the check against the item they are about, and what several of them amount to."""
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from service.contracts import Claim, Decision, describe_label_mismatch
+from service.contracts import describe_label_mismatch
 from service.errors import InvalidInput
-from service.log.codec import build_event_headers
-from service.log.protocol import Output
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from service.contracts import Decision, Shown
     from service.labels import LabelMap
-    from service.log.topics import Topics
     from service.review.items import ReviewItem
 
-DECISION_EVENT_TYPE = "labelwatch.decision.v1"
-CLAIM_EVENT_TYPE = "labelwatch.claim.v1"
-CLAIM_KEY_SUFFIX = "claim"
-CLAIM_PARTITION = 0
+Agreement = Literal["agree", "differ"]
+MajorityVerdict = Literal["error", "ok"]
+Outcome = Literal["open", "ok", "corrected", "uncorrected", "differ"]
+
+
+class Resolution(NamedTuple):
+    """What the decisions about a sentence amount to.
+
+    open: nobody is sure. ok: the labels are right. corrected: wrong, with the right `labels`. uncorrected: wrong, and
+    nobody gave the right labels. differ: reviewers disagree.
+    """
+
+    outcome: Outcome
+    labels: tuple[str, ...] | None = None
+
+
+# -- the check of one decision -----------------------------------------------------------------------------------------
 
 
 def check_decision(
-    item: ReviewItem, decision: Decision, *, now: datetime | None = None, labels: LabelMap | None = None
+    item: ReviewItem, decision: Decision, *, now: datetime | None = None, label_map: LabelMap | None = None
 ) -> Decision:
-    """The decision as it is to be written: with its time and with what the reviewer was shown.
+    """The decision as it is recorded: with its time, and with what the reviewer was shown.
 
-    Raises InvalidInput, which names the field, where it does not fit the item, or where it corrects a label to one
-    that the dataset can't have by its `labels`.
+    Raises InvalidInput, which names the field, for a decision that does not fit the item, or that corrects a label to
+    one outside the dataset's `label_map`.
     """
     if (decision.dataset, decision.id) != (item.dataset, item.id):
         raise InvalidInput(f"it is about {decision.dataset}/{decision.id}, not {item.dataset}/{item.id}", field="id")
@@ -48,9 +52,9 @@ def check_decision(
     if item.state == "closed" and not decision.withdrawn:
         raise InvalidInput("the item is closed: the sentence was annotated again or deleted", field="id")
     _check_words(item, decision)
-    _check_labels(item, decision, labels)
-    moment = decision.decided_at or now or datetime.now(UTC)
-    return decision.model_copy(update={"decided_at": _ensure_timezone(moment), "shown": item.shown})
+    _check_labels(item, decision, label_map)
+    decided_at = decision.decided_at or now or datetime.now(UTC)
+    return decision.model_copy(update={"decided_at": _ensure_timezone(decided_at), "shown": item.shown})
 
 
 def _check_words(item: ReviewItem, decision: Decision) -> None:
@@ -60,10 +64,10 @@ def _check_words(item: ReviewItem, decision: Decision) -> None:
         raise InvalidInput(f"wrong words need the verdict error, not {decision.verdict}", field="words")
     if len(set(decision.words)) != len(decision.words):
         raise InvalidInput("a word is named twice", field="words")
-    for place in decision.words:
-        if not 0 <= place < len(item.tokens):
+    for index in decision.words:
+        if not 0 <= index < len(item.tokens):
             raise InvalidInput(
-                f"there is no word {place}: the sentence has {len(item.tokens)}, counted from 0", field="words"
+                f"there is no word {index}: the sentence has {len(item.tokens)}, counted from 0", field="words"
             )
 
 
@@ -73,21 +77,21 @@ def _check_labels(item: ReviewItem, decision: Decision, label_map: LabelMap | No
         return
     if len(labels) != len(item.tokens):
         raise InvalidInput(describe_label_mismatch(len(labels), len(item.tokens)), field="labels")
-    changed = {place for place, (a, b) in enumerate(zip(labels, item.labels, strict=True)) if a != b}
+    changed = {index for index, (new, given) in enumerate(zip(labels, item.labels, strict=True)) if new != given}
     if decision.verdict == "error" and not changed:
         raise InvalidInput("they are the given ones: correct one, or leave them out", field="labels")
     if decision.verdict != "error" and changed:
         raise InvalidInput(f"corrected labels need the verdict error, not {decision.verdict}", field="labels")
-    for place, label in enumerate(labels):
+    for index, label in enumerate(labels):
         if not label.strip():
-            raise InvalidInput("it is empty", field="labels", word=place, token=item.tokens[place])
-        # What was given may stay: the sentence was judged with it, though perhaps by other settings.
-        if label_map is not None and place in changed and label not in item.labels and not label_map.accepts(label):
+            raise InvalidInput("it is empty", field="labels", word=index, token=item.tokens[index])
+        # A given label is always accepted, even if the settings have changed since the sentence was judged.
+        if label_map is not None and index in changed and label not in item.labels and not label_map.accepts(label):
             raise InvalidInput(
                 f"{label!r} is no label of {item.dataset}: use its own, of the types {', '.join(label_map.build_writer().types)}",
                 field="labels",
-                word=place,
-                token=item.tokens[place],
+                word=index,
+                token=item.tokens[index],
             )
     if decision.words and changed != set(decision.words):
         raise InvalidInput("the words named are not those whose label was corrected: leave one out", field="words")
@@ -97,46 +101,59 @@ def _ensure_timezone(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
-def build_decision_message(topics: Topics, decision: Decision, request_id: str | None = None) -> Output:
-    """The message that puts a decision into the topic; the reviewer's last one replaces the one before."""
-    if decision.decided_at is None:
-        decision = decision.model_copy(update={"decided_at": datetime.now(UTC)})
-    return _build_output(
-        topics, encode_decision_key(decision.dataset, decision.id, decision.reviewer), decision, request_id
-    )
+# -- several decisions together ----------------------------------------------------------------------------------------
 
 
-def build_claim_message(topics: Topics, claim: Claim, request_id: str | None = None) -> Output:
-    made = _build_output(topics, encode_claim_key(claim.dataset, claim.id, claim.reviewer), claim, request_id)
-    return replace(made, partition=CLAIM_PARTITION)
+def select_in_force(decisions: Iterable[Decision], revision: int) -> list[Decision]:
+    """The decisions that count for a revision: they are about it, and not withdrawn."""
+    return [decision for decision in decisions if decision.revision == revision and not decision.withdrawn]
 
 
-def _build_output(topics: Topics, key: bytes, message: Decision | Claim, request_id: str | None) -> Output:
-    kind = DECISION_EVENT_TYPE if isinstance(message, Decision) else CLAIM_EVENT_TYPE
-    now = datetime.now(UTC)
-    headers = build_event_headers(kind, event_id=str(uuid.uuid4()), at=now, request_id=request_id)
-    return Output(topics.decisions, key, message.model_dump_json(exclude_none=True).encode(), headers)
+def select_sure_decisions(decisions: Iterable[Decision]) -> list[Decision]:
+    """The decisions that are not withdrawn and not `unsure`."""
+    return [decision for decision in decisions if not decision.withdrawn and decision.verdict != "unsure"]
 
 
-def encode_decision_key(dataset: str, id: str, reviewer: str) -> bytes:  # noqa: A002 - as the messages call it
-    return f"{dataset}/{_escape_key_part(id)}/{_escape_key_part(reviewer)}".encode()
-
-
-def encode_claim_key(dataset: str, id: str, reviewer: str) -> bytes:  # noqa: A002 - as the messages call it
-    return encode_decision_key(dataset, id, reviewer) + f"/{CLAIM_KEY_SUFFIX}".encode()
-
-
-def _escape_key_part(text: str) -> str:
-    return text.replace("%", "%25").replace("/", "%2F")
-
-
-def parse_decision_key(key: bytes) -> tuple[str, str, str, bool] | None:
-    """(dataset, id, reviewer, whether of a claim), or none where it is no key of ours."""
-    try:
-        dataset, *parts = key.decode().split("/")
-    except UnicodeDecodeError:
+def compute_agreement(decisions: Iterable[Decision]) -> Agreement | None:
+    """Whether the reviewers who are sure agree; None with fewer than two of them. Two different corrections differ."""
+    sure = select_sure_decisions(decisions)
+    if len(sure) < 2:
         return None
-    claim = len(parts) == 3 and parts[2] == CLAIM_KEY_SUFFIX
-    if len(parts) != 2 and not claim:
+    corrections = {decision.labels for decision in sure if decision.labels is not None}
+    same = len({decision.verdict for decision in sure}) == 1 and len(corrections) <= 1
+    return "agree" if same else "differ"
+
+
+def compute_majority_verdict(decisions: Iterable[Decision]) -> MajorityVerdict | None:
+    """The verdict of most reviewers who are sure; None where as many say error as ok."""
+    sure = select_sure_decisions(decisions)
+    errors = sum(decision.verdict == "error" for decision in sure)
+    if 2 * errors == len(sure):
         return None
-    return dataset, unquote(parts[0]), unquote(parts[1]), claim
+    return "error" if 2 * errors > len(sure) else "ok"
+
+
+def resolve_decisions(decisions: Sequence[Decision], word_count: int) -> Resolution:
+    """The outcome of the majority. Corrected labels count where everybody who corrects the sentence gives the same."""
+    verdict = compute_majority_verdict(decisions)
+    sure = select_sure_decisions(decisions)
+    if verdict is None:
+        return Resolution("differ" if sure else "open")
+    if verdict == "ok":
+        return Resolution("ok")
+    # Only the labels of an error are a correction: the verdict ok may repeat the given labels.
+    corrections = {decision.labels for decision in sure if decision.verdict == "error" and decision.labels is not None}
+    corrections = {labels for labels in corrections if len(labels) == word_count}
+    if len(corrections) == 1:
+        return Resolution("corrected", corrections.pop())
+    return Resolution("differ" if corrections else "uncorrected")
+
+
+def find_wrong_words(decision: Decision, shown: Shown) -> frozenset[int] | None:
+    """The words that a decision calls wrong; None for an error that names none."""
+    if decision.verdict == "ok":
+        return frozenset()
+    if decision.words:
+        return frozenset(decision.words)
+    pairs = zip(decision.labels or (), shown.labels, strict=False)
+    return frozenset(index for index, (right, given) in enumerate(pairs) if right != given) or None

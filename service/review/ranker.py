@@ -1,12 +1,12 @@
-"""What reviewers teach the queue: types whose labels are wrong more often than their scores say, and less often.
+"""The ranker: it learns from decisions which types are wrong more often, or less often, than their scores say.
 
-A word's logit is z = x0 + u[type of its given label], x0 = ½·ln((1 − s)/s) with s its weighted score; a sentence has
-the largest of its words. x0 keeps its coefficient, a bias is fitted and left out of the order, the offsets have a
-Gaussian prior. So without decisions the order is that of the priority, and few decisions change little.
+A word has the logit z = x0 + u[type of its given label], with x0 = ½·ln((1 − s)/s) and s its weighted score. A sentence has
+the largest logit of its words. The coefficient of x0 is fixed at 1. A bias is fitted, but does not affect the order. The
+offsets u have a Gaussian prior. So without decisions the order is that of the priority, and few decisions change little.
 
-The fit depends on the set of decisions alone: they are put in the order of their times and keys, whatever order the
-partitions of the topic were read in, and Newton always starts from nothing. So all replicas find the same numbers.
-They are taken in batches (`batched`): a queue that is sorted anew with every decision is a moving target.
+The fit depends on the set of decisions alone: they are sorted by time and key, whatever order the partitions of the topic
+were read in, and Newton's method always starts at zero. So all replicas fit the same numbers. The fit uses decisions in
+batches (`round_down_to_batch`): a queue that changes its order with every decision is hard to work on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from service.labels import get_entity_type
-from service.review.items import find_wrong_words
+from service.review.decisions import find_wrong_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ MIN_DECISIONS: Final = 25
 MIN_BATCH_SIZE: Final = 5
 BATCH_DIVISOR: Final = 20
 PRIOR_PRECISION: Final = 10.0
-# Next to none, and still enough that the bias is finite where nobody has found an error yet.
+# Almost no prior, and still enough to keep the bias finite while no reviewer has found an error.
 BIAS_PRECISION: Final = 1e-2
 MAX_STEPS: Final = 100
 STEP_TOLERANCE: Final = 1e-9
@@ -53,7 +53,7 @@ def to_rank(z: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedWords:
-    """The words of one decision that say something: type of the given label, x0, and whether it was wrong."""
+    """The words that one decision is about: the type of the given label, x0, and whether the label was wrong."""
 
     types: tuple[str, ...]
     logits: tuple[float, ...]
@@ -61,26 +61,26 @@ class ReviewedWords:
 
 
 def extract_reviewed_words(decision: Decision, shown: Shown) -> ReviewedWords | None:
-    """Ok: all words are right. Error without a word: the worst is wrong, nothing is known of the others."""
+    """The verdict ok: all words are right. An error that names no word: the worst word is wrong, the others are unknown."""
     if decision.withdrawn or decision.verdict == "unsure":
         return None
-    scored = [(place, score) for place, score in enumerate(shown.scores) if score is not None and math.isfinite(score)]
+    scored = [(index, score) for index, score in enumerate(shown.scores) if score is not None and math.isfinite(score)]
     wrong = find_wrong_words(decision, shown)
     if wrong is None:
         scored = sorted(scored, key=lambda pair: pair[1])[:1]
-        wrong = frozenset(place for place, _ in scored)
-    kept = [(place, score) for place, score in scored if place < len(shown.labels)]
-    if not kept:
+        wrong = frozenset(index for index, _ in scored)
+    labelled = [(index, score) for index, score in scored if index < len(shown.labels)]
+    if not labelled:
         return None
     return ReviewedWords(
-        tuple(get_entity_type(shown.labels[place]) for place, _ in kept),
-        tuple(to_logit(score) for _, score in kept),
-        tuple(place in wrong for place, _ in kept),
+        tuple(get_entity_type(shown.labels[index]) for index, _ in labelled),
+        tuple(to_logit(score) for _, score in labelled),
+        tuple(index in wrong for index, _ in labelled),
     )
 
 
 def round_down_to_batch(decisions: int) -> int:
-    """How many of so many decisions are used: 25, 30, 35, … and from 100 on steps of a twentieth."""
+    """How many of the decisions the fit uses: 25, 30, 35, …, and from 100 on in steps of a twentieth."""
     used = 0
     following = MIN_DECISIONS
     while following <= decisions:
@@ -91,7 +91,7 @@ def round_down_to_batch(decisions: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ranker:
-    """The offset of each type. Off: the queue is sorted by priority."""
+    """The offset of each type. Without `enabled`, the queue is sorted by priority."""
 
     enabled: bool = False
     offsets: Mapping[str, float] = field(default_factory=dict)
@@ -100,25 +100,25 @@ class Ranker:
 
     @classmethod
     def refit(cls, decisions: Sequence[ReviewedWords]) -> Ranker:
-        """From all decisions, in an order that all replicas agree on: the first ones are used, and sums round by it."""
-        found = decisions[: round_down_to_batch(len(decisions))]
-        if not found:
+        """Fits the first decisions of the sequence. All replicas must pass the same order: sums round by it."""
+        used = decisions[: round_down_to_batch(len(decisions))]
+        if not used:
             return cls()
-        names = sorted({name for one in found for name in one.types})
+        names = sorted({name for words in used for name in words.types})
         number = {name: k for k, name in enumerate(names)}
-        types = np.array([number[name] for one in found for name in one.types], np.intp)
-        logits = np.array([x for one in found for x in one.logits], np.float64)
-        wrong = np.array([y for one in found for y in one.wrong], np.float64)
+        types = np.array([number[name] for words in used for name in words.types], np.intp)
+        logits = np.array([logit for words in used for logit in words.logits], np.float64)
+        wrong = np.array([is_wrong for words in used for is_wrong in words.wrong], np.float64)
         offsets, bias = fit_offsets(types, logits, wrong, len(names))
         return cls(
-            enabled=True, offsets=dict(zip(names, offsets.tolist(), strict=True)), bias=bias, decisions=len(found)
+            enabled=True, offsets=dict(zip(names, offsets.tolist(), strict=True)), bias=bias, decisions=len(used)
         )
 
     def rank(self, priority: float | None, lowest_scores: Sequence[tuple[str, float]]) -> float:
-        """Of a sentence with this priority, whose lowest weighted score is given for each type it holds."""
+        """The rank of a sentence, from its priority and the lowest weighted score of each type in it."""
         if not self.enabled or not lowest_scores:
             return 1.0 if priority is None else priority
-        return to_rank(max(to_logit(low) + self.offsets.get(name, 0.0) for name, low in lowest_scores))
+        return to_rank(max(to_logit(score) + self.offsets.get(name, 0.0) for name, score in lowest_scores))
 
 
 def fit_offsets(
@@ -126,9 +126,9 @@ def fit_offsets(
 ) -> tuple[npt.NDArray[np.float64], float]:
     """The MAP offsets and bias, by damped Newton.
 
-    Each word touches one offset and the bias, so the Hessian is a diagonal with a border and the step needs no
-    matrix: the border is eliminated, then the diagonal divides. Undamped it diverges on confident words, so a step is
-    halved until the objective falls.
+    Each word involves one offset and the bias, so the Hessian is a bordered diagonal matrix and the step needs no solver:
+    the border is eliminated, then the diagonal divides. Without damping the method diverges on confident words, so a step
+    is halved until the objective falls.
     """
     offsets, bias = np.zeros(n_types), 0.0
     value = compute_objective(types, logits, wrong, offsets, bias)
@@ -150,7 +150,7 @@ def fit_offsets(
                 break
             scale /= 2
         else:
-            break  # no smaller value along the step: as good as the numbers allow
+            break  # no step lowers the objective: this is the optimum to machine precision
         offsets, bias, value = tried, tried_bias, tried_value
         if scale * max(float(np.abs(step).max(initial=0.0)), abs(bias_step)) < STEP_TOLERANCE:
             break
@@ -164,7 +164,7 @@ def compute_objective(
     offsets: npt.NDArray[np.float64],
     bias: float,
 ) -> float:
-    """What the fit makes small: the words' log-loss and the priors."""
+    """The objective that the fit minimises: the log-loss of the words plus the priors."""
     z = logits + offsets[types] + bias
     loss = np.logaddexp(0.0, z) - wrong * z
     return float(loss.sum() + PRIOR_PRECISION / 2 * (offsets @ offsets) + BIAS_PRECISION / 2 * bias * bias)

@@ -49,7 +49,7 @@ def build_backend(
         batch_tokens=api.batch_tokens,
         max_delay=api.max_delay_ms / 1000,
     )
-    projector = ReviewProjector(projection_log, topics, queue)
+    projector = ReviewProjector(projection_log, topics, queue.file)
     worker = None if runner is None else WorkerReadiness(runner)
 
     def conditions() -> dict[str, str]:

@@ -15,7 +15,7 @@ from schemas import events, generate, messages
 from service.contracts import Claim, Decision
 from service.log import codec
 from service.log.topics import Topics
-from service.review.decisions import build_claim_message, build_decision_message
+from service.review.messages import build_claim_message, build_decision_message
 from tests.support.node_packages import install_packages
 
 TOOL = Path(__file__).with_name("asyncapi")

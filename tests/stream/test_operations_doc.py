@@ -16,7 +16,7 @@ from service.log.kafka.follower import KafkaFollower
 from service.log.protocol import Output, Record
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
-from service.review.decisions import build_claim_message, build_decision_message
+from service.review.messages import build_claim_message, build_decision_message
 from tests.support.command_harness import CommandHarness
 from tests.support.docs_pages import DOCS, read_code_blocks
 from tests.support.tiny_models import make_model

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts import Claim
 from service.log.sqlite.log import SqliteLog
-from service.review.decisions import build_claim_message
+from service.review.messages import build_claim_message
 from service.review.queue.queue import ReviewQueue
 from tests.stream.steps import wait_until
 from tests.support.review_queue import (
@@ -51,7 +51,7 @@ def test_two_replicas_over_kafka_and_the_embedded_log_show_the_same(
     kafka_log.append([last])
     expected = dump_rebuilt_queue(embedded, kafka_topics)
     wait_until(lambda: live.projector.step() == 0 and dump_queue(live.queue) == expected, "the decision has arrived")
-    live.queue.path.unlink()
+    live.queue.file.path.unlink()
     live.catch_up()
     assert dump_queue(live.queue) == expected
 

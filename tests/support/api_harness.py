@@ -112,7 +112,7 @@ def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator
     known = datasets()
     worker = Worker(log, BatchProcessor(classifier, known, TOPICS), known, TOPICS, poll_timeout=0.0)
     queue = ReviewQueue(folder / "queue.sqlite")
-    projector = ReviewProjector(log, TOPICS, queue)
+    projector = ReviewProjector(log, TOPICS, queue.file)
     mirror = StateView(log, TOPICS, datasets())
     settings = ApiSettings(**limits)
     backend = Backend(

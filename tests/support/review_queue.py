@@ -12,8 +12,9 @@ import numpy as np
 from service.contracts import Assessment, DatasetSettings, Decision, Flag, ModelName, WordScore
 from service.log.protocol import Output, Record
 from service.log.topics import Topics
-from service.review.decisions import build_decision_message, check_decision
+from service.review.decisions import check_decision
 from service.review.items import build_shown
+from service.review.messages import build_decision_message
 from service.review.projection.projector import ReviewProjector
 from service.review.queue.queue import QueueFilter, ReviewQueue
 
@@ -177,7 +178,7 @@ class QueueHarness:
     topics: Topics = TOPICS
 
     def __post_init__(self) -> None:
-        self.projector = ReviewProjector(self.stream, self.topics, self.queue)
+        self.projector = ReviewProjector(self.stream, self.topics, self.queue.file)
 
     def write(self, *outputs: Output) -> None:
         self.stream.append(outputs)

@@ -13,7 +13,8 @@ from service.api.http.bodies import list_messages, parse_message, read_json_obje
 from service.api.routes.review import require_item
 from service.contracts import Decision
 from service.errors import InvalidInput
-from service.review.decisions import build_decision_message, check_decision
+from service.review.decisions import check_decision
+from service.review.messages import build_decision_message
 
 router = APIRouter(tags=["review"])
 
@@ -79,7 +80,9 @@ async def decide(request: Request, backend: BackendDep) -> AcceptedDecisions:
         if "revision" not in decision.model_fields_set:
             decision = decision.model_copy(update={"revision": found.revision})
         try:
-            checked = check_decision(found, decision, labels=backend.state_view.get_judge(decision.dataset).label_map)
+            checked = check_decision(
+                found, decision, label_map=backend.state_view.get_judge(decision.dataset).label_map
+            )
         except InvalidInput as error:
             if at is None:
                 raise

@@ -19,8 +19,8 @@ from service.api.http.problems import NotFoundError, NotReadyError
 from service.api.http.threads import run_in_thread
 from service.contracts import Claim, SuspectKind
 from service.errors import ConflictError, StreamError
-from service.review.decisions import build_claim_message
 from service.review.items import ReviewItem
+from service.review.messages import build_claim_message
 from service.review.queue.filters import MAX_PAGE_SIZE, QueueFilter
 
 router = APIRouter(tags=["review"])

@@ -1,6 +1,6 @@
-"""`labelwatch export --decisions`: the corrected data set, from the topics and what reviewers decided.
+"""`labelwatch export`: the sentences of a dataset, with the corrections of reviewers if asked for.
 
-Each sentence goes back in the format it came in, unless another is named.
+Each sentence is written in the format it was sent in, unless another is chosen.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
 from service.cli.shared.terminal import STDOUT, open_output, print_stderr
-from service.contracts import Assessment, Decision, LabelledSentence, read_sentence
+from service.contracts import Assessment, LabelledSentence, read_sentence
 from service.errors import InvalidInput, SettingsError
 from service.formats import FORMATS, choose_format, write_sentences
 from service.formats.text.restored_text import WriteContext
-from service.log.codec import get_header
-from service.log.read import read_compacted_topic, read_topic
-from service.review.decisions import CLAIM_EVENT_TYPE
-from service.review.items import compute_majority_verdict, select_sure_decisions
+from service.log.read import read_topic
+from service.review.decisions import resolve_decisions
+from service.review.messages import iterate_assessments, iterate_decisions
+from service.review.review_state import NewestRevisions, ReviewState
 from service.runtime.dataset_schemes import DatasetSchemes
 from service.runtime.dataset_settings import read_dataset_settings
 from service.runtime.open_log import build_topics, open_existing_log
@@ -29,7 +28,7 @@ from service.stream.state.reader import read_state
 from service.text import pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from service.labels import Scheme
     from service.log.protocol import Log, Record
@@ -46,16 +45,16 @@ def _check_format(name: str) -> str:
 
 
 DecisionsOption = Annotated[
-    bool, typer.Option("--decisions", help="With the labels that reviewers corrected. Without: the labels as given.")
+    bool, typer.Option("--decisions", help="Write the labels that reviewers corrected. Without it, the given labels.")
 ]
-DatasetOption = Annotated[str, typer.Option(metavar="D", help="Of this dataset.")]
+DatasetOption = Annotated[str, typer.Option(metavar="D", help="The dataset to export.")]
 FormatOption = Annotated[
     str,
     typer.Option(
         "--format",
         metavar="|".join(EXPORT_FORMATS),
         callback=_check_format,
-        help="What is written; auto: the format in which the sentences came.",
+        help="Output format. auto: the format in which the sentences were sent.",
     ),
 ]
 OutputOption = Annotated[
@@ -64,15 +63,11 @@ OutputOption = Annotated[
         "--output",
         "-o",
         metavar="FILE|FOLDER/",
-        help="Write it here; - is standard output. In a folder one file is made for each format.",
+        help="Output file; - is standard output. A folder gets one file per format.",
     ),
 ]
-ReviewerOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Only this reviewer's corrections, whatever others say.")
-]
-DecidedOnlyOption = Annotated[
-    bool, typer.Option("--decided-only", help="Only sentences that somebody has decided about.")
-]
+ReviewerOption = Annotated[str | None, typer.Option(metavar="NAME", help="Use the decisions of this reviewer only.")]
+DecidedOnlyOption = Annotated[bool, typer.Option("--decided-only", help="Only sentences that have a decision.")]
 
 
 def export(
@@ -86,33 +81,31 @@ def export(
 ) -> None:
     """Write a dataset's sentences, each in its newest revision, with reviewers' corrections where they agree.
 
-    Sentences come from the input topic as far back as it reaches, those in review from the review topic too.
+    Sentences are read from the input topic, as far back as its retention reaches, and from the review topic.
     """
     if (reviewer is not None or decided_only) and not decisions:
         raise SettingsError("--reviewer and --decided-only need --decisions")
     settings = read_settings()
     topics = build_topics(settings)
-    with open_existing_log(settings) as stream:
-        found = read_newest_sentences(stream, topics, dataset)
-        if not found:
-            _check_dataset_exists(stream, topics, dataset)
-        decided = read_decisions(stream, topics, dataset) if decisions else {}
-        scheme = DatasetSchemes(settings, stream, topics).get(dataset)
-    told: Counter[str] = Counter()
-    chosen: list[LabelledSentence] = []
-    for sentence in found:
-        about = [
-            one
-            for one in decided.get(sentence.id or "", ())
-            if one.revision == sentence.revision and (reviewer is None or one.reviewer == reviewer)
-        ]
-        if decided_only and not any(not one.withdrawn for one in about):
+    with open_existing_log(settings) as log:
+        review = read_review_state(log, topics, dataset)
+        sentences = read_newest_sentences(log, topics, dataset, review)
+        if not sentences:
+            _check_dataset_exists(log, topics, dataset)
+        scheme = DatasetSchemes(settings, log, topics).get(dataset)
+    outcomes: Counter[str] = Counter()
+    exported: list[LabelledSentence] = []
+    for sentence in sentences:
+        in_force = review.get_decisions(sentence) if decisions else []
+        in_force = [decision for decision in in_force if reviewer in (None, decision.reviewer)]
+        if decided_only and not in_force:
             continue
-        outcome, labels = resolve_decisions(about, len(sentence.tokens))
-        told[outcome] += 1
-        chosen.append(sentence if labels is None else sentence.model_copy(update={"labels": labels}))
-    write_export(chosen, form, output, dataset=dataset, scheme=scheme)
-    print_stderr(f"{pluralize(told.total(), 'sentence')} of {dataset}{_summarize_outcomes(told) if decisions else ''}")
+        outcome, labels = resolve_decisions(in_force, len(sentence.tokens))
+        outcomes[outcome] += 1
+        exported.append(sentence if labels is None else sentence.model_copy(update={"labels": labels}))
+    write_export(exported, form, output, dataset=dataset, scheme=scheme)
+    summary = _summarize_outcomes(outcomes) if decisions else ""
+    print_stderr(f"{pluralize(outcomes.total(), 'sentence')} of {dataset}{summary}")
 
 
 def write_export(
@@ -123,27 +116,27 @@ def write_export(
     dataset: str,
     scheme: Scheme,
 ) -> None:
-    """To one file; several formats need a folder, in which each has its own."""
+    """Writes one file; several formats need a folder, which gets a file per format."""
     by_format: dict[str, list[LabelledSentence]] = {}
     for sentence in sentences:
         by_format.setdefault(choose_format(sentence) if form == AUTO_FORMAT else form, []).append(sentence)
     if not by_format:
         by_format = {"jsonl" if form == AUTO_FORMAT else form: []}
-    folder = output != STDOUT and (output.endswith("/") or Path(output).is_dir())
-    if len(by_format) > 1 and not folder:
-        there = ", ".join(f"{len(some):,} as {name}" for name, some in by_format.items())
+    is_folder = output != STDOUT and (output.endswith("/") or Path(output).is_dir())
+    if len(by_format) > 1 and not is_folder:
+        formats = ", ".join(f"{len(group):,} as {name}" for name, group in by_format.items())
         raise SettingsError(
-            f"the sentences of {dataset} came in several formats ({there}): give --output a folder (corrected/) for one "
-            f"file each, or write all in one with --format, say --format {next(iter(by_format))}"
+            f"the sentences of {dataset} were sent in several formats ({formats}): give --output a folder (corrected/) for "
+            f"one file each, or write all in one format, such as --format {next(iter(by_format))}"
         )
-    for name, some in by_format.items():
-        telling = WriteContext(scheme)
-        path = _prepare_output_path(output, f"{dataset}.{name}{FORMATS[name].write_extension}") if folder else output
+    for name, group in by_format.items():
+        context = WriteContext(scheme)
+        path = _prepare_output_path(output, f"{dataset}.{name}{FORMATS[name].write_extension}") if is_folder else output
         with open_output(path) as file:
-            write_sentences(file, name, some, telling)
-        if folder:
-            print_stderr(f"{path}: {pluralize(len(some), 'sentence')}")
-        for note in _list_notes(telling):
+            write_sentences(file, name, group, context)
+        if is_folder:
+            print_stderr(f"{path}: {pluralize(len(group), 'sentence')}")
+        for note in _list_notes(context):
             print_stderr(f"{name}: {note}")
 
 
@@ -151,130 +144,84 @@ def _prepare_output_path(folder: str, name: str) -> str:
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SettingsError(f"can't make {folder}: {error.strerror or error}") from error
+        raise SettingsError(f"can't create {folder}: {error.strerror or error}") from error
     return str(Path(folder) / name)
 
 
-def _list_notes(telling: WriteContext) -> Iterator[str]:
-    if telling.n_joined:
-        yield f"{pluralize(telling.n_joined, 'sentence')} came without a text: the words are joined by one space"
-    yield from telling.notes
+def _list_notes(context: WriteContext) -> Iterator[str]:
+    if context.n_joined:
+        yield f"{pluralize(context.n_joined, 'sentence')} came without a text: the words are joined by one space"
+    yield from context.notes
 
 
-def _check_dataset_exists(stream: Log, topics: Topics, dataset: str) -> None:
-    """An empty file for a misspelt name would look like an answer."""
-    learned = read_state(stream, topics).snapshot.datasets
-    names = {
-        *read_dataset_settings(stream, topics),
-        *learned,
-        *(sentence.dataset for sentence in _read_received_sentences(stream, topics)),
-    }
+def _check_dataset_exists(log: Log, topics: Topics, dataset: str) -> None:
+    """Raises InvalidInput for an unknown dataset: an empty file for a misspelt name would look like a result."""
+    learned = read_state(log, topics).snapshot.datasets
+    received = {sentence.dataset for sentence in _read_received_sentences(log, topics)}
+    names = {*read_dataset_settings(log, topics), *learned, *received}
     if dataset not in names:
         known = ", ".join(sorted(names)) or "none yet"
         raise InvalidInput(f"{dataset!r} is not known: the datasets are {known} (option --dataset)", field="dataset")
 
 
 def _summarize_outcomes(outcomes: Counter[str]) -> str:
-    parts = {
+    texts = {
         "corrected": "corrected",
         "ok": "found right",
         "uncorrected": "wrong, but nobody gave the right labels",
         "differ": "where reviewers differ: their labels are as given",
     }
-    said = [f"{outcomes[outcome]:,} {text}" for outcome, text in parts.items() if outcomes[outcome]]
-    return f" ({'; '.join(said)})" if said else " (no decisions)"
+    parts = [f"{outcomes[outcome]:,} {text}" for outcome, text in texts.items() if outcomes[outcome]]
+    return f" ({'; '.join(parts)})" if parts else " (no decisions)"
 
 
-def resolve_decisions(decisions: list[Decision], word_count: int) -> tuple[str, tuple[str, ...] | None]:
-    """What became of a sentence, and its labels where they are others now: where all who correct it agree."""
-    verdict = compute_majority_verdict(decisions)
-    if verdict is None:
-        return ("differ" if select_sure_decisions(decisions) else "open"), None
-    if verdict == "ok":
-        return "ok", None
-    wrong = [
-        one.labels for one in select_sure_decisions(decisions) if one.verdict == "error"
-    ]  # others may repeat the given ones
-    labels = {one for one in wrong if one is not None and len(one) == word_count}
-    if len(labels) == 1:
-        return "corrected", labels.pop()
-    return ("differ" if labels else "uncorrected"), None
+def read_newest_sentences(
+    log: Log, topics: Topics, dataset: str, review: ReviewState[LabelledSentence]
+) -> list[LabelledSentence]:
+    """The newest revision of each sentence, in the order in which the sentences first arrived, without deleted ones.
+
+    The review topic may hold sentences that the input topic has dropped. Of one revision that was sent twice, the input
+    topic holds the later message.
+    """
+    newest: NewestRevisions[LabelledSentence] = NewestRevisions()
+    for sentence in _read_received_sentences(log, topics):
+        if sentence.dataset == dataset:
+            newest.apply(sentence)
+    for sentence in review.sentences:
+        received_revision = newest.get_revision(dataset, str(sentence.id))
+        if received_revision is None or sentence.revision > received_revision:
+            newest.apply(sentence)
+    return [sentence for sentence in newest if not newest.is_deleted(sentence)]
 
 
-def read_newest_sentences(stream: Log, topics: Topics, dataset: str) -> list[LabelledSentence]:
-    """The newest revision of each sentence, in the order in which they first came; deleted ones are left out."""
-    found: dict[str, LabelledSentence] = {}
-    for sentence in _read_received_sentences(stream, topics):
-        if sentence.dataset == dataset and sentence.revision >= _get_known_revision(found, sentence):
-            found[sentence.id or ""] = sentence
-    for sentence in _read_reviewed_sentences(
-        stream, topics, dataset
-    ):  # of one revision that came twice, the input holds the newer
-        if sentence.revision > _get_known_revision(found, sentence):
-            found[sentence.id or ""] = sentence
-    return [one for one in found.values() if not one.deleted and not _is_task_deleted(found, one)]
-
-
-def _is_task_deleted(found: dict[str, LabelledSentence], sentence: LabelledSentence) -> bool:
-    """Of a task that is deleted the platform names the task alone."""
-    meta = sentence.meta or {}
-    task = found.get(f"{meta.get('format')}:task:{meta.get('task', meta.get('record'))}")
-    return task is not None and task.deleted and task.revision >= sentence.revision
-
-
-def _get_known_revision(found: dict[str, LabelledSentence], sentence: LabelledSentence) -> int:
-    known = found.get(sentence.id or "")
-    return -(2**63) - 1 if known is None else known.revision
-
-
-def _read_received_sentences(stream: Log, topics: Topics) -> Iterator[LabelledSentence]:
-    records = sorted(read_topic(stream, topics.sentences), key=lambda record: (record.partition, record.offset))
-    for record in records:
+def _read_received_sentences(log: Log, topics: Topics) -> Iterator[LabelledSentence]:
+    for record in _read_in_order(log, topics.sentences):
         try:
             sentence = read_sentence(record.value or b"")
         except InvalidInput:
-            continue  # a dead letter: it is in no data set
+            continue  # it is a dead letter
         if sentence.id is None:
             sentence = sentence.model_copy(update={"id": f"{record.topic}-{record.partition}-{record.offset}"})
         yield sentence
 
 
-def _read_reviewed_sentences(stream: Log, topics: Topics, dataset: str) -> Iterable[LabelledSentence]:
-    """What the input topic has let go of may still be in review; an older revision may stand after a newer one."""
-    found: dict[str, LabelledSentence] = {}
-    records = sorted(read_topic(stream, topics.review), key=lambda record: (record.partition, record.offset))
-    for record in records:
-        if record.value is None:
-            of, _, identity = (record.key or b"").decode(errors="replace").partition("/")
-            if of == dataset:
-                found.pop(identity, None)
-            continue
-        try:
-            said = Assessment.model_validate_json(record.value)
-        except ValidationError:
-            continue
-        sentence = LabelledSentence.model_validate(
-            {name: getattr(said, name) for name in LabelledSentence.model_fields}
-        )
-        if sentence.dataset == dataset and sentence.revision >= _get_known_revision(found, sentence):
-            found[sentence.id or ""] = sentence
-    return found.values()
+def read_review_state(log: Log, topics: Topics, dataset: str) -> ReviewState[LabelledSentence]:
+    """The dataset's sentences in review, without their scores, and the decisions about them."""
+    review: ReviewState[LabelledSentence] = ReviewState()
+    for message in iterate_assessments(_read_in_order(log, topics.review)):
+        if message.dataset == dataset:
+            review.apply_assessment(_to_sentence(message) if isinstance(message, Assessment) else message)
+    for decision in iterate_decisions(read_topic(log, topics.decisions)):
+        if decision.dataset == dataset:
+            review.apply_decision(decision)
+    return review
 
 
-def read_decisions(stream: Log, topics: Topics, dataset: str) -> dict[str, list[Decision]]:
-    """The last decision of each reviewer, by sentence."""
-    found: dict[str, list[Decision]] = {}
-    for record in read_compacted_topic(stream, topics.decisions).values():
-        decision = _parse_decision(record)
-        if decision is not None and decision.dataset == dataset:
-            found.setdefault(decision.id, []).append(decision)
-    return found
+def _to_sentence(assessment: Assessment) -> LabelledSentence:
+    fields = {name: getattr(assessment, name) for name in LabelledSentence.model_fields}
+    return LabelledSentence.model_validate(fields)
 
 
-def _parse_decision(record: Record) -> Decision | None:
-    if get_header(record.headers, "ce_type") == CLAIM_EVENT_TYPE:
-        return None
-    try:
-        return Decision.model_validate_json(record.value or b"")
-    except ValidationError:
-        return None
+def _read_in_order(log: Log, topic: str) -> list[Record]:
+    """By partition and offset, so that the same log gives the same file."""
+    return sorted(read_topic(log, topic), key=lambda record: record.position)

@@ -1,28 +1,25 @@
-"""What the review topic and reviewers say of the tasks of a Label Studio project."""
+"""The open flags of a Label Studio project's tasks, from the review and decision topics."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import ValidationError
-
-from service.cli.stream.export import resolve_decisions
-from service.contracts import Assessment, Decision
 from service.formats.platforms.label_studio.annotations import PLATFORM
-from service.review.decisions import parse_decision_key
-from service.review.items import compute_majority_verdict
+from service.review.decisions import compute_majority_verdict, resolve_decisions
+from service.review.messages import ErasedAssessment, iterate_assessments, iterate_decisions
+from service.review.review_state import PlatformTask, ReviewState, is_task_deletion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from service.contracts import Assessment
     from service.log.protocol import Record
-
-TASK_ID_PREFIX = f"{PLATFORM}:task:"
+    from service.review.review_state import SentenceKey
 
 
 class FlaggedAnnotation(NamedTuple):
-    """An annotation that looks wrong, or that reviewers found to be; with the labels they gave it, where they did."""
+    """An annotation that looks wrong. `confirmed`: reviewers say so too. `labels`: their correction, where they agree."""
 
     assessment: Assessment
     confirmed: bool = False
@@ -30,19 +27,18 @@ class FlaggedAnnotation(NamedTuple):
 
 
 class TaskState:
-    """Per sentence the highest revision, and the last decision of each reviewer."""
+    """The review state of one project's annotations, by task.
+
+    `deleted_ids` are the sentences that were deleted or erased, and whose task the topics may no longer name.
+    """
 
     def __init__(self, project: int, dataset: str | None) -> None:
         self._project = str(project)
         self._dataset = dataset
-        self._assessments: dict[str, Assessment] = {}
-        self._task_by_sentence: dict[str, int] = {}
-        self._sentences_by_task: dict[int, set[str]] = defaultdict(set)
-        self._deleted_tasks: dict[tuple[str, int], int] = {}  # by dataset and task, the revision of its end
-        self._decisions: dict[str, dict[str, Decision]] = defaultdict(dict)  # by sentence and reviewer
-        self.deleted_ids: set[str] = (
-            set()
-        )  # deleted or erased, and the topic may not hold any more of which task they were
+        self._review: ReviewState[Assessment] = ReviewState()
+        self._task_by_sentence: dict[SentenceKey, int] = {}
+        self._sentences_by_task: dict[int, set[SentenceKey]] = defaultdict(set)
+        self.deleted_ids: set[str] = set()
         self.foreign_records = 0
 
     @property
@@ -50,97 +46,72 @@ class TaskState:
         return sorted(self._sentences_by_task)
 
     def apply_assessments(self, records: Iterable[Record]) -> list[int]:
-        """The tasks that the review topic says something new of."""
-        changed = set()
-        for record in records:
-            if record.value is None:
-                changed |= self._apply_tombstone(record)
-                continue
-            try:
-                said = Assessment.model_validate_json(record.value)
-            except ValidationError:
-                continue
-            if self._dataset not in (None, said.dataset) or (said.meta or {}).get("format") != PLATFORM:
-                self.foreign_records += 1
-                continue
-            if said.deleted and (said.id or "").startswith(TASK_ID_PREFIX):
-                changed |= self._apply_task_deletion(said)
-                continue
-            key = f"{said.dataset}/{said.id}"
-            before = self._assessments.get(key)
-            if before is not None and before.revision > said.revision:
-                continue
-            task = self._find_task(key, said)
-            if task is not None:
-                self._task_by_sentence[key] = task
-                self._sentences_by_task[task].add(key)
-                changed.add(task)
-            elif said.deleted:
-                self.deleted_ids.add(said.id or "")
-            else:
-                continue  # of another project
-            self._assessments[key] = said
-        return sorted(changed)
+        """The tasks that the records of the review topic change."""
+        messages = iterate_assessments(records)
+        return sorted({task for message in messages for task in self._apply_assessment(message)})
 
     def apply_decisions(self, records: Iterable[Record]) -> list[int]:
-        """The tasks that reviewers say something new of."""
-        changed = set()
-        for record in records:
-            place = parse_decision_key(record.key or b"")
-            if place is None or place[3]:  # a claim
-                continue
-            dataset, identity, reviewer, _ = place
-            if self._dataset not in (None, dataset):
-                continue
-            key = f"{dataset}/{identity}"
-            try:
-                self._decisions[key][reviewer] = Decision.model_validate_json(record.value or b"")
-            except ValidationError:
-                if record.value is not None:
-                    continue
-                self._decisions[key].pop(reviewer, None)
-            if key in self._task_by_sentence:
-                changed.add(self._task_by_sentence[key])
+        """The tasks that the records of the decisions topic change."""
+        changed: set[int] = set()
+        for message in iterate_decisions(records):
+            if self._dataset in (None, message.dataset):
+                self._review.apply_decision(message)
+                changed |= self._get_tasks((message.dataset, message.id))
         return sorted(changed)
 
     def open_flags(self, task: int) -> list[FlaggedAnnotation]:
-        """The doubtful annotations of a task: what reviewers say counts before what the model says."""
-        keys = sorted(self._sentences_by_task.get(task, ()))
-        found = (self._find_open_flag(self._assessments[key], task) for key in keys if key in self._assessments)
-        return [one for one in found if one is not None]
+        """The doubtful annotations of a task. The verdict of reviewers counts before that of the model."""
+        assessments = (self._review.sentences.get(*key) for key in sorted(self._sentences_by_task.get(task, ())))
+        flagged = (self._find_open_flag(assessment) for assessment in assessments if assessment is not None)
+        return [annotation for annotation in flagged if annotation is not None]
 
-    def _find_open_flag(self, assessment: Assessment, task: int) -> FlaggedAnnotation | None:
-        ended = self._deleted_tasks.get((assessment.dataset, task))
-        if assessment.deleted or (ended is not None and assessment.revision <= ended):
+    def _find_open_flag(self, assessment: Assessment) -> FlaggedAnnotation | None:
+        if self._review.sentences.is_deleted(assessment):
             return None
-        decisions = self._decisions.get(f"{assessment.dataset}/{assessment.id}", {}).values()
-        about = [one for one in decisions if one.revision == assessment.revision]
-        outcome, labels = resolve_decisions(about, len(assessment.tokens))
+        decisions = self._review.get_decisions(assessment)
+        outcome, labels = resolve_decisions(decisions, len(assessment.tokens))
         if outcome == "ok" or not (assessment.flags or labels):
             return None
-        return FlaggedAnnotation(assessment, compute_majority_verdict(about) == "error", labels)
+        return FlaggedAnnotation(assessment, compute_majority_verdict(decisions) == "error", labels)
 
-    def _find_task(self, key: str, assessment: Assessment) -> int | None:
-        """A deletion does not name its task: it is the one that was named before."""
+    def _apply_assessment(self, message: Assessment | ErasedAssessment) -> set[int]:
+        key = (message.dataset, str(message.id))
+        if isinstance(message, ErasedAssessment):
+            if self._dataset not in (None, message.dataset):
+                return set()
+            self.deleted_ids.add(message.id)
+        elif self._dataset not in (None, message.dataset) or (message.meta or {}).get("format") != PLATFORM:
+            self.foreign_records += 1
+            return set()
+        elif not is_task_deletion(message):
+            return self._apply_annotation(key, message)
+        return self._get_tasks(key) if self._review.apply_assessment(message) else set()
+
+    def _apply_annotation(self, key: SentenceKey, assessment: Assessment) -> set[int]:
+        task = self._find_task(key, assessment)
+        if task is None and not assessment.deleted:
+            return set()  # of another project
+        if not self._review.apply_assessment(assessment):
+            return set()
+        if task is None:
+            self.deleted_ids.add(key[1])
+            return set()
+        self._task_by_sentence[key] = task
+        self._sentences_by_task[task].add(key)
+        return {task}
+
+    def _get_tasks(self, key: SentenceKey) -> set[int]:
+        """The known task of a sentence, or the known task whose deletion has this key."""
+        if key in self._task_by_sentence:
+            return {self._task_by_sentence[key]}
+        deleted = PlatformTask.from_deletion_id(key[1])
+        if deleted is None or deleted.platform != PLATFORM or not deleted.number.isdecimal():
+            return set()
+        return {int(deleted.number)} & self._sentences_by_task.keys()
+
+    def _find_task(self, key: SentenceKey, assessment: Assessment) -> int | None:
+        """The task of an annotation in this project. A deletion does not name it: an earlier revision did."""
         meta = assessment.meta or {}
         if meta.get("project") == self._project and str(meta.get("task", "")).isdecimal():
             return int(str(meta["task"]))
         return self._task_by_sentence.get(key) if assessment.deleted else None
-
-    def _apply_tombstone(self, record: Record) -> set[int]:
-        """Nothing is left of the sentence, and what was pushed of it goes as well."""
-        key = (record.key or b"").decode(errors="replace")
-        dataset, _, identity = key.partition("/")
-        if self._dataset not in (None, dataset):
-            return set()
-        self.deleted_ids.add(identity)
-        self._assessments.pop(key, None)
-        return {self._task_by_sentence[key]} if key in self._task_by_sentence else set()
-
-    def _apply_task_deletion(self, assessment: Assessment) -> set[int]:
-        number = (assessment.id or "").removeprefix(TASK_ID_PREFIX)
-        if not (number.isascii() and number.isdecimal()):
-            return set()
-        place = (assessment.dataset, int(number))
-        self._deleted_tasks[place] = max(assessment.revision, self._deleted_tasks.get(place, assessment.revision))
-        return {place[1]} & self._sentences_by_task.keys()

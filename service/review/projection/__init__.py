@@ -1,1 +1,1 @@
-"""Projects the review and decision topics into SQLite tables."""
+"""The review queue as SQLite tables, projected from the topics."""

@@ -1,29 +1,38 @@
-"""Keeps the queue up with its topics: dataset settings, review, decisions.
+"""Projects the topics of dataset settings, assessments and decisions into the tables of the review queue.
 
-Begun anew it reads the topics from their beginning into an empty file. After each batch an item's state follows from
-the newest messages of its key; the ranker and the places of the control sentences follow from all items and decisions
-together, and are brought up to date when the topics have been read to their end: the ranker at once, the places as soon
-as nothing more comes, or now and then while it does. So the order in which replicas
-happen to read partitions leaves no trace.
+The projector starts with an empty file and reads the topics from their beginning. After each batch it updates the state of
+every item that changed. The ranker and the positions of the control sentences depend on all items and decisions together.
+They are updated once the topics are read to their end: the ranker at once, the positions when no more records arrive, or
+every few seconds while they do. So the order in which a replica reads the partitions has no effect on the result.
+
+The projector has one side effect: see `revision_republisher`.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from service.contracts import Assessment, Claim, DatasetSettings, Decision
+from service.contracts import Claim, DatasetSettings, Decision
 from service.errors import StreamError
-from service.log.codec import get_header
-from service.review.decisions import CLAIM_EVENT_TYPE, parse_decision_key
-from service.review.projection import control_sample as controls
-from service.review.projection import outcomes as settle
-from service.review.projection import tables as store
-from service.review.projection.stale_revisions import StaleRevisions
+from service.review.messages import ErasedAssessment, parse_decision_record, parse_review_record
+from service.review.projection.control_sample import has_controls, position_all_controls, position_control
+from service.review.projection.outcomes import update_outcomes
+from service.review.projection.revision_republisher import RevisionRepublisher
+from service.review.projection.tables import (
+    drop_decision,
+    drop_item,
+    find_items_of_task,
+    put_claim,
+    put_decision,
+    put_item,
+    put_ranker,
+    put_settings,
+    read_ranker_settings,
+)
 from service.review.ranker import Ranker
 
 if TYPE_CHECKING:
@@ -34,7 +43,8 @@ if TYPE_CHECKING:
     from service.log.protocol import Follower, Log, Record
     from service.log.topics import Topics
     from service.review.projection.outcomes import RankerExample
-    from service.review.queue.queue import ReviewQueue
+    from service.review.projection.queue_file import QueueFile
+    from service.review.review_state import SentenceKey
 
 POLL_INTERVAL_S = 0.1
 ERROR_RETRY_INTERVAL_S = 1.0
@@ -44,11 +54,11 @@ logger = logging.getLogger(__name__)
 
 
 class ReviewProjector:
-    """One thread runs it; the properties may be read from any."""
+    """One thread runs it. Any thread may read its properties."""
 
-    def __init__(self, stream: Log, topics: Topics, queue: ReviewQueue) -> None:
-        self._stream = stream
-        self._queue = queue
+    def __init__(self, log: Log, topics: Topics, file: QueueFile) -> None:
+        self._log = log
+        self._file = file
         self._handlers: tuple[tuple[str, Callable[[sqlite3.Connection, Record], None]], ...] = (
             (topics.datasets, self._apply_settings),
             (topics.review, self._apply_assessment),
@@ -57,10 +67,10 @@ class ReviewProjector:
         self._followers: list[Follower] | None = None
         self._examples: dict[str, dict[str, dict[str, RankerExample]]] = {}  # by dataset, sentence, reviewer
         self._rankers: dict[str, Ranker] = {}
-        self._changed_keys: set[tuple[str, str]] = set()
+        self._changed_keys: set[SentenceKey] = set()
         self._datasets_to_fit: set[str] = set()
         self._datasets_to_position: set[str] = set()
-        self._stale_revisions = StaleRevisions(stream, topics.review, queue)
+        self._republisher = RevisionRepublisher(log, topics.review, file)
         self._positioned_at = 0.0
         self._caught_up = False
         self.error: str | None = None
@@ -68,14 +78,14 @@ class ReviewProjector:
 
     @property
     def caught_up(self) -> bool:
-        """Whether the end that the topics had when following began has been reached; it stays so."""
+        """Whether the projector has reached the end that the topics had when it started. Once true, it stays true."""
         return self._caught_up
 
     def run(self, stop: threading.Event) -> None:
         try:
             while not stop.is_set():
                 try:
-                    found = self.step()
+                    record_count = self.step()
                 except StreamError as error:
                     if self.error is None:
                         logger.warning("the review queue waits for the log: %s", error)
@@ -83,26 +93,30 @@ class ReviewProjector:
                     stop.wait(ERROR_RETRY_INTERVAL_S)
                     continue
                 self.error = None
-                if not found:
+                if not record_count:
                     stop.wait(POLL_INTERVAL_S)
         finally:
             self.close()
 
     def step(self) -> int:
-        """Takes in what has come; returns how many messages that was."""
+        """Applies the records that have arrived and returns their number.
+
+        When there are none, it appends to the review topic the newest revision of each sentence whose last record is an
+        older one (see `revision_republisher`), and returns their number.
+        """
         followers = self._ensure_followers()
         total = 0
-        for follower, (_, take) in zip(followers, self._handlers, strict=True):
+        for follower, (_, apply) in zip(followers, self._handlers, strict=True):
             records = follower.poll()
             if records:
-                self._apply_records(records, take)
+                self._apply_records(records, apply)
                 total += len(records)
         behind = not all(follower.caught_up for follower in followers)
         if not behind:
             self._update_order(force=not total or not self._caught_up)
         self._caught_up = self._caught_up or not behind
         if not total and not behind:
-            total = self._stale_revisions.republish()
+            total = self._republisher.republish()
         return total
 
     def close(self) -> None:
@@ -111,161 +125,137 @@ class ReviewProjector:
         self._followers = None
 
     def _ensure_followers(self) -> list[Follower]:
-        if self._followers is not None and self._queue.is_deleted:
-            logger.warning("the review queue's file is gone: it is built again")
+        if self._followers is not None and self._file.is_deleted:
+            logger.warning("the file of the review queue was deleted: the queue is built again")
             self.close()
         if self._followers is None:
             self._caught_up = False
-            made: list[Follower] = []
+            followers: list[Follower] = []
             try:
                 for topic, _ in self._handlers:
-                    made.append(self._stream.follow(topic))
+                    followers.append(self._log.follow(topic))
             except BaseException:
-                for follower in made:
+                for follower in followers:
                     follower.close()
                 raise
-            self._queue.clear()
-            for kept in (
+            self._file.clear()
+            for collection in (
                 self._examples,
                 self._rankers,
                 self._changed_keys,
                 self._datasets_to_fit,
                 self._datasets_to_position,
+                self._republisher,
             ):
-                kept.clear()
-            self._stale_revisions.clear()
-            self._followers = made
+                collection.clear()
+            self._followers = followers
         return self._followers
 
     def _apply_records(self, records: Iterable[Record], apply: Callable[[sqlite3.Connection, Record], None]) -> None:
-        """All or nothing: a follower does not give records twice, so an error here ends the projector."""
-        with self._queue.write_transaction() as db:
+        """Applies all records or none. A follower delivers a record once, so an error here stops the projector."""
+        with self._file.write_transaction() as db:
             for record in records:
                 try:
                     apply(db, record)
-                except (ValidationError, OverflowError):  # a number may be too large for the file
+                except (ValidationError, OverflowError):  # SQLite can't store an integer of more than 64 bits
                     self.unreadable_records += 1
-                    logger.warning("%s %d@%d is not a message we know", record.topic, record.partition, record.offset)
+                    logger.warning(
+                        "%s %d@%d can't be read as a message of this topic: it is skipped",
+                        record.topic,
+                        record.partition,
+                        record.offset,
+                    )
             for key in sorted(self._changed_keys):
-                self._update_examples(key, settle.update_outcomes(db, key))
+                self._update_examples(key, update_outcomes(db, key))
             self._changed_keys.clear()
 
     # -- one message -----------------------------------------------------------------------------------------------
 
     def _apply_settings(self, db: sqlite3.Connection, record: Record) -> None:
         if record.value is None:
-            name = (record.key or b"").decode(errors="replace")
-            db.execute("DELETE FROM settings WHERE dataset = ?", (name,))
-            self._datasets_to_fit.add(name)
+            dataset = (record.key or b"").decode(errors="replace")
+            db.execute("DELETE FROM settings WHERE dataset = ?", (dataset,))
+            self._datasets_to_fit.add(dataset)
             return
         settings = DatasetSettings.model_validate_json(record.value)
-        if store.put_settings(db, settings):
+        if put_settings(db, settings):
             self._datasets_to_fit.add(settings.name)
 
     def _apply_assessment(self, db: sqlite3.Connection, record: Record) -> None:
-        if record.value is None:
-            dataset, _, identity = (record.key or b"").decode(errors="replace").partition("/")
-            self._mark_changed(db, dataset, identity)
-            store.drop_item(db, dataset, identity)
-            self._stale_revisions.discard((dataset, identity))
+        message = parse_review_record(record)
+        if message is None:
             return
-        said = Assessment.model_validate_json(record.value)
-        if said.id is None or said.reason == "scored":
-            return
-        key = (said.dataset, said.id)
-        if store.put_item(db, said, record, self._rankers.get(said.dataset, Ranker())):
-            self._stale_revisions.discard(key)
-            controls.position_control(db, *key)
-            self._mark_changed(db, *key)
+        key = (message.dataset, str(message.id))
+        if isinstance(message, ErasedAssessment):
+            self._mark_changed(db, key)
+            drop_item(db, *key)
+            self._republisher.discard(key)
+        elif put_item(db, message, record, self._rankers.get(message.dataset, Ranker())):
+            self._republisher.discard(key)
+            position_control(db, *key)
+            self._mark_changed(db, key)
         else:
-            self._stale_revisions.note(db, key, record)
+            self._republisher.note_stale_record(db, key, record)
 
-    def _mark_changed(self, db: sqlite3.Connection, dataset: str, identity: str) -> None:
-        self._changed_keys.add((dataset, identity))
-        self._changed_keys.update(store.find_items_of_task(db, dataset, identity))
-        if dataset not in self._datasets_to_position and controls.has_controls(db, dataset):
+    def _mark_changed(self, db: sqlite3.Connection, key: SentenceKey) -> None:
+        dataset, _ = key
+        self._changed_keys.add(key)
+        self._changed_keys.update(find_items_of_task(db, *key))
+        if dataset not in self._datasets_to_position and has_controls(db, dataset):
             self._datasets_to_position.add(dataset)
 
     def _apply_decision(self, db: sqlite3.Connection, record: Record) -> None:
-        if record.value is None:
-            self._apply_decision_tombstone(db, record)
+        message = parse_decision_record(record)
+        if message is None:
             return
-        if _is_claim(record):
-            settle.put_claim(db, Claim.model_validate_json(record.value), record)
+        if isinstance(message, Claim):
+            put_claim(db, message, record)
             return
-        decision = Decision.model_validate_json(record.value)
-        settle.put_decision(db, decision, record.value)
-        self._changed_keys.add((decision.dataset, decision.id))
+        if isinstance(message, Decision):
+            put_decision(db, message, record.value or b"")
+        else:
+            drop_decision(db, *message)
+        self._changed_keys.add((message.dataset, message.id))
 
-    def _apply_decision_tombstone(self, db: sqlite3.Connection, record: Record) -> None:
-        place = parse_decision_key(record.key or b"")
-        if place is None:
-            return
-        dataset, identity, reviewer, claim = place
-        if claim:
-            settle.put_claim(db, Claim(dataset=dataset, id=identity, reviewer=reviewer), record)
-            return
-        key = (dataset, identity, reviewer)
-        db.execute("DELETE FROM decisions WHERE dataset = ? AND id = ? AND reviewer = ?", key)
-        self._changed_keys.add((dataset, identity))
-
-    def _update_examples(self, key: tuple[str, str], examples: dict[str, RankerExample]) -> None:
-        dataset, identity = key
-        taught = self._examples.setdefault(dataset, {})
-        if taught.get(identity, {}) == examples:
+    def _update_examples(self, key: SentenceKey, examples: dict[str, RankerExample]) -> None:
+        dataset, sentence_id = key
+        by_sentence = self._examples.setdefault(dataset, {})
+        if by_sentence.get(sentence_id, {}) == examples:
             return
         self._datasets_to_fit.add(dataset)
         if examples:
-            taught[identity] = examples
+            by_sentence[sentence_id] = examples
         else:
-            del taught[identity]
+            del by_sentence[sentence_id]
 
-    # -- all of them together --------------------------------------------------------------------------------------
+    # -- all items together ----------------------------------------------------------------------------------------
 
     def _update_order(self, *, force: bool) -> None:
-        """All controls may have to move: that must not be done for every few that come."""
+        """Refits the rankers and, when due, positions the control sentences: a dataset's controls may all have to move."""
         due = force or time.monotonic() - self._positioned_at >= POSITION_CONTROLS_INTERVAL_S
         if not self._datasets_to_fit and not (self._datasets_to_position and due):
             return
-        with self._queue.write_transaction() as db:
+        with self._file.write_transaction() as db:
             self._refit_rankers(db)
             if due:
                 for dataset in sorted(self._datasets_to_position):
-                    controls.position_all_controls(db, dataset)
+                    position_all_controls(db, dataset)
                 self._datasets_to_position.clear()
                 self._positioned_at = time.monotonic()
 
     def _refit_rankers(self, db: sqlite3.Connection) -> None:
         for dataset in sorted(self._datasets_to_fit):
-            setting, epoch, _ = store.read_ranker_settings(db, dataset)
-            lessons = sorted(
-                (lesson.decided_at, identity, reviewer, lesson.words)
-                for identity, by_reviewer in self._examples.get(dataset, {}).items()
-                for reviewer, lesson in by_reviewer.items()
-                if lesson.epoch == epoch
+            setting, epoch, _ = read_ranker_settings(db, dataset)
+            examples = sorted(
+                (example.decided_at, sentence_id, reviewer, example.words)
+                for sentence_id, by_reviewer in self._examples.get(dataset, {}).items()
+                for reviewer, example in by_reviewer.items()
+                if example.epoch == epoch
             )
-            ranker = Ranker.refit([words for *_, words in lessons]) if setting == "auto" else Ranker()
+            ranker = Ranker.refit([words for *_, words in examples]) if setting == "auto" else Ranker()
             before = self._rankers.get(dataset, Ranker())
             self._rankers[dataset] = ranker
             if (ranker.enabled, ranker.offsets) != (before.enabled, before.offsets):
-                _update_ranks(db, dataset, ranker)
+                put_ranker(db, dataset, ranker)
                 self._datasets_to_position.add(dataset)
-                self._queue.set_ranker_offsets(dataset, dict(ranker.offsets) if ranker.enabled else None)
         self._datasets_to_fit.clear()
-
-
-def _is_claim(record: Record) -> bool:
-    """By its type; a producer that sets no headers is known by its key."""
-    kind = get_header(record.headers, "ce_type")
-    if kind is not None:
-        return kind == CLAIM_EVENT_TYPE
-    place = parse_decision_key(record.key or b"")
-    return place is not None and place[3]
-
-
-def _update_ranks(db: sqlite3.Connection, dataset: str, ranker: Ranker) -> None:
-    rows = db.execute(
-        "SELECT no, rank, priority, types FROM items WHERE dataset = ? AND reason = 'flagged'", (dataset,)
-    ).fetchall()
-    ranked = [(ranker.rank(priority, list(json.loads(types).items())), no, rank) for no, rank, priority, types in rows]
-    db.executemany("UPDATE items SET rank = ? WHERE no = ?", [(new, no) for new, no, old in ranked if new != old])

@@ -1,7 +1,7 @@
-"""The queue's tables, and how settings and assessments are put into them.
+"""The tables of the review queue: their schema, and how settings, assessments and decisions are written to them.
 
-Every function here leaves the file in a state that depends only on the newest message of each key, whatever order
-the topics and their partitions were read in: that is what makes replicas and rebuilt files agree.
+After every function here, the tables depend only on the newest message of each key, whatever order the topics and their
+partitions are read in. So all replicas, and a queue that is built again, agree.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from service.contracts import Decision
 from service.labels import get_entity_type
 from service.log.codec import headers_to_json
-from service.review.items import TOMBSTONE_STATE, compute_weighted_scores, select_flags, select_suspects
-from service.review.projection.control_sample import compute_ring_position
-from service.review.queue.filters import TASK_FACET_GLOB, build_facets, build_task_facet
+from service.review.items import TASK_DELETION_STATE, compute_weighted_scores, select_flags, select_suspects
+from service.review.projection.facets import TASK_FACET_GLOB, build_facets, encode_task_facet
+from service.review.review_state import PlatformTask, derive_item_state, is_task_deletion, supersedes
+from service.statistics.sampling import DrawPurpose, draw_uniform
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from service.contracts import Assessment, DatasetSettings
+    from service.contracts import Assessment, Claim, DatasetSettings
     from service.log.protocol import Record
     from service.review.ranker import Ranker
+    from service.review.review_state import SentenceKey
 
 SCHEMA = """
 CREATE TABLE items (
@@ -61,11 +64,9 @@ CREATE INDEX pairs_of_item ON pairs (dataset, id);
 CREATE TABLE settings (
     dataset TEXT PRIMARY KEY, version INTEGER NOT NULL, ranker TEXT NOT NULL, epoch INTEGER NOT NULL, share REAL NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE rankers (dataset TEXT PRIMARY KEY, offsets TEXT NOT NULL) WITHOUT ROWID;
 """
-
-
-TABLES = ("items", "bodies", "facets", "decisions", "claims", "outcomes", "pairs", "settings")
-CLOSING_REASONS = ("update", "deleted")
+TABLES = ("items", "bodies", "facets", "decisions", "claims", "outcomes", "pairs", "settings", "rankers")
 MIN_TIMESTAMP = datetime(1, 1, 1, tzinfo=UTC).timestamp()
 MAX_TIMESTAMP = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
@@ -75,7 +76,7 @@ def to_utc_day(moment: datetime | None) -> str | None:
 
 
 def to_timestamp(moment: datetime | None) -> float:
-    """Since 1970; kept to what can be told as a time again, whatever its zone."""
+    """Seconds since 1970, clipped to what a datetime can represent in every time zone."""
     if moment is None:
         return 0.0
     seconds = (moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment).timestamp()
@@ -86,13 +87,13 @@ def _finite_or_none(number: float | None) -> float | None:
     return None if number is None or not math.isfinite(number) else number
 
 
-# -- settings ----------------------------------------------------------------------------------------------------------
+# -- settings and rankers ----------------------------------------------------------------------------------------------
 
 
 def put_settings(db: sqlite3.Connection, settings: DatasetSettings) -> bool:
-    """Whether they are in force now: the newest version is."""
-    known = db.execute("SELECT version FROM settings WHERE dataset = ?", (settings.name,)).fetchone()
-    if known is not None and settings.version < known[0]:
+    """Whether the settings are in force now: the highest version is."""
+    row = db.execute("SELECT version FROM settings WHERE dataset = ?", (settings.name,)).fetchone()
+    if row is not None and settings.version < row[0]:
         return False
     db.execute(
         "INSERT OR REPLACE INTO settings VALUES (?, ?, ?, ?, ?)",
@@ -107,21 +108,36 @@ def read_ranker_settings(db: sqlite3.Connection, dataset: str) -> tuple[str, int
     return ("auto", 0, 0.0) if row is None else (str(row[0]), int(row[1]), float(row[2]))
 
 
+def put_ranker(db: sqlite3.Connection, dataset: str, ranker: Ranker) -> None:
+    """Stores the offsets of a ranker that is on, for the overview, and ranks the dataset's items with it."""
+    db.execute("DELETE FROM rankers WHERE dataset = ?", (dataset,))
+    if ranker.enabled:
+        db.execute("INSERT INTO rankers VALUES (?, ?)", (dataset, json.dumps(dict(ranker.offsets))))
+    rows = db.execute(
+        "SELECT no, rank, priority, types FROM items WHERE dataset = ? AND reason = 'flagged'", (dataset,)
+    ).fetchall()
+    ranked = [(ranker.rank(priority, list(json.loads(types).items())), no, rank) for no, rank, priority, types in rows]
+    db.executemany("UPDATE items SET rank = ? WHERE no = ?", [(new, no) for new, no, old in ranked if new != old])
+
+
+def read_ranker_offsets(db: sqlite3.Connection, dataset: str) -> dict[str, float] | None:
+    """The offset of each type; None where the ranker is off."""
+    row = db.execute("SELECT offsets FROM rankers WHERE dataset = ?", (dataset,)).fetchone()
+    return None if row is None else dict(json.loads(row[0]))
+
+
 # -- items -------------------------------------------------------------------------------------------------------------
 
 
 def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ranker: Ranker) -> bool:
-    """Whether it is the item now: an older revision that comes late is not."""
+    """Whether the assessment is the item now: an older revision that arrives late is not."""
     key = (assessment.dataset, str(assessment.id))
-    known = db.execute("SELECT revision FROM items WHERE dataset = ? AND id = ?", key).fetchone()
-    if known is not None and assessment.revision < known[0]:
+    row = db.execute("SELECT revision FROM items WHERE dataset = ? AND id = ?", key).fetchone()
+    if not supersedes(assessment.revision, None if row is None else row[0]):
         return False
     drop_item(db, *key)
-    lows = compute_lowest_by_type(assessment) if assessment.reason == "flagged" else {}
+    lowest_scores = compute_lowest_by_type(assessment) if assessment.reason == "flagged" else {}
     priority, score = _finite_or_none(assessment.priority), _finite_or_none(assessment.score)
-    meta = assessment.meta or {}
-    platform, task = meta.get("format"), meta.get("task", meta.get("record"))  # as Argilla calls its tasks
-    ends_task = assessment.deleted and key[1] == f"{platform}:task:{task}"
     number = db.execute(
         "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, shown_priority,"
         " shown_score, inclusion, annotator, day, types) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -129,54 +145,36 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
             *key,
             assessment.revision,
             assessment.reason,
-            TOMBSTONE_STATE if ends_task else "closed" if assessment.reason in CLOSING_REASONS else "open",
-            ranker.rank(priority, list(lows.items())),
+            TASK_DELETION_STATE
+            if is_task_deletion(assessment)
+            else derive_item_state(assessment.reason, (), deleted_with_task=False),
+            ranker.rank(priority, list(lowest_scores.items())),
             1.0 if priority is None else priority,
             priority,
             score,
-            compute_ring_position(*key),
+            draw_uniform(*key, DrawPurpose.RING_POSITION),
             priority,
             score,
             assessment.inclusion_probability,
             assessment.annotator,
             to_utc_day(assessment.scored_at),
-            json.dumps(lows),
+            json.dumps(lowest_scores),
         ),
     ).lastrowid
     db.execute(
         "INSERT INTO bodies VALUES (?, ?, ?, ?, ?, ?)",
         (number, record.value, record.key, headers_to_json(record.headers), record.partition, record.offset),
     )
-    found = build_facets(select_flags(assessment), select_suspects(assessment), assessment.annotator)
-    if isinstance(platform, str) and isinstance(task, str):
-        found.add(build_task_facet(platform, task))
-    db.executemany("INSERT INTO facets VALUES (?, ?)", [(facet, number) for facet in sorted(found)])
+    facets = build_facets(select_flags(assessment), select_suspects(assessment), assessment.annotator)
+    task = PlatformTask.from_sentence(assessment)
+    if task is not None:
+        facets.add(encode_task_facet(task.platform, task.number))
+    db.executemany("INSERT INTO facets VALUES (?, ?)", [(facet, number) for facet in sorted(facets)])
     return True
 
 
-def is_task_deleted(db: sqlite3.Connection, dataset: str, number: int, revision: int) -> bool:
-    """Whether the platform has deleted the item's task since, which it says of the task alone."""
-    query = (
-        "SELECT 1 FROM facets AS f JOIN items AS t ON t.dataset = ?"
-        " AND t.id = json_extract(f.facet, '$[1]') || ':task:' || json_extract(f.facet, '$[2]')"
-        " WHERE f.item = ? AND f.facet GLOB ? AND t.reason = 'deleted' AND t.revision >= ? LIMIT 1"
-    )
-    return db.execute(query, (dataset, number, TASK_FACET_GLOB, revision)).fetchone() is not None
-
-
-def find_items_of_task(db: sqlite3.Connection, dataset: str, id: str) -> list[tuple[str, str]]:  # noqa: A002 - as the messages call it
-    """The items that may be open or closed by what is known of the task with this id."""
-    platform, colon, task = id.partition(":task:")
-    if not colon:
-        return []
-    query = (
-        "SELECT i.dataset, i.id FROM facets AS f JOIN items AS i ON i.no = f.item WHERE f.facet = ? AND i.dataset = ?"
-    )
-    return [(of, found) for of, found in db.execute(query, (build_task_facet(platform, task), dataset))]
-
-
-def drop_item(db: sqlite3.Connection, dataset: str, id: str) -> None:  # noqa: A002 - as the messages call it
-    row = db.execute("SELECT no FROM items WHERE dataset = ? AND id = ?", (dataset, id)).fetchone()
+def drop_item(db: sqlite3.Connection, dataset: str, sentence_id: str) -> None:
+    row = db.execute("SELECT no FROM items WHERE dataset = ? AND id = ?", (dataset, sentence_id)).fetchone()
     if row is None:
         return
     for statement in (
@@ -187,12 +185,70 @@ def drop_item(db: sqlite3.Connection, dataset: str, id: str) -> None:  # noqa: A
         db.execute(statement, row)
 
 
+def read_task_deletion(db: sqlite3.Connection, dataset: str, number: int) -> int | None:
+    """The revision at which the platform deleted the item's task; None where it did not."""
+    query = (
+        "SELECT max(t.revision) FROM facets AS f JOIN items AS t ON t.dataset = ?"
+        " AND t.id = json_extract(f.facet, '$[1]') || ':task:' || json_extract(f.facet, '$[2]')"
+        " WHERE f.item = ? AND f.facet GLOB ? AND t.reason = 'deleted'"
+    )
+    (revision,) = db.execute(query, (dataset, number, TASK_FACET_GLOB)).fetchone()
+    return None if revision is None else int(revision)
+
+
+def find_items_of_task(db: sqlite3.Connection, dataset: str, sentence_id: str) -> list[SentenceKey]:
+    """The items whose state may change with the message that has this id, if it is the deletion of a task."""
+    task = PlatformTask.from_deletion_id(sentence_id)
+    if task is None:
+        return []
+    query = "SELECT i.id FROM facets AS f JOIN items AS i ON i.no = f.item WHERE f.facet = ? AND i.dataset = ?"
+    return [(dataset, found_id) for (found_id,) in db.execute(query, (encode_task_facet(*task), dataset))]
+
+
 def compute_lowest_by_type(assessment: Assessment) -> dict[str, float]:
-    """All that the ranker needs of a sentence: of each type only its lowest word can set the rank."""
-    lows: dict[str, float] = {}
-    for label, found in zip(assessment.labels, compute_weighted_scores(assessment), strict=False):
-        score = _finite_or_none(found)
+    """The lowest weighted score per type. The ranker needs no more: the lowest word of each type decides the rank."""
+    lowest: dict[str, float] = {}
+    for label, weighted_score in zip(assessment.labels, compute_weighted_scores(assessment), strict=False):
+        score = _finite_or_none(weighted_score)
         if score is not None:
-            kind = get_entity_type(label)
-            lows[kind] = min(score, lows.get(kind, score))
-    return dict(sorted(lows.items()))
+            label_type = get_entity_type(label)
+            lowest[label_type] = min(score, lowest.get(label_type, score))
+    return dict(sorted(lowest.items()))
+
+
+# -- decisions and claims ----------------------------------------------------------------------------------------------
+
+
+def put_decision(db: sqlite3.Connection, decision: Decision, value: bytes) -> None:
+    db.execute(
+        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            decision.dataset,
+            decision.id,
+            decision.reviewer,
+            "withdrawn" if decision.withdrawn else decision.verdict,
+            to_utc_day(decision.decided_at),
+            value,
+        ),
+    )
+
+
+def drop_decision(db: sqlite3.Connection, dataset: str, sentence_id: str, reviewer: str) -> None:
+    key = (dataset, sentence_id, reviewer)
+    db.execute("DELETE FROM decisions WHERE dataset = ? AND id = ? AND reviewer = ?", key)
+
+
+def read_decisions(db: sqlite3.Connection, key: SentenceKey) -> list[Decision]:
+    """The last decision of each reviewer, withdrawn ones and those about other revisions included."""
+    rows = db.execute("SELECT value FROM decisions WHERE dataset = ? AND id = ? ORDER BY reviewer", key)
+    return [Decision.model_validate_json(value) for (value,) in rows]
+
+
+def put_claim(db: sqlite3.Connection, claim: Claim, record: Record) -> None:
+    """A claim that is prolonged before it ends keeps its position ahead of the claims that came in between."""
+    key = (claim.dataset, claim.id, claim.reviewer)
+    query = "SELECT partition, offset FROM claims WHERE dataset = ? AND id = ? AND reviewer = ? AND until > ?"
+    position = db.execute(query, (*key, record.timestamp_ms / 1000)).fetchone() or record.position
+    db.execute("DELETE FROM claims WHERE dataset = ? AND id = ? AND reviewer = ?", key)
+    if claim.until is not None:
+        db.execute("INSERT INTO claims VALUES (?, ?, ?, ?, ?, ?)", (*key, to_timestamp(claim.until), *position))

@@ -1,7 +1,7 @@
-"""Which items, and where a page goes on: filters, cursors and the SQL they become. Values are parameters, always.
+"""Filters and cursors of the queue, and the SQL of a page. Values are always query parameters.
 
-What an item can be found by is kept as facets, one short text each (`given:PER`, `pair:B-PER B-ORG`): a rare one is
-looked up and its few items sorted, a common one is checked while the queue is walked in its order.
+A filter looks items up by their facets. The items of a rare facet are looked up and sorted. A common facet is checked item
+by item while the queue is read in its order.
 """
 
 from __future__ import annotations
@@ -11,28 +11,25 @@ import binascii
 import json
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from service.errors import InvalidInput
-from service.labels import get_entity_type
-from service.review.items import ITEM_STATES, TOMBSTONE_STATE
+from service.review.items import ITEM_STATES, TASK_DELETION_STATE
+from service.review.projection.facets import encode_facet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from service.contracts import Flag, SuspectKind, SuspectSpan
+    from service.contracts import SuspectKind
     from service.review.items import ItemState
 
 SqlValues: TypeAlias = "list[str | float | int]"
 MAX_PAGE_SIZE: Final = 200
 MAX_RARE_ITEMS: Final = 1_000
-INVALID_CURSOR: Final = "it is no cursor of this queue: take `next` of the page before"
+INVALID_CURSOR: Final = "it is not a cursor of this queue: use `next` of the previous page"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFilter:
-    """Which items are wanted; labels by their type or in full. `reviewer` leaves out what others have open."""
+    """Selects items; labels in full or by their type. `reviewer` leaves out the items that others have open."""
 
     dataset: str | None = None
     given: str | None = None
@@ -48,50 +45,23 @@ class QueueFilter:
 
     @property
     def facets(self) -> list[str]:
-        found = []
+        facets = []
         if self.given is not None and self.suggested is not None:
-            found.append(_encode_facet("pair", self.given, self.suggested))
+            facets.append(encode_facet("pair", self.given, self.suggested))
         elif self.given is not None:
-            found.append(_encode_facet("given", self.given))
+            facets.append(encode_facet("given", self.given))
         elif self.suggested is not None:
-            found.append(_encode_facet("suggested", self.suggested))
+            facets.append(encode_facet("suggested", self.suggested))
         if self.annotator is not None:
-            found.append(_encode_facet("annotator", self.annotator))
+            facets.append(encode_facet("annotator", self.annotator))
         if self.kind is not None:
-            found.append(_encode_facet("kind", self.kind))
-        return found
-
-
-@lru_cache(maxsize=4096)
-def _encode_facet(name: str, *values: str) -> str:
-    return json.dumps([name, *values], ensure_ascii=False)
-
-
-def build_facets(doubtful: Iterable[Flag], suspects: Iterable[SuspectSpan], annotator: str | None) -> set[str]:
-    """Everything an item can be found by."""
-    found = {_encode_facet("kind", suspect.kind) for suspect in suspects}
-    if annotator is not None:
-        found.add(_encode_facet("annotator", annotator))
-    for doubt in doubtful:
-        givens, suggesteds = ({label, get_entity_type(label)} for label in (doubt.given, doubt.suggested))
-        found |= {_encode_facet("given", label) for label in givens}
-        found |= {_encode_facet("suggested", label) for label in suggesteds}
-        found |= {_encode_facet("pair", given, suggested) for given in givens for suggested in suggesteds}
-        found.add(_encode_facet("types", get_entity_type(doubt.given), get_entity_type(doubt.suggested)))
-    return found
-
-
-TASK_FACET_GLOB: Final = '[[]"task",*'
-
-
-def build_task_facet(platform: str, task: str) -> str:
-    """By the platform's task: several annotations may be of one."""
-    return _encode_facet("task", platform, task)
+            facets.append(encode_facet("kind", self.kind))
+        return facets
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePosition:
-    """Where an item stands in the queue. Two never share one."""
+    """The position of an item in the queue. It is unique."""
 
     rank: float
     tie: float
@@ -106,42 +76,42 @@ class QueuePosition:
     def from_cursor(cls, cursor: str) -> QueuePosition:
         try:
             padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-            rank, tie, dataset, identity = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-            place = cls(float(rank), float(tie), dataset, identity)
-            (dataset + identity).encode()
+            rank, tie, dataset, sentence_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+            position = cls(float(rank), float(tie), dataset, sentence_id)
+            (dataset + sentence_id).encode()
         except (ValueError, TypeError, AttributeError, binascii.Error, RecursionError, OverflowError):
             raise InvalidInput(INVALID_CURSOR, field="after") from None
-        texts = isinstance(dataset, str) and isinstance(identity, str)
-        if not (texts and math.isfinite(place.rank) and math.isfinite(place.tie)):
+        are_texts = isinstance(dataset, str) and isinstance(sentence_id, str)
+        if not (are_texts and math.isfinite(position.rank) and math.isfinite(position.tie)):
             raise InvalidInput(INVALID_CURSOR, field="after")
-        return place
+        return position
 
 
 def build_page_query(
-    queue_filter: QueueFilter, *, limit: int, after: str | None, now: float, rare: str | None
+    queue_filter: QueueFilter, *, limit: int, after: str | None, now: float, rare_facet: str | None
 ) -> tuple[str, SqlValues]:
-    """The items of a page, one more than asked for, so that it shows whether there is a next one.
+    """The query for the items of a page, and for one more, which tells whether there is a next page.
 
-    `rare`: one of the facets that few items hold, which are looked up and sorted.
+    `rare_facet` is a facet of the filter that few items have: the query starts from them.
     """
     where: list[str] = []
     values: SqlValues = []
     facets = queue_filter.facets
     source = "items"
-    if rare is not None:
+    if rare_facet is not None:
         source = "facets CROSS JOIN items ON items.no = facets.item"
         where.append("facets.facet = ?")
-        values.append(rare)
-        facets.remove(rare)
+        values.append(rare_facet)
+        facets.remove(rare_facet)
     if queue_filter.dataset is not None:
         where.append("items.dataset = ?")
         values.append(queue_filter.dataset)
     where.append("items.state <> ?" if queue_filter.state == "all" else "items.state = ?")
-    values.append(TOMBSTONE_STATE if queue_filter.state == "all" else queue_filter.state)
+    values.append(TASK_DELETION_STATE if queue_filter.state == "all" else queue_filter.state)
     if after is not None:
-        place = QueuePosition.from_cursor(after)
+        position = QueuePosition.from_cursor(after)
         where.append("(items.rank, items.tie, items.dataset, items.id) > (?, ?, ?, ?)")
-        values += [place.rank, place.tie, place.dataset, place.id]
+        values += [position.rank, position.tie, position.dataset, position.id]
     for facet in facets:
         where.append("EXISTS (SELECT 1 FROM facets AS f WHERE f.facet = ? AND f.item = items.no)")
         values.append(facet)

@@ -1,4 +1,4 @@
-"""What the queue and the decisions add up to: counts for the console's charts and for the metrics."""
+"""Counts of the queue and its decisions, for the console's charts and the metrics."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from service.contracts import Assessment, Message
-from service.review.items import TOMBSTONE_STATE
+from service.review.items import TASK_DELETION_STATE
+from service.review.projection.tables import read_ranker_offsets
 from service.review.queue.recall import RecallEstimate, estimate_recall
 
 if TYPE_CHECKING:
     import sqlite3
 
 SCORE_BINS = 20
-# Scores between 0 and 1 crowd at both ends, so that equal steps would put all of them into one or two.
+# Scores between 0 and 1 are dense near both ends: bins of equal width would put nearly all of them into one or two.
 SCORE_BIN_EDGES = (
     0,
     1e-4,
@@ -43,11 +44,11 @@ SCORE_BIN_EDGES = (
 )
 MAX_ANNOTATORS = 200
 MAX_THRESHOLD_DAYS = 60
-INCLUDES_CONTROLS_NOTE = "flagged items, and of control sentences while they wait"
+INCLUDES_CONTROLS_NOTE = "flagged items and open control sentences"
 
 
 class Day(Message):
-    """A day (UTC): what came into review, and what was decided. Precision: wrong ones among the flagged decided."""
+    """A day (UTC): items that arrived, and items that were decided. Precision: the share of decided flagged items that are errors."""
 
     day: str
     flagged: int = 0
@@ -64,9 +65,9 @@ class Bin(Message):
 
 
 class Confusion(Message):
-    """Doubts that a label of one type should be another's, over items of the queue.
+    """Items in which a label of the given type is doubted and the suggested type is proposed.
 
-    Control sentences count while they wait; `decided` and `right` are of flagged ones that are decided.
+    `items` includes open control sentences. `decided` and `right` count flagged items only.
     """
 
     given: str
@@ -88,16 +89,18 @@ class Overview(Message):
     counts: dict[str, int] = Field(default_factory=dict)
     days: tuple[Day, ...] = ()
     scores: tuple[Bin, ...] = Field(
-        default=(), description=f"Of {INCLUDES_CONTROLS_NOTE}; steps are finer near 0 and 1"
+        default=(), description=f"Histogram of {INCLUDES_CONTROLS_NOTE}; bins are narrower near 0 and 1"
     )
-    confusions: tuple[Confusion, ...] = Field(default=(), description="The most frequent first")
+    confusions: tuple[Confusion, ...] = Field(default=(), description="Most frequent first")
     annotators: tuple[Annotator, ...] = Field(
-        default=(), description=f"Of {INCLUDES_CONTROLS_NOTE}; those with most first"
+        default=(), description=f"Counts of {INCLUDES_CONTROLS_NOTE}; most items first"
     )
-    verdicts: dict[str, int] = Field(default_factory=dict, description="Decisions that stand, by verdict")
-    precision: float | None = Field(default=None, description="Wrong ones among the flagged that were decided")
-    recall: RecallEstimate | None = Field(default=None, description="Of one dataset")
-    ranker: dict[str, float] | None = Field(default=None, description="Offsets by type where the ranker is on")
+    verdicts: dict[str, int] = Field(default_factory=dict, description="Decisions that are not withdrawn, by verdict")
+    precision: float | None = Field(default=None, description="Share of decided flagged items that are errors")
+    recall: RecallEstimate | None = Field(default=None, description="Only for a single dataset")
+    ranker: dict[str, float] | None = Field(
+        default=None, description="Offset of each type; None where the ranker is off"
+    )
 
 
 class ThresholdPoint(Message):
@@ -108,7 +111,7 @@ class ThresholdPoint(Message):
 
 
 class PairPrecision(Message):
-    """How often doubts of one kind were right."""
+    """How often flags of one label pair were right."""
 
     dataset: str
     given: str
@@ -122,41 +125,40 @@ class PairPrecision(Message):
         return self.right / self.decided
 
 
-# In the queries, `? IS NULL` stands for all datasets. Controls that wait are counted with the flagged, by the numbers
-# they are shown with: where a label pair, an annotator or a range of scores had fewer than the queue shows, the rest
-# would be known for controls. What went with its task counts no more than what was deleted by itself, which is no
-# longer there.
+# `? IS NULL` selects all datasets. Open control sentences are counted with the flagged items, by the numbers they show: if a
+# label pair, an annotator or a range of scores had fewer items here than in the queue, the others would be known to be
+# control sentences. An item that was deleted with its task is not counted, like one that was deleted by itself.
 FROM_ITEMS = "FROM items WHERE (? IS NULL OR dataset = ?)"
 FROM_FACETS = "FROM facets CROSS JOIN items ON items.no = facets.item"
 WHERE_REVIEWED = "(state = 'open' OR (state = 'decided' AND reason = 'flagged'))"
 
 
 def count_items_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, dict[str, int]] = {}
     query = "SELECT dataset, state, count(*) FROM items WHERE state <> ? GROUP BY dataset, state"
-    for dataset, state, n in db.execute(query, (TOMBSTONE_STATE,)):
-        found.setdefault(dataset, {"open": 0, "decided": 0, "closed": 0})[state] = n
-    return found
+    for dataset, state, n in db.execute(query, (TASK_DELETION_STATE,)):
+        counts.setdefault(dataset, {"open": 0, "decided": 0, "closed": 0})[state] = n
+    return counts
 
 
 def count_items(db: sqlite3.Connection, dataset: str | None) -> dict[str, int]:
-    found = {"open": 0, "decided": 0, "closed": 0}
+    counts = {"open": 0, "decided": 0, "closed": 0}
     for name, by_state in count_items_by_dataset(db).items():
         if dataset in (None, name):
             for state, n in by_state.items():
-                found[state] += n
-    return found
+                counts[state] += n
+    return counts
 
 
 def count_verdicts_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
-    """Decisions that stand: one taken back is none."""
-    found: dict[str, dict[str, int]] = {}
+    """Decisions that are not withdrawn."""
+    counts: dict[str, dict[str, int]] = {}
     rows = db.execute(
         "SELECT dataset, verdict, count(*) FROM decisions WHERE verdict <> 'withdrawn' GROUP BY dataset, verdict"
     )
     for dataset, verdict, n in rows:
-        found.setdefault(dataset, {"error": 0, "ok": 0, "unsure": 0})[verdict] = n
-    return found
+        counts.setdefault(dataset, {"error": 0, "ok": 0, "unsure": 0})[verdict] = n
+    return counts
 
 
 def compute_pair_precision(db: sqlite3.Connection, dataset: str | None = None) -> list[PairPrecision]:
@@ -166,8 +168,8 @@ def compute_pair_precision(db: sqlite3.Connection, dataset: str | None = None) -
         (dataset, dataset),
     )
     return [
-        PairPrecision(dataset=d, given=given, suggested=suggested, method=method, decided=decided, right=right)
-        for d, given, suggested, method, decided, right in rows
+        PairPrecision(dataset=name, given=given, suggested=suggested, method=method, decided=decided, right=right)
+        for name, given, suggested, method, decided, right in rows
     ]
 
 
@@ -187,11 +189,11 @@ def list_threshold_points(db: sqlite3.Connection, dataset: str) -> tuple[Thresho
     )
 
 
-def build_overview(db: sqlite3.Connection, dataset: str | None, offsets: dict[str, float] | None = None) -> Overview:
+def build_overview(db: sqlite3.Connection, dataset: str | None) -> Overview:
     verdicts = {"error": 0, "ok": 0, "unsure": 0}
-    for name, found in count_verdicts_by_dataset(db).items():
+    for name, by_verdict in count_verdicts_by_dataset(db).items():
         if dataset in (None, name):
-            for verdict, n in found.items():
+            for verdict, n in by_verdict.items():
                 verdicts[verdict] += n
     days = _summarize_days(db, dataset)
     decided, errors = db.execute(
@@ -209,7 +211,7 @@ def build_overview(db: sqlite3.Connection, dataset: str | None, offsets: dict[st
         verdicts=verdicts,
         precision=errors / decided if decided else None,
         recall=None if dataset is None else estimate_recall(db, dataset),
-        ranker=offsets,
+        ranker=None if dataset is None else read_ranker_offsets(db, dataset),
     )
 
 
@@ -230,13 +232,13 @@ def _summarize_days(db: sqlite3.Connection, dataset: str | None) -> tuple[Day, .
     for day, decided, errors in outcomes:
         days.setdefault(day, {}).update(decided=decided, errors=errors)
     return tuple(
-        Day(day=day, **found, precision=found["errors"] / found["decided"] if found.get("decided") else None)
-        for day, found in sorted(days.items())
+        Day(day=day, **counts, precision=counts["errors"] / counts["decided"] if counts.get("decided") else None)
+        for day, counts in sorted(days.items())
     )
 
 
 def _bin_scores(db: sqlite3.Connection, dataset: str | None) -> tuple[Bin, ...]:
-    # Of a flagged one the shown score is its own.
+    # The shown score of a flagged item is its own.
     where = f"{FROM_ITEMS} AND {WHERE_REVIEWED} AND shown_score IS NOT NULL"
     low, high = db.execute(f"SELECT min(shown_score), max(shown_score) {where}", (dataset, dataset)).fetchone()
     if low is None:
@@ -246,17 +248,17 @@ def _bin_scores(db: sqlite3.Connection, dataset: str | None) -> tuple[Bin, ...]:
         step = max(high - low, 1.0) / SCORE_BINS
         edges = tuple(low + k * step for k in range(SCORE_BINS + 1))
     cases = " ".join(f"WHEN shown_score < ? THEN {k}" for k in range(len(edges) - 2))
-    found = dict(
+    counts = dict(
         db.execute(
             f"SELECT CASE {cases} ELSE {len(edges) - 2} END AS bin, count(*) {where} GROUP BY bin",
             (*edges[1:-1], dataset, dataset),
         )
     )
-    return tuple(Bin(low=one, high=other, items=found.get(k, 0)) for k, (one, other) in enumerate(pairwise(edges)))
+    return tuple(Bin(low=low, high=high, items=counts.get(k, 0)) for k, (low, high) in enumerate(pairwise(edges)))
 
 
 def _count_confusions(db: sqlite3.Connection, dataset: str | None) -> tuple[Confusion, ...]:
-    found: dict[tuple[str, str], dict[str, int]] = {}
+    counts: dict[tuple[str, str], dict[str, int]] = {}
     rows = db.execute(
         f"SELECT facet, count(*) {FROM_FACETS} WHERE facet >= '[\"types\"' AND facet < '[\"types$' AND {WHERE_REVIEWED}"
         " AND (? IS NULL OR dataset = ?) GROUP BY facet",
@@ -264,28 +266,29 @@ def _count_confusions(db: sqlite3.Connection, dataset: str | None) -> tuple[Conf
     )
     for facet, items in rows:
         _, given, suggested = json.loads(facet)
-        found[given, suggested] = {"items": items}
+        counts[given, suggested] = {"items": items}
     for pair in compute_pair_precision(db, dataset):
-        counted = found.setdefault((pair.given, pair.suggested), {})
-        counted["decided"] = counted.get("decided", 0) + pair.decided
-        counted["right"] = counted.get("right", 0) + pair.right
-    made = [Confusion(given=given, suggested=suggested, **numbers) for (given, suggested), numbers in found.items()]
-    return tuple(sorted(made, key=lambda one: (-one.items, one.given, one.suggested)))
+        pair_counts = counts.setdefault((pair.given, pair.suggested), {})
+        pair_counts["decided"] = pair_counts.get("decided", 0) + pair.decided
+        pair_counts["right"] = pair_counts.get("right", 0) + pair.right
+    confusions = [Confusion(given=given, suggested=suggested, **n) for (given, suggested), n in counts.items()]
+    return tuple(sorted(confusions, key=lambda confusion: (-confusion.items, confusion.given, confusion.suggested)))
 
 
 def _count_by_annotator(db: sqlite3.Connection, dataset: str | None) -> tuple[Annotator, ...]:
-    """Of flagged items, and of controls while they wait."""
-    found: dict[str | None, dict[str, int]] = {}
+    """Counts of flagged items and open control sentences."""
+    counts: dict[str | None, dict[str, int]] = {}
     for name, items in db.execute(
         f"SELECT annotator, count(*) {FROM_ITEMS} AND {WHERE_REVIEWED} GROUP BY annotator",
         (dataset, dataset),
     ):
-        found[name] = {"items": items}
+        counts[name] = {"items": items}
     for name, decided, errors in db.execute(
         "SELECT annotator, count(*), sum(verdict = 'error') FROM outcomes"
         " WHERE (? IS NULL OR dataset = ?) AND reason <> 'control' GROUP BY annotator",
         (dataset, dataset),
     ):
-        found.setdefault(name, {}).update(decided=decided, errors=errors)
-    made = [Annotator(annotator=name, **numbers) for name, numbers in found.items()]
-    return tuple(sorted(made, key=lambda one: (-one.items, -one.decided, one.annotator or "")))[:MAX_ANNOTATORS]
+        counts.setdefault(name, {}).update(decided=decided, errors=errors)
+    annotators = [Annotator(annotator=name, **n) for name, n in counts.items()]
+    annotators.sort(key=lambda annotator: (-annotator.items, -annotator.decided, annotator.annotator or ""))
+    return tuple(annotators[:MAX_ANNOTATORS])

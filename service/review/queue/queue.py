@@ -1,4 +1,4 @@
-"""The queue that people work on: a SQLite file that the projector builds from topics, and everybody reads."""
+"""The review queue as readers see it: pages, items and counts from the tables that the projector writes."""
 
 from __future__ import annotations
 
@@ -10,29 +10,36 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from service.contracts import Assessment, Message
 from service.errors import InvalidInput
+from service.review.decisions import compute_agreement, select_in_force
 from service.review.items import (
-    TOMBSTONE_STATE,
+    TASK_DELETION_STATE,
     ReviewItem,
     build_shown,
-    compute_agreement,
     to_review_flags,
     to_review_suspects,
     to_review_words,
 )
-from service.review.projection import tables as store
 from service.review.projection.control_sample import is_blind
-from service.review.projection.outcomes import read_decisions
-from service.review.queue import overview as sums
-from service.review.queue.file import QueueFile
+from service.review.projection.facets import encode_task_facet
+from service.review.projection.queue_file import QueueFile
+from service.review.projection.tables import read_decisions, read_ranker_settings
 from service.review.queue.filters import (
     MAX_PAGE_SIZE,
     MAX_RARE_ITEMS,
     QueueFilter,
     QueuePosition,
     build_page_query,
-    build_task_facet,
+)
+from service.review.queue.overview import (
+    build_overview,
+    compute_pair_precision,
+    count_items,
+    count_items_by_dataset,
+    count_verdicts_by_dataset,
+    list_threshold_points,
 )
 from service.review.queue.recall import RecallEstimate, estimate_recall
+from service.review.review_state import CLOSING_REASONS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.review.queue.overview import Overview, PairPrecision, ThresholdPoint
+    from service.review.review_state import SentenceKey
 
 __all__ = ["QueueFilter", "QueuePage", "ReviewQueue"]
 
@@ -47,7 +55,7 @@ T = TypeVar("T")
 
 
 class QueuePage(Message):
-    """Items worst first, and the cursor that the next page goes on after (none: there is no more)."""
+    """Items, worst first, and the cursor of the next page (None: this is the last)."""
 
     items: tuple[ReviewItem, ...]
     next: str | None = None
@@ -55,23 +63,30 @@ class QueuePage(Message):
 
 @dataclass(frozen=True, slots=True)
 class _ActiveClaim:
-    """Who has the item open, by the clock of the reader; of two, the one who was first in the topic."""
+    """The reviewer who has the item open at the reader's time: of several, the first in the topic."""
 
     reviewer: str | None = None
     until: datetime | None = None
 
 
-class ReviewQueue(QueueFile):
-    """What is asked of the file. Any thread may; writing is for the projector alone."""
+class ReviewQueue:
+    """Queries of the queue's file. Any thread may call them. The projector writes to the same `file`."""
 
     def __init__(self, path: Path | str) -> None:
-        super().__init__(path)
-        self._ranker_offsets: dict[str, dict[str, float]] = {}
+        self.file = QueueFile(path)
         self._cache: dict[tuple[str | None, ...], object] = {}
         self._cache_version = 0
         self._cache_lock = threading.Lock()
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    @property
+    def version(self) -> int:
+        """A number that grows with every change of the queue."""
+        return self.file.version
+
+    def close(self) -> None:
+        self.file.close()
+
+    # -- items -----------------------------------------------------------------------------------------------------
 
     def get_page(
         self,
@@ -84,83 +99,78 @@ class ReviewQueue(QueueFile):
         if not 1 <= limit <= MAX_PAGE_SIZE:
             raise InvalidInput(f"{limit} is not between 1 and {MAX_PAGE_SIZE}", field="limit")
         moment = now or datetime.now(UTC)
-        with self.read_transaction() as db:
-            rare = next((facet for facet in filter.facets if _is_rare(db, facet)), None)
-            query, values = build_page_query(filter, limit=limit, after=after, now=moment.timestamp(), rare=rare)
+        with self.file.read_transaction() as db:
+            rare_facet = next((facet for facet in filter.facets if _is_rare(db, facet)), None)
+            query, values = build_page_query(
+                filter, limit=limit, after=after, now=moment.timestamp(), rare_facet=rare_facet
+            )
             numbers = [number for (number,) in db.execute(query, values)]
             items = [_read_item(db, number, moment) for number in numbers[:limit]]
-            following = _read_position(db, numbers[limit - 1]).to_cursor() if len(numbers) > limit else None
-        return QueuePage(items=tuple(items), next=following)
+            next_cursor = _read_position(db, numbers[limit - 1]).to_cursor() if len(numbers) > limit else None
+        return QueuePage(items=tuple(items), next=next_cursor)
 
-    def get_item(self, dataset: str, id: str, *, now: datetime | None = None) -> ReviewItem | None:  # noqa: A002 - as in messages
-        with self.read_transaction() as db:
+    def get_item(self, dataset: str, sentence_id: str, *, now: datetime | None = None) -> ReviewItem | None:
+        with self.file.read_transaction() as db:
             query = "SELECT no FROM items WHERE dataset = ? AND id = ? AND state <> ?"
-            row = db.execute(query, (dataset, id, TOMBSTONE_STATE)).fetchone()
+            row = db.execute(query, (dataset, sentence_id, TASK_DELETION_STATE)).fetchone()
             return None if row is None else _read_item(db, row[0], now or datetime.now(UTC))
 
     def find_task_item_ids(self, dataset: str, platform: str, task: str) -> list[str]:
-        """The ids of what is not closed and came from a platform's task."""
+        """The ids of the items of a platform's task that are not closed."""
         query = (
             "SELECT i.id FROM facets f JOIN items i ON i.no = f.item"
             " WHERE f.facet = ? AND i.dataset = ? AND i.state IN ('open', 'decided') ORDER BY i.id"
         )
-        with self.read_transaction() as db:
-            return [identity for (identity,) in db.execute(query, (build_task_facet(platform, task), dataset))]
+        with self.file.read_transaction() as db:
+            return [sentence_id for (sentence_id,) in db.execute(query, (encode_task_facet(platform, task), dataset))]
 
     def get_revisions(self, dataset: str, ids: Iterable[str]) -> dict[str, int]:
-        """Of those that are known here."""
+        """The revision of each of these sentences that the queue holds."""
         query = "SELECT revision FROM items WHERE dataset = ? AND id = ?"
-        with self.read_transaction() as db:
-            found = {one: db.execute(query, (dataset, one)).fetchone() for one in ids}
-        return {one: int(row[0]) for one, row in found.items() if row is not None}
+        with self.file.read_transaction() as db:
+            rows = {sentence_id: db.execute(query, (dataset, sentence_id)).fetchone() for sentence_id in ids}
+        return {sentence_id: int(row[0]) for sentence_id, row in rows.items() if row is not None}
+
+    # -- counts ----------------------------------------------------------------------------------------------------
 
     def count_items(self, dataset: str | None = None) -> dict[str, int]:
-        with self.read_transaction() as db:
-            return sums.count_items(db, dataset)
+        with self.file.read_transaction() as db:
+            return count_items(db, dataset)
 
     def count_items_by_dataset(self) -> dict[str, dict[str, int]]:
-        return self._compute_cached(("counts",), sums.count_items_by_dataset)
+        return self._compute_cached(("counts",), count_items_by_dataset)
 
     def count_verdicts_by_dataset(self) -> dict[str, dict[str, int]]:
-        return self._compute_cached(("verdicts",), sums.count_verdicts_by_dataset)
+        return self._compute_cached(("verdicts",), count_verdicts_by_dataset)
 
     def build_overview(self, dataset: str | None = None) -> Overview:
-        with self.read_transaction() as db:
-            return sums.build_overview(db, dataset, None if dataset is None else self._ranker_offsets.get(dataset))
+        with self.file.read_transaction() as db:
+            return build_overview(db, dataset)
 
     def list_threshold_points(self, dataset: str) -> tuple[ThresholdPoint, ...]:
         """How the dataset's thresholds have moved: one point per day with a sentence in review, oldest first."""
-        return self._compute_cached(("thresholds", dataset), lambda db: sums.list_threshold_points(db, dataset))
+        return self._compute_cached(("thresholds", dataset), lambda db: list_threshold_points(db, dataset))
 
     def compute_pair_precision(self, dataset: str | None = None) -> list[PairPrecision]:
-        return self._compute_cached(("precision", dataset), lambda db: sums.compute_pair_precision(db, dataset))
+        return self._compute_cached(("precision", dataset), lambda db: compute_pair_precision(db, dataset))
 
     def estimate_recall(self, dataset: str) -> RecallEstimate:
         return self._compute_cached(("recall", dataset), lambda db: estimate_recall(db, dataset))
 
     def _compute_cached(self, key: tuple[str | None, ...], compute: Callable[[sqlite3.Connection], T]) -> T:
-        """Numbers that every scrape asks for: added up once, until something changes."""
-        version = self.version  # before reading: what is newer than its number is only added up once more
+        """Numbers of the metrics: computed once per version of the queue, not at every scrape."""
+        version = self.version  # read before the data: a value may be newer than its version, never older
         with self._cache_lock:
             if self._cache_version != version:
                 self._cache, self._cache_version = {}, version
-            kept = self._cache.get(key)
-        if kept is None:
-            with self.read_transaction() as db:
-                kept = compute(db)
+            value = self._cache.get(key)
+        if value is None:
+            with self.file.read_transaction() as db:
+                value = compute(db)
             with self._cache_lock:
                 if self._cache_version == version:
-                    self._cache[key] = kept
-        return cast("T", copy.deepcopy(kept))  # who asked may change it
-
-    def clear(self) -> None:
-        super().clear()
-        self._ranker_offsets = {}
-
-    def set_ranker_offsets(self, dataset: str, offsets: dict[str, float] | None) -> None:
-        """What the overview tells of the ranker."""
-        kept = {name: found for name, found in self._ranker_offsets.items() if name != dataset}
-        self._ranker_offsets = kept if offsets is None else {**kept, dataset: offsets}
+                    self._cache[key] = value
+        return cast("T", copy.deepcopy(value))  # the caller may change its copy
 
 
 def _is_rare(db: sqlite3.Connection, facet: str) -> bool:
@@ -173,54 +183,54 @@ def _read_position(db: sqlite3.Connection, number: int) -> QueuePosition:
 
 
 def _read_item(db: sqlite3.Connection, number: int, now: datetime) -> ReviewItem:
-    dataset, identity, revision, reason, state, rank, priority, score, inclusion, value = db.execute(
+    dataset, sentence_id, revision, reason, state, rank, priority, score, inclusion, value = db.execute(
         "SELECT i.dataset, i.id, i.revision, i.reason, i.state, i.rank, i.shown_priority, i.shown_score, i.inclusion, b.value"
         " FROM items AS i JOIN bodies AS b ON b.item = i.no WHERE i.no = ?",
         (number,),
     ).fetchone()
-    key = (dataset, identity)
-    said = Assessment.model_validate_json(value)
-    about = [one for one in read_decisions(db, key) if one.revision == revision and not one.withdrawn]
+    key = (dataset, sentence_id)
+    assessment = Assessment.model_validate_json(value)
+    decisions = select_in_force(read_decisions(db, key), revision)
     claim = _read_active_claim(db, key, now)
-    _, epoch, share = store.read_ranker_settings(db, dataset)
+    _, epoch, share = read_ranker_settings(db, dataset)
     probability = (inclusion or share or None) if reason == "control" else 1.0
-    decided = state == "decided"
-    blind = not decided and is_blind(db, dataset, share)
-    disguised = not decided and reason == "control"
+    is_decided = state == "decided"
+    blind = not is_decided and is_blind(db, dataset, share)
+    is_disguised = not is_decided and reason == "control"
     return ReviewItem(
         dataset=dataset,
-        id=identity,
+        id=sentence_id,
         revision=revision,
         state=state,
-        closed_by=None if state != "closed" else reason if reason in store.CLOSING_REASONS else "deleted",
+        closed_by=None if state != "closed" else reason if reason in CLOSING_REASONS else "deleted",
         blind=blind,
         rank=rank,
-        priority=priority if disguised else said.priority,
-        score=score if disguised else said.score,
-        tokens=said.tokens,
-        labels=said.labels,
-        annotator=said.annotator,
-        source=said.source,
-        annotated_at=said.annotated_at,
-        scored_at=said.scored_at,
-        doubtful=to_review_flags(said, blind=blind),
-        suspects=to_review_suspects(said, blind=blind),
-        words=to_review_words(said, blind=blind),
-        thresholds=said.thresholds,
-        warming_up=said.warming_up,
-        model=said.model,
-        method=said.method,
-        token_score=said.token_score,
+        priority=priority if is_disguised else assessment.priority,
+        score=score if is_disguised else assessment.score,
+        tokens=assessment.tokens,
+        labels=assessment.labels,
+        annotator=assessment.annotator,
+        source=assessment.source,
+        annotated_at=assessment.annotated_at,
+        scored_at=assessment.scored_at,
+        doubtful=to_review_flags(assessment, blind=blind),
+        suspects=to_review_suspects(assessment, blind=blind),
+        words=to_review_words(assessment, blind=blind),
+        thresholds=assessment.thresholds,
+        warming_up=assessment.warming_up,
+        model=assessment.model,
+        method=assessment.method,
+        token_score=assessment.token_score,
         claimed_by=claim.reviewer,
         claimed_until=claim.until,
-        decisions=tuple(one.model_copy(update={"shown": None}) for one in about),
-        agreement=compute_agreement(about),
-        reason=reason if decided else None,
-        inclusion_probability=probability if decided else None,
-    ).with_shown(build_shown(said, ranker_epoch=epoch))
+        decisions=tuple(decision.model_copy(update={"shown": None}) for decision in decisions),
+        agreement=compute_agreement(decisions),
+        reason=reason if is_decided else None,
+        inclusion_probability=probability if is_decided else None,
+    ).with_shown(build_shown(assessment, ranker_epoch=epoch))
 
 
-def _read_active_claim(db: sqlite3.Connection, key: tuple[str, str], now: datetime) -> _ActiveClaim:
+def _read_active_claim(db: sqlite3.Connection, key: SentenceKey, now: datetime) -> _ActiveClaim:
     row = db.execute(
         "SELECT reviewer, until FROM claims WHERE dataset = ? AND id = ? AND until > ? ORDER BY partition, offset LIMIT 1",
         (*key, now.timestamp()),

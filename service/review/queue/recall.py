@@ -1,15 +1,16 @@
-"""How many wrong sentences the flags find, estimated from the control sample.
+"""The recall of the flags, estimated from the control sample.
 
-Of the unflagged sentences a known share was drawn, so each control that was decided stands for 1/π others
-(Horvitz-Thompson), scaled up for the controls nobody has looked at yet: their order in the queue is drawn too.
+Each unflagged sentence was drawn into the control sample with a known probability π, so a decided control sentence stands
+for 1/π unflagged ones (Horvitz-Thompson). The estimate is scaled up for control sentences that are still open: their
+order in the queue is random as well.
 
-    missed = number of unflagged sentences · share of wrong ones among the decided controls, each weighted 1/π
-    found  = wrong ones among the flagged
+    missed = number of unflagged sentences · share of errors among decided control sentences, each weighted 1/π
+    found  = errors among the flagged sentences
     recall = found / (found + missed)
 
-The interval is Wilson's at 95 % for the share of wrong controls, with Kish's effective number of them where the
-probabilities differ. Flagged sentences that wait are thought to be wrong as often as the decided ones in the estimate, as
-often as Wilson's upper end of that at the upper end, and to be right at the lower end: the worst are decided first.
+The interval is Wilson's at 95 % for the share of errors among control sentences, with Kish's effective sample size where
+the probabilities differ. Open flagged sentences count with the error rate of the decided ones in the estimate, with
+Wilson's upper bound of that rate at the upper end, and as no errors at the lower end: the worst are decided first.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Z_95 = 1.959963984540054
 
 
 class RecallEstimate(Message):
-    """`recall` is none while no control or no flagged sentence has been decided, or nothing wrong was found anywhere."""
+    """`recall` is None until a control and a flagged sentence are decided and an error was found in one of them."""
 
     recall: float | None = None
     low: float | None = None
@@ -43,43 +44,41 @@ class RecallEstimate(Message):
 
 @dataclass(frozen=True, slots=True)
 class ControlOutcome:
-    """A control sentence: how likely it was to be drawn, and whether it was found wrong (none: not decided)."""
+    """A control sentence: the probability that it was drawn, and whether it is an error (None: not decided)."""
 
     probability: float
     wrong: bool | None
 
 
 def compute_recall(controls: Sequence[ControlOutcome], *, flagged: int, decided: int, wrong: int) -> RecallEstimate:
-    seen = [control for control in controls if control.wrong is not None]
+    decided_controls = [control for control in controls if control.wrong is not None]
     counts = RecallEstimate(
         controls=len(controls),
-        controls_decided=len(seen),
-        controls_wrong=sum(control.wrong is True for control in seen),
+        controls_decided=len(decided_controls),
+        controls_wrong=sum(control.wrong is True for control in decided_controls),
         flagged=flagged,
         flagged_decided=decided,
         flagged_wrong=wrong,
     )
-    if not seen or (flagged and not decided):  # nobody knows yet how many of the flagged are wrong
+    if not decided_controls or (flagged and not decided):  # the error rate of the flagged sentences is unknown
         return counts
     unflagged = math.fsum(1 / control.probability for control in controls)
-    weights = [1 / control.probability for control in seen]
+    weights = [1 / control.probability for control in decided_controls]
     total = math.fsum(weights)
-    share = math.fsum(w for w, control in zip(weights, seen, strict=True) if control.wrong) / total
-    effective = total * total / math.fsum(w * w for w in weights)
-    low_share, high_share = compute_wilson_interval(share, effective)
+    error_share = math.fsum(w for w, control in zip(weights, decided_controls, strict=True) if control.wrong) / total
+    effective_size = total * total / math.fsum(w * w for w in weights)
+    low_share, high_share = compute_wilson_interval(error_share, effective_size)
     precision = wrong / decided if decided else 0.0
     waiting = flagged - decided
-    found, most = (
-        wrong + waiting * precision,
-        wrong + waiting * (compute_wilson_interval(precision, decided)[1] if decided else 0.0),
-    )
-    if not found and not share:
+    high_precision = compute_wilson_interval(precision, decided)[1] if decided else 0.0
+    found, max_found = wrong + waiting * precision, wrong + waiting * high_precision
+    if not found and not error_share:
         return counts
     return counts.model_copy(
         update={
-            "recall": _compute_ratio(found, unflagged * share),
+            "recall": _compute_ratio(found, unflagged * error_share),
             "low": _compute_ratio(wrong, unflagged * high_share),
-            "high": _compute_ratio(most, unflagged * low_share),
+            "high": _compute_ratio(max_found, unflagged * low_share),
         }
     )
 
@@ -89,14 +88,14 @@ def _compute_ratio(found: float, missed: float) -> float:
 
 
 def compute_wilson_interval(share: float, n: float) -> tuple[float, float]:
-    """Wilson's score interval at 95 % of a share among n."""
+    """Wilson's score interval at 95 % for a share of n."""
     middle = (share + Z_95 * Z_95 / (2 * n)) / (1 + Z_95 * Z_95 / n)
     half = Z_95 * math.sqrt(share * (1 - share) / n + Z_95 * Z_95 / (4 * n * n)) / (1 + Z_95 * Z_95 / n)
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def estimate_recall(db: sqlite3.Connection, dataset: str) -> RecallEstimate:
-    """From the items that are in the queue, and from those decided whose sentence was annotated again since."""
+    """From the items in the queue, and from decided items whose sentence was annotated again since."""
     row = db.execute("SELECT share FROM settings WHERE dataset = ?", (dataset,)).fetchone()
     share = float(row[0]) if row is not None and row[0] else 1.0
     controls = [
@@ -109,14 +108,14 @@ def estimate_recall(db: sqlite3.Connection, dataset: str) -> RecallEstimate:
             (dataset,),
         )
     ]
-    moved = (
+    superseded = (
         "FROM outcomes AS o LEFT JOIN items AS i ON i.dataset = o.dataset AND i.id = o.id AND i.revision = o.revision"
         " WHERE o.dataset = ? AND i.no IS NULL"
     )
     controls += [
         ControlOutcome(probability or share, verdict == "error")
         for probability, verdict in db.execute(
-            f"SELECT o.inclusion, o.verdict {moved} AND o.reason = 'control' ORDER BY o.id, o.revision",
+            f"SELECT o.inclusion, o.verdict {superseded} AND o.reason = 'control' ORDER BY o.id, o.revision",
             (dataset,),
         )
     ]

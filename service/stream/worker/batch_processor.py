@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from service.log.codec import (
     to_state_key,
 )
 from service.log.protocol import BatchResult, Output, Record, RecordBatch
+from service.statistics.sampling import DrawPurpose, draw_uniform
 from service.stream.state.snapshot import StateDraft, StateSnapshot, StatsKey
 from service.telemetry.batch_report import BatchReport, SentenceReport
 
@@ -182,8 +182,5 @@ class BatchProcessor:
 
 
 def _is_in_control_sample(sentence: LabelledSentence, share: float) -> bool:
-    """Drawn by a hash of dataset and id, so a replay draws the same sentences."""
-    if not share:
-        return False
-    digest = hashlib.sha256(f"{sentence.dataset}/{sentence.id}".encode()).digest()
-    return int.from_bytes(digest[:8]) / 2**64 < share
+    """Drawn from the sentence's name, so that a replay draws the same sentences."""
+    return share > 0 and draw_uniform(sentence.dataset, str(sentence.id), DrawPurpose.CONTROL_SAMPLE) < share

@@ -12,10 +12,10 @@ from service.contracts import Claim, Decision
 from service.errors import InvalidInput
 from service.labels import LabelMap, Scheme
 from service.log.codec import get_header
-from service.review.decisions import (
+from service.review.decisions import check_decision
+from service.review.messages import (
     build_claim_message,
     build_decision_message,
-    check_decision,
     encode_claim_key,
     encode_decision_key,
     parse_decision_key,
@@ -67,18 +67,18 @@ def test_corrected_labels_are_ones_that_the_dataset_may_have(desk: QueueHarness)
         mapping={"PLACE": "LOC"},
     )
     for label in ("B-PLACE", "B-LOC", "I-PER", "O"):
-        assert check_decision(desk.get_item("1"), say(labels=["O", label, "O"]), labels=labels).labels == (
+        assert check_decision(desk.get_item("1"), say(labels=["O", label, "O"]), label_map=labels).labels == (
             "O",
             label,
             "O",
         )
     for label in ("B-GHOST", "PLACE", "U-PLACE", "o"):
         with pytest.raises(InvalidInput, match=r"no label of default.*PLACE") as caught:
-            check_decision(desk.get_item("1"), say(labels=["O", label, "O"]), labels=labels)
+            check_decision(desk.get_item("1"), say(labels=["O", label, "O"]), label_map=labels)
         assert (caught.value.field, caught.value.word) == ("labels", 1)
     desk.write(make_review_output(make_assessment("1", labels=("B-ORG", "B-PER", "O"), revision=1)))
     kept = say(labels=["B-ORG", "O", "O"], revision=1)  # judged by other settings, and nobody corrects it
-    assert check_decision(desk.get_item("1"), kept, labels=labels).labels == ("B-ORG", "O", "O")
+    assert check_decision(desk.get_item("1"), kept, label_map=labels).labels == ("B-ORG", "O", "O")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from service.api.routes.events import QueueWatcher, queue_events
 from service.contracts import BelowPolicy, Claim, DatasetSettings
 from service.errors import StreamError
 from service.log.codec import get_header
-from service.review.decisions import build_claim_message
+from service.review.messages import build_claim_message
 from tests.support import live_server
 from tests.support.api_harness import TOPICS, wait_for
 from tests.support.command_harness import make_sentences

@@ -15,7 +15,7 @@ from service.contracts import Claim, DatasetSettings, Decision
 from service.integrations.label_studio.open_flags import TaskState
 from service.log.protocol import Output, Record
 from service.log.topics import Topics
-from service.review.decisions import build_claim_message, build_decision_message
+from service.review.messages import build_claim_message, build_decision_message
 from tests.support import platform_bodies as bodies
 from tests.support.command_harness import CommandHarness, CommandResult
 from tests.unit.formats.platforms.label_studio.test_predictions import assessment, suspect
@@ -296,7 +296,8 @@ def test_other_decisions_and_claims_are_left_alone() -> None:
     board = TaskState(3, "trips")
     board.apply_assessments([Record(TOPICS.review, 0, 0, None, flagged().value)])
     claim = build_claim_message(TOPICS, Claim(dataset="trips", id="label-studio:41", reviewer="kim"))
-    elsewhere = (b"others/label-studio:41/kim", decision("ok").value)
+    other_dataset = decision("ok", dataset="others")
+    elsewhere = (other_dataset.key, other_dataset.value)
     unread = (b"trips/label-studio:41/kim", b"not json")
     for key, value in ((claim.key, claim.value), elsewhere, unread, (b"odd", b"{}"), (None, None)):
         assert board.apply_decisions([Record(TOPICS.decisions, 0, 0, key, value)]) == []
@@ -474,7 +475,7 @@ def test_what_comes_later_is_pushed_too(
         if number == 0:
             desk.append(flagged(42, task=8), decision("ok"))
 
-    monkeypatch.setattr("service.integrations.label_studio.push.time.sleep", pause)
+    monkeypatch.setattr("service.cli.stream.push.time.sleep", pause)
     ran = push(desk, studio, "--follow")
     assert ran.code == 0
     assert ran.out.startswith("1 prediction pushed")

@@ -163,7 +163,7 @@ def test_the_rankers_order_holds_for_controls_too(desk: QueueHarness) -> None:
 def test_it_is_never_seen_with_its_own_numbers(desk: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even before all controls are placed anew, which waits while much comes in."""
     monkeypatch.setattr("service.review.projection.projector.POSITION_CONTROLS_INTERVAL_S", 3600.0)
-    monkeypatch.setattr("service.review.projection.control_sample.position_all_controls", lambda *_: None)
+    monkeypatch.setattr("service.review.projection.projector.position_all_controls", lambda *_: None)
     desk.write(*(flagged(f"f{n}", 0.01 * (n + 1)) for n in range(20)))
     desk.stream.append([control("c")])
     desk.projector.step()
@@ -179,7 +179,7 @@ def test_few_controls_move_when_a_sentence_comes(desk: QueueHarness) -> None:
 
 
 def test_the_flagged_one_beside_comes_from_an_index(desk: QueueHarness) -> None:
-    with desk.queue.read_transaction() as db:
+    with desk.queue.file.read_transaction() as db:
         steps = " ".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {SELECT_NEXT_FLAGGED}", ("default", 0.5)))
     assert "items_on_the_ring" in steps
     assert "TEMP B-TREE" not in steps

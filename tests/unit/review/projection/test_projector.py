@@ -17,8 +17,8 @@ from service.contracts import Claim
 from service.errors import StreamError
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteLog
-from service.review.decisions import build_claim_message
-from service.review.projection import control_sample as controls
+from service.review.messages import build_claim_message
+from service.review.projection.control_sample import position_all_controls
 from service.review.projection.projector import ReviewProjector
 from service.review.queue.queue import QueueFilter, ReviewQueue
 from tests.support.review_queue import (
@@ -87,7 +87,7 @@ def test_over_the_embedded_log(tmp_path: Path, expected: dict[str, object]) -> N
         desk.write(*outputs[start : start + 25])
     assert dump_queue(desk.queue) == expected
     # The file is gone, and the log has kept only the newest of each key.
-    desk.queue.path.unlink()
+    desk.queue.file.path.unlink()
     desk.catch_up()
     assert dump_queue(desk.queue) == expected
     desk.close()
@@ -288,13 +288,13 @@ def test_controls_are_placed_when_nothing_more_comes_not_after_each_batch(
     desk: QueueHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     placed: list[str] = []
-    real = controls.position_all_controls
+    real = position_all_controls
 
     def place(db: sqlite3.Connection, dataset: str) -> None:
         placed.append(dataset)
         real(db, dataset)
 
-    monkeypatch.setattr("service.review.projection.control_sample.position_all_controls", place)
+    monkeypatch.setattr("service.review.projection.projector.position_all_controls", place)
     monkeypatch.setattr("service.review.projection.projector.POSITION_CONTROLS_INTERVAL_S", 3600.0)
     desk.catch_up()
     desk.projector._positioned_at = time.monotonic()
@@ -412,7 +412,7 @@ def test_it_waits_for_a_log_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.review.projection.projector.ERROR_RETRY_INTERVAL_S", 0.01)
     log, queue = Failing(), ReviewQueue(":memory:")
     log.append([make_settings_output(name="default"), item("a", "PER", 0.1), item("b", "PER", 0.2)])
-    projector = ReviewProjector(log, TOPICS, queue)  # type: ignore[arg-type]  # it follows, and does no more
+    projector = ReviewProjector(log, TOPICS, queue.file)  # type: ignore[arg-type]  # it follows, and does no more
     with pytest.raises(StreamError):
         projector.step()
     run(projector, queue, until=2)
@@ -427,7 +427,7 @@ class Nowhere(MemoryLog):
 
 def test_without_its_topics_it_says_so_and_is_not_caught_up() -> None:
     queue = ReviewQueue(":memory:")
-    projector = ReviewProjector(Nowhere(), TOPICS, queue)  # type: ignore[arg-type]  # it follows, and does no more
+    projector = ReviewProjector(Nowhere(), TOPICS, queue.file)  # type: ignore[arg-type]  # it follows, and does no more
     stop = threading.Event()
     thread = threading.Thread(target=projector.run, args=(stop,))
     thread.start()

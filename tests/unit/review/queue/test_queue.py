@@ -9,7 +9,8 @@ import pytest
 from service.contracts import Claim
 from service.errors import InvalidInput, SettingsError, StateError
 from service.log.protocol import Output
-from service.review.decisions import build_claim_message
+from service.review.messages import build_claim_message
+from service.review.projection.queue_file import QueueFile
 from service.review.queue.filters import QueuePosition, build_page_query
 from service.review.queue.queue import QueueFilter, ReviewQueue
 from service.review.queue.recall import RecallEstimate, estimate_recall
@@ -209,23 +210,23 @@ def test_who_opens_a_new_file_finds_its_tables(desk: QueueHarness, monkeypatch: 
     """At no moment of its making does the file stand there without them."""
     desk.write(scored("a", 0.1))
     seen: list[object] = []
-    connect = ReviewQueue._connect
+    connect = QueueFile._connect
 
-    def look(queue: ReviewQueue, path: Path) -> sqlite3.Connection:
-        made = connect(queue, path)
-        if queue.path.exists():
-            with closing(sqlite3.connect(queue.path)) as other:
+    def look(file: QueueFile, path: Path) -> sqlite3.Connection:
+        made = connect(file, path)
+        if file.path.exists():
+            with closing(sqlite3.connect(file.path)) as other:
                 seen.append(other.execute("SELECT count(*) FROM items").fetchone()[0])
         else:
             seen.append("none")
         return made
 
-    monkeypatch.setattr(ReviewQueue, "_connect", look)
-    desk.queue.path.unlink()
+    monkeypatch.setattr(QueueFile, "_connect", look)
+    desk.queue.file.path.unlink()
     desk.catch_up()
     assert seen == ["none", 0]
     assert desk.list_ids() == ["a"]
-    assert sorted(path.name for path in desk.queue.path.parent.glob("*.new*")) == []
+    assert sorted(path.name for path in desk.queue.file.path.parent.glob("*.new*")) == []
 
 
 # -- pages and filters -------------------------------------------------------------------------------------------------
@@ -321,10 +322,10 @@ def test_hostile_text_is_only_text(desk: QueueHarness, text: str) -> None:
     assert desk.queue.build_overview("default").annotators[0].annotator == text[:200]
 
 
-def plan(queue: ReviewQueue, wanted: QueueFilter, *, after: bool = True, rare: str | None = None) -> str:
+def plan(queue: ReviewQueue, wanted: QueueFilter, *, after: bool = True, rare_facet: str | None = None) -> str:
     cursor = QueuePosition(0.5, 0.5, "default", "x").to_cursor() if after else None
-    query, values = build_page_query(wanted, limit=50, after=cursor, now=0.0, rare=rare)
-    with queue.read_transaction() as db:
+    query, values = build_page_query(wanted, limit=50, after=cursor, now=0.0, rare_facet=rare_facet)
+    with queue.file.read_transaction() as db:
         return "\n".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {query}", values))
 
 
@@ -350,7 +351,7 @@ def test_a_page_is_read_from_an_index_without_sorting(
 
 def test_a_rare_facet_is_looked_up(desk: QueueHarness) -> None:
     wanted = QueueFilter(given="PER", dataset="default")
-    steps = plan(desk.queue, wanted, rare=wanted.facets[0])
+    steps = plan(desk.queue, wanted, rare_facet=wanted.facets[0])
     assert "SEARCH facets USING PRIMARY KEY (facet=?)" in steps
     assert "SEARCH items USING INTEGER PRIMARY KEY" in steps
 
@@ -360,7 +361,7 @@ def test_a_rare_facet_is_looked_up(desk: QueueHarness) -> None:
 
 def test_two_processes_do_not_share_a_file(tmp_path: Path) -> None:
     first = ReviewQueue(tmp_path / "queue.sqlite")
-    with pytest.raises(SettingsError, match="a file of its own"):
+    with pytest.raises(SettingsError, match="give each process its own file"):
         ReviewQueue(tmp_path / "queue.sqlite")
     first.close()
     ReviewQueue(tmp_path / "queue.sqlite").close()
@@ -380,11 +381,11 @@ def test_a_file_of_another_time_is_not_trusted(tmp_path: Path) -> None:
 
 def test_a_file_that_is_deleted_is_built_again(desk: QueueHarness) -> None:
     desk.write(scored("a", 0.1), scored("b", 0.2), make_decision_output("a", "ok"))
-    desk.queue.path.unlink()
+    desk.queue.file.path.unlink()
     desk.catch_up()
     desk.catch_up()
     assert desk.list_ids() == ["b"]
-    assert desk.queue.path.exists()
+    assert desk.queue.file.path.exists()
 
 
 def test_changes_can_be_waited_for(desk: QueueHarness) -> None:

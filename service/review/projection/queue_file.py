@@ -1,6 +1,7 @@
-"""The queue's file: who has it, connections to it, and how it is begun anew.
+"""The SQLite file of the review queue: its lock, its connections, and how it is created.
 
-It may be deleted at any time; the projector begins a new one when it starts. One process has a file for itself.
+The file holds nothing that the topics do not hold, so it may be deleted at any time. The projector starts with a new one.
+Each process needs a file of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from service.errors import SettingsError, StateError
 from service.file_lock import FileLock
-from service.review.projection import tables as store
+from service.review.projection.tables import SCHEMA, TABLES
 from service.sqlite_errors import translate_sqlite_errors
 
 if TYPE_CHECKING:
@@ -25,18 +26,18 @@ MEMORY = ":memory:"
 
 
 class QueueFile:
-    """Reads from any thread, each with a connection of its own. Writing is for the projector alone."""
+    """Any thread may read, each with a connection of its own. Only the projector writes."""
 
     def __init__(self, path: Path | str) -> None:
-        """`:memory:` is a file as well, a temporary one: connections of several threads can't share memory safely."""
+        """`:memory:` is a temporary file: the connections of several threads can't share an in-memory database safely."""
         self._temporary_folder = (
             tempfile.TemporaryDirectory(prefix="labelwatch-queue-") if str(path) == MEMORY else None
         )
         self.path = Path(self._temporary_folder.name) / "queue.sqlite" if self._temporary_folder else Path(path)
         self._lock = _acquire_lock(self.path)
         self._mutex = threading.Lock()
-        self._idle_connections: list[sqlite3.Connection] | None = []  # none: closed
-        self.version = 0  # grows with every change, for those who wait for one
+        self._idle_connections: list[sqlite3.Connection] | None = []  # None: the file is closed
+        self.version = 0  # grows with every write, so that readers can wait for a change
         try:
             self._writer, self._inode = self._create_file()
         except BaseException:
@@ -45,7 +46,7 @@ class QueueFile:
 
     @contextmanager
     def read_transaction(self) -> Iterator[sqlite3.Connection]:
-        """One moment of the file."""
+        """All queries in the block see the same snapshot."""
         with self._translate_errors():
             with self._mutex:
                 if self._idle_connections is None:
@@ -63,12 +64,12 @@ class QueueFile:
 
     def _return_connection(self, db: sqlite3.Connection, pool: list[sqlite3.Connection]) -> None:
         with self._mutex:
-            if pool is self._idle_connections:  # the file has not been closed or made anew meanwhile
+            if pool is self._idle_connections:  # the file was neither closed nor created again in the meantime
                 pool.append(db)
                 return
         db.close()
 
-    # -- writing: the projector's ----------------------------------------------------------------------------------
+    # -- for the projector -----------------------------------------------------------------------------------------
 
     @contextmanager
     def write_transaction(self) -> Iterator[sqlite3.Connection]:
@@ -83,7 +84,7 @@ class QueueFile:
         self.version += 1
 
     def clear(self) -> None:
-        """Empty, to be built again; in a new file where somebody has deleted it."""
+        """Empties all tables. Creates a new file if the old one was deleted."""
         if self.is_deleted:
             with self._mutex:
                 idle, self._idle_connections = self._idle_connections, []
@@ -91,12 +92,12 @@ class QueueFile:
                 db.close()
             self._writer, self._inode = self._create_file()
         with self.write_transaction() as db:
-            for table in store.TABLES:
+            for table in TABLES:
                 db.execute(f"DELETE FROM {table}")  # noqa: S608 - a constant
 
     @property
     def is_deleted(self) -> bool:
-        """Whether somebody has deleted the file."""
+        """Whether the file was deleted or replaced since it was created."""
         try:
             return self.path.stat().st_ino != self._inode
         except OSError:
@@ -114,27 +115,27 @@ class QueueFile:
             self._temporary_folder.cleanup()
 
     def _create_file(self) -> tuple[sqlite3.Connection, int]:
-        """A new file with its tables. What an earlier process left is not trusted: the topics may be others now."""
+        """A new file with empty tables, and its inode. The file of an earlier process may be of other topics: it goes."""
         with self._translate_errors():
-            made = self.path.with_name(self.path.name + ".new")  # whoever opens the file finds its tables in it
-            for path in (made, self.path):
+            new_path = self.path.with_name(self.path.name + ".new")  # renamed when it has its tables
+            for path in (new_path, self.path):
                 for suffix in ("", "-wal", "-shm"):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
-            made.touch(0o600)
-            with closing(self._connect(made)) as db:
-                db.executescript(store.SCHEMA)
-            file = made.stat().st_ino
-            made.replace(self.path)
-            return self._connect(self.path), file
+            new_path.touch(0o600)
+            with closing(self._connect(new_path)) as db:
+                db.executescript(SCHEMA)
+            inode = new_path.stat().st_ino
+            new_path.replace(self.path)
+            return self._connect(self.path), inode
 
     def _translate_errors(self) -> AbstractContextManager[None]:
         return translate_sqlite_errors(StateError, f"the review queue at {self.path} failed")
 
     def _connect(self, path: Path) -> sqlite3.Connection:
-        address = f"{path.resolve().as_uri()}?mode=rw"  # never makes an empty one where ours is gone
-        db = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
+        uri = f"{path.resolve().as_uri()}?mode=rw"  # fails where the file was deleted, instead of creating an empty one
+        db = sqlite3.connect(uri, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = OFF")  # it can be built again
+        db.execute("PRAGMA synchronous = OFF")  # a file lost in a crash is built again
         return db
 
 
@@ -142,6 +143,8 @@ def _acquire_lock(path: Path) -> FileLock:
     try:
         return FileLock(path.with_name(path.name + ".lock"))
     except BlockingIOError:
-        raise SettingsError(f"another process keeps its review queue at {path}: give each a file of its own") from None
+        raise SettingsError(
+            f"another process uses the review queue at {path}: give each process its own file"
+        ) from None
     except OSError as error:
-        raise SettingsError(f"the review queue can't be kept at {path}: {error.strerror or error}") from error
+        raise SettingsError(f"can't create the review queue at {path}: {error.strerror or error}") from error
