@@ -101,7 +101,7 @@ def test_a_folder_that_cannot_be_made_is_told(desk: CommandHarness) -> None:
     (desk.folder / "file").touch()
     ran = desk.run("export", "--dataset", "trips", "-o", f"{desk.folder}/file/")
     assert ran.code == 1
-    assert "can't make" in ran.err
+    assert "can't create" in ran.err
 
 
 def test_what_numbers_mean_is_told(desk: CommandHarness) -> None:
