@@ -1,4 +1,4 @@
-"""The wire messages: what comes in, what goes out. `schemas/` is generated from them."""
+"""The wire messages. The JSON schemas in `schemas/` are generated from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes out: what the service says of a sentence and its words."""
+"""Assessments: the verdict on a sentence and its words."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from service.contracts.sentence import LabelledSentence
 
 
 class WordScore(Message):
-    """What is said of one word: its numbers, or why it has none."""
+    """The scores of one word, or the reason why it has none."""
 
-    p_given: float | None = None
-    score: float | None = None
-    unscored: str | None = None
+    p_given: float | None = Field(default=None, description="Probability of the given label")
+    score: float | None = Field(default=None, description="Token score; low is bad")
+    unscored: str | None = Field(default=None, description="Why the word has no scores")
 
 
 class Flag(Message):
-    """A word whose given label confident learning doubts."""
+    """A word whose given label is doubtful by confident learning."""
 
-    index: int
+    index: int = Field(description="Index of the word in the sentence, from 0")
     token: str
     given: str
-    suggested: str = Field(description="As the dataset would write it: in its own names and scheme")
+    suggested: str = Field(description="Suggested label, in the names and the scheme of the dataset")
     p_given: float
     p_suggested: float
     threshold: float | None = Field(
-        default=None, description="Threshold of the class that is suggested; none where it has no evidence yet"
+        default=None, description="Threshold of the suggested class; null if the class has too little evidence"
     )
 
 
 class EntitySpan(Message):
-    start: int
-    end: int = Field(description="Exclusive")
-    type: str = Field(description="In the dataset's own names")
+    start: int = Field(description="Index of the first word")
+    end: int = Field(description="Index after the last word")
+    type: str = Field(description="Entity type, in the names of the dataset")
 
 
 class SuspectSpan(Message):
-    """The doubt said of an entity: given and suggested span side by side."""
+    """A doubtful entity: the given and the suggested span side by side."""
 
     kind: SuspectKind
     given_span: EntitySpan | None = None
@@ -60,32 +60,37 @@ class Position(Message):
 
 
 class Assessment(LabelledSentence):
-    """What the service says of one sentence. Low is bad in `score` and `priority`; nothing is rounded."""
+    """The verdict on one sentence. Low is bad in `score` and `priority`; no number is rounded."""
 
     reason: Reason
-    score: float | None = Field(default=None, description="The dataset's method; none where no word could be scored")
+    score: float | None = Field(
+        default=None, description="Sentence score by the dataset's method; null if no word is scored"
+    )
     method: str
     token_score: str
-    priority: float | None = Field(default=None, description="Agreement-weighted worst token: what orders the queue")
+    priority: float | None = Field(
+        default=None, description="Agreement-weighted worst token score: the order of the queue"
+    )
     weights: dict[str, float] = Field(
         default_factory=dict,
-        description="Given label to the weight of doubts about it; a word adds 1 - (1 - p_given) * weight to priority",
+        description="Weight of each given label: the weighted score of a word is 1 - (1 - p_given) * weight, and the "
+        "lowest one is the priority",
     )
     inclusion_probability: float | None = Field(
-        default=None, gt=0, le=1, description="Of a control sentence: how likely it was to be drawn"
+        default=None, gt=0, le=1, description="Probability with which a control sentence was drawn"
     )
     words: tuple[WordScore, ...] = ()
     flags: tuple[Flag, ...] = ()
     worst: Flag | None = Field(
-        default=None, description="The word that set the priority, told as a flag would, flagged or not"
+        default=None, description="The word with the lowest weighted score, which sets the priority, flagged or not"
     )
     suspects: tuple[SuspectSpan, ...] = ()
     thresholds: dict[str, float | None] = Field(
         default_factory=dict,
-        description="Class, as the model calls it, to the threshold it was judged with; none: too little evidence",
+        description="Threshold of each class of the model that the sentence was judged with; null: too little evidence",
     )
     warming_up: tuple[str, ...] = Field(
-        default=(), description="Classes, as the model calls them, with few words of the dataset so far"
+        default=(), description="Classes of the model with too few words of the dataset so far"
     )
     model: ModelName
     settings_version: int = 0

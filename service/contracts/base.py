@@ -1,4 +1,4 @@
-"""What all messages have in common."""
+"""The base class of all messages, and types that several of them use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ISO_TIME_HINT = "give the time as ISO 8601 text, such as 2024-05-31T12:00:00Z"
 
 
 class Message(BaseModel):
-    """Frozen, and silent about fields it does not know unless the reader says otherwise."""
+    """A message is frozen. Unknown fields are ignored unless the reader forbids them."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -27,7 +27,7 @@ def is_dataset_name(text: str) -> bool:
 
 
 def validate_iso_time(value: object) -> object:
-    """A bare number would be read as seconds since 1970, which is never what was meant."""
+    """Refuses a bare number: pydantic would read it as seconds since 1970."""
     if isinstance(value, str) and not value.strip().lstrip("+-").isdigit():
         return value
     if value is None or isinstance(value, datetime):

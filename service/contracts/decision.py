@@ -1,4 +1,4 @@
-"""What reviewers say: decisions, what they were about, and claims."""
+"""Decisions of reviewers, what they were shown, and claims."""
 
 from __future__ import annotations
 
@@ -13,42 +13,50 @@ from service.contracts.kinds import Reason
 
 
 class Shown(Message):
-    """What a reviewer decided about, kept with the decision: the item may be replaced, and the topic is compacted."""
+    """What the reviewer was shown. The decision stores it, because the item may be replaced and the topic is compacted."""
 
     labels: tuple[str, ...] = Field(default=(), description="The given labels")
-    scores: tuple[float | None, ...] = Field(default=(), description="Weighted score of each word; none: unscored")
+    scores: tuple[float | None, ...] = Field(default=(), description="Weighted score of each word; null: unscored")
     doubtful: tuple[Flag, ...] = ()
     reason: Reason = "flagged"
-    inclusion_probability: float | None = Field(default=None, description="Of a control sentence", gt=0, le=1)
+    inclusion_probability: float | None = Field(
+        default=None, description="Probability with which a control sentence was drawn", gt=0, le=1
+    )
     method: str = "worst-token"
     annotator: str | None = None
     ranker_epoch: int = 0
 
 
 class Decision(Message):
-    """What a reviewer answers. The last one of a reviewer counts, as long as it is about the item's revision."""
+    """A reviewer's answer. The reviewer's last decision counts, if it is for the item's current revision."""
 
     dataset: DatasetName = "default"
-    id: StrictStr = Field(min_length=1, max_length=512, description="The sentence")
-    revision: StrictInt = Field(default=0, ge=-(2**63), lt=2**63, description="Of the item that was looked at")
+    id: StrictStr = Field(min_length=1, max_length=512, description="Id of the sentence")
+    revision: StrictInt = Field(
+        default=0, ge=-(2**63), lt=2**63, description="Revision of the item that the reviewer saw"
+    )
     reviewer: StrictStr = Field(min_length=1, max_length=128)
     verdict: Literal["error", "ok", "unsure"]
-    labels: tuple[StrictStr, ...] | None = Field(default=None, description="The corrected labels, one a word")
+    labels: tuple[StrictStr, ...] | None = Field(default=None, description="The corrected labels, one per word")
     words: tuple[StrictInt, ...] | None = Field(default=None, description="Indexes of the words with a wrong label")
-    decided_at: datetime | None = Field(default=None, description="The service's clock where left out")
+    decided_at: datetime | None = Field(
+        default=None, description="Time of the decision; the service's clock if left out"
+    )
     note: StrictStr | None = Field(default=None, max_length=2000)
-    withdrawn: StrictBool = Field(default=False, description="Taken back: the item opens again")
-    shown: Shown | None = Field(default=None, description="The service adds what the item held")
+    withdrawn: StrictBool = Field(
+        default=False, description="The reviewer withdraws the decision: the item is open again"
+    )
+    shown: Shown | None = Field(default=None, description="What the reviewer was shown; the service adds it")
 
     _iso = field_validator("decided_at", mode="before")(validate_iso_time)
 
 
 class Claim(Message):
-    """An item somebody has open, so that others look at something else meanwhile."""
+    """A reviewer has an item open: other reviewers get other items until the claim ends."""
 
     dataset: DatasetName = "default"
-    id: StrictStr = Field(min_length=1, max_length=512, description="The sentence")
+    id: StrictStr = Field(min_length=1, max_length=512, description="Id of the sentence")
     reviewer: StrictStr = Field(min_length=1, max_length=128)
-    until: datetime | None = Field(default=None, description="None: let go")
+    until: datetime | None = Field(default=None, description="End of the claim; null: the reviewer releases the item")
 
     _iso = field_validator("until", mode="before")(validate_iso_time)

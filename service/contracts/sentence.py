@@ -1,7 +1,7 @@
-"""What comes in: words with one given label each.
+"""Labelled sentences: words with one given label each.
 
-Unknown fields are an error on REST and ignored on Kafka, where a producer may be newer than we are;
-`read_sentence` takes the choice as an argument.
+Unknown fields are errors on REST. On Kafka they are ignored, because a producer may be newer than the service:
+`read_sentence` has an argument for it.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from service.errors import InvalidInput, TooLongError
 
 MAX_WORDS = 5_000
 NOT_AN_OBJECT = (
-    'not a JSON object: send one such as {"tokens": […], "labels": […]}; over REST several go as {"sentences": […]}, '
-    "or as NDJSON, one a line"
+    'not a JSON object: send one such as {"tokens": […], "labels": […]}; over REST send several as {"sentences": […]}, '
+    "or as NDJSON, one per line"
 )
-NOT_UNICODE = "it holds half of a surrogate pair: send valid Unicode text"
+NOT_UNICODE = "it contains half of a surrogate pair: send valid Unicode text"
 
 
 class LabelledSentence(Message):
     """Words with one given label each. Bare `{"tokens": […], "labels": […]}` is a valid message."""
 
     tokens: tuple[StrictStr, ...] = Field(default=(), description="The words")
-    labels: tuple[StrictStr, ...] = Field(default=(), description="One label a word, in the dataset's own names")
+    labels: tuple[StrictStr, ...] = Field(default=(), description="One label per word, in the names of the dataset")
     dataset: DatasetName = "default"
     id: StrictStr | None = Field(default=None, min_length=1, max_length=512, description="Unique in its dataset")
     revision: StrictInt = Field(
         default=0, ge=-(2**63), lt=2**63, description="Grows each time the sentence is annotated again"
     )
-    update: StrictBool = Field(default=False, description="Replaces an earlier annotation")
-    deleted: StrictBool = Field(default=False, description="The annotation is gone; needs no tokens")
+    update: StrictBool = Field(default=False, description="The sentence replaces an earlier annotation")
+    deleted: StrictBool = Field(default=False, description="The annotation was deleted; no tokens are needed")
     annotator: StrictStr | None = Field(default=None, max_length=256)
-    source: StrictStr | None = Field(default=None, max_length=2048, description="Link to where it was annotated")
+    source: StrictStr | None = Field(default=None, max_length=2048, description="Link to the annotation platform")
     annotated_at: datetime | None = None
     meta: dict[str, JsonValue] | None = None
 
@@ -63,7 +63,7 @@ class LabelledSentence(Message):
     @model_validator(mode="after")
     def _check_consistency(self) -> LabelledSentence:
         if self.deleted and self.id is None:
-            raise _build_field_error("id", "a deletion needs the id of the sentence that is gone")
+            raise _build_field_error("id", "a deletion needs the id of the deleted sentence")
         if not self.deleted and not self.tokens:
             raise _build_field_error("tokens", "it is empty: send at least one word, or `deleted: true`")
         if not self.deleted and len(self.tokens) != len(self.labels):
@@ -80,13 +80,13 @@ class LabelledSentence(Message):
 
 
 def describe_label_mismatch(labels: int, words: int) -> str:
-    """That there is not one label for each word."""
+    """The error text for a number of labels that is not the number of words."""
     given = f"{labels} label{'' if labels == 1 else 's'}"
     return f"{given} for {words} word{'' if words == 1 else 's'}: give each word one label"
 
 
 def _build_field_error(field: str, problem: str, *, word: int | None = None) -> PydanticCustomError:
-    """An error that `read_sentence` can tell with its field and word."""
+    """A validation error that carries its field and word to `read_sentence`."""
     return PydanticCustomError("labelwatch", "{problem}", {"problem": problem, "field": field, "word": word})
 
 
@@ -101,14 +101,14 @@ def _is_encodable(text: str) -> bool:
 
 
 def _check_meta(meta: dict[str, JsonValue]) -> None:
-    """What is handed through must be able to leave again as JSON."""
+    """`meta` is passed through, so it must be encodable as JSON."""
     try:
         json.dumps(meta, allow_nan=False, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise _build_field_error("meta", NOT_UNICODE) from None
     except ValueError:
         raise _build_field_error(
-            "meta", "it holds NaN or an infinity, which JSON can't: leave it out or send null"
+            "meta", "it contains NaN or an infinity, which JSON does not have: leave it out or send null"
         ) from None
 
 
@@ -121,7 +121,7 @@ def read_sentence(
 ) -> LabelledSentence:
     """Reads a sentence from JSON or from an object; the error names the field and says what to change.
 
-    `at`: where the sentence stands in a body, so that its fields are called by their whole path.
+    `location` is the path of the sentence in a request body. The error names the field by its whole path.
     """
     try:
         if isinstance(raw, dict):
@@ -131,36 +131,36 @@ def read_sentence(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         if first["type"] == "json_invalid":
-            said = first["msg"].removeprefix("Invalid JSON: ")
-            raise to_decode_error(b"" if isinstance(raw, dict) else raw, said, what="it") from None
+            reason = first["msg"].removeprefix("Invalid JSON: ")
+            raise to_decode_error(b"" if isinstance(raw, dict) else raw, reason, subject="it") from None
         if first["type"] in ("model_type", "model_attributes_type") and not first["loc"]:
             raise InvalidInput(NOT_AN_OBJECT) from None
-        found = to_invalid_input(error, location=location, format_error=_to_field_error)
-        _attach_token(found, raw)
-        raise found from None
+        invalid = to_invalid_input(error, location=location, format_error=_to_field_error)
+        _attach_token(invalid, raw)
+        raise invalid from None
     if len(sentence.tokens) > max_words:
         raise TooLongError(
-            f"{len(sentence.tokens)} words, at most {max_words} are allowed: split it",
+            f"{len(sentence.tokens)} words, the limit is {max_words}: split the sentence",
             field=join_path((location, "tokens")),
         )
     return sentence
 
 
 def _to_field_error(error: ErrorDetails) -> FieldError:
-    """Words are told by their number, and rules that several fields make together by the one to change."""
-    place, context = error["loc"], error.get("ctx", {})
+    """Names a word by its index, and a rule about several fields by the field to change."""
+    location, context = error["loc"], error.get("ctx", {})
     if error["type"] == "labelwatch":
         return FieldError(describe(error), context["field"], context["word"])
     if error["type"] == "extra_forbidden":
-        known = f"there is no such field: the fields are {', '.join(LabelledSentence.model_fields)}"
-        return FieldError(known, join_path(place))
-    if len(place) == 2 and place[0] in ("tokens", "labels") and isinstance(place[1], int):
-        return FieldError(describe(error), str(place[0]), place[1])
+        problem = f"there is no such field: the fields are {', '.join(LabelledSentence.model_fields)}"
+        return FieldError(problem, join_path(location))
+    if len(location) == 2 and location[0] in ("tokens", "labels") and isinstance(location[1], int):
+        return FieldError(describe(error), str(location[0]), location[1])
     return to_field_error(error)
 
 
 def _attach_token(error: InvalidInput, raw: bytes | str | dict[str, Any]) -> None:
-    """The word beside its number, where its text is there to be told."""
+    """Adds the text of the word to its index, if the message contains it."""
     if error.word is None or str(error.field).rpartition(".")[2] != "labels":
         return
     fields = raw if isinstance(raw, dict) else from_json(raw)

@@ -1,7 +1,6 @@
-"""What breaks a rule of a message, a parameter or a setting, in words that say what to change.
+"""Validation errors of messages, parameters and settings, as texts that say what to send.
 
-Validators tell what they expected; whoever must correct a request wants to know what to send. Places are counted from
-0 and joined by dots, as `sentences.1.labels`.
+Indexes in a path count from 0 and are joined by dots: `sentences.1.labels`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _INTEGER_HINT: Final = "give a whole number"
 _ARRAY_HINT: Final = 'give an array, as ["…", "…"]'
 _OBJECT_HINT: Final = 'give an object, as {{"…": …}}'
 _TIME_ERROR_PREFIXES: Final = ("datetime_", "date_", "timezone_")
-# By the validator's own name for the rule; what is in braces is its limit.
+# By pydantic's error type. Braces hold the limit of the rule.
 _HINTS_BY_KIND: Final[Mapping[str, str]] = {
     "missing": "it is missing: give it",
     "extra_forbidden": "there is no such field: correct its name or leave it out",
@@ -58,7 +57,7 @@ _HINTS_BY_KIND: Final[Mapping[str, str]] = {
 
 
 class FieldError(NamedTuple):
-    """One broken rule: where, and what to change."""
+    """One violated rule: what to change, and where."""
 
     problem: str
     field: str | None = None
@@ -66,15 +65,15 @@ class FieldError(NamedTuple):
 
 
 def describe(error: ErrorDetails | Mapping[str, Any], *, show_input: bool = True) -> str:
-    """One error of the validator. What was given is shown where it is short, unless it may be a secret."""
+    """The text for one pydantic error. It quotes the beginning of the input, unless that may be a secret."""
     kind, context = str(error["type"]), dict(error.get("ctx") or {})
     given = f"{_quote_input(error.get('input'))}: " if show_input and kind not in _KINDS_WITHOUT_INPUT else ""
     if show_input and kind == "string_pattern_mismatch" and context.get("pattern") == DATASET_NAME_PATTERN:
         return f"{_quote_input(error.get('input'))} can't be the name of a dataset: {DATASET_NAME_RULE}"
     if kind.startswith(_TIME_ERROR_PREFIXES):
         return f"{given}{ISO_TIME_HINT}"
-    told = _HINTS_BY_KIND.get(kind)
-    if told is None:
+    hint = _HINTS_BY_KIND.get(kind)
+    if hint is None:
         return str(error["msg"]).removeprefix("Value error, ")
     if kind in ("literal_error", "enum"):
         context = {"expected": str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")}
@@ -84,7 +83,7 @@ def describe(error: ErrorDetails | Mapping[str, Any], *, show_input: bool = True
     for name in ("gt", "ge", "lt", "le"):
         if isinstance(context.get(name), float):
             context[name] = f"{context[name]:g}"  # 1, not 1.0
-    return given + told.format_map(context)
+    return given + hint.format_map(context)
 
 
 def to_field_error(error: ErrorDetails) -> FieldError:
@@ -97,19 +96,22 @@ def to_invalid_input(
     location: str | None = None,
     format_error: Callable[[ErrorDetails], FieldError] = to_field_error,
 ) -> InvalidInput:
-    """The error with all fields that must be corrected, or the first of many. `at`: where they stand in the body."""
+    """One error for up to five fields. `location` is the path of the validated object in the request body."""
     first, *others = (
-        one._replace(field=join_path((location, one.field)))
-        for one in map(format_error, error.errors(include_url=False))
+        violation._replace(field=join_path((location, violation.field)))
+        for violation in map(format_error, error.errors(include_url=False))
     )
     return InvalidInput(summarize(first.problem, others), field=first.field, word=first.word)
 
 
 def summarize(first: str, others: Sequence[FieldError]) -> str:
-    """What is wrong first, then the rest with their places."""
+    """The first problem, then the others with their fields."""
     parts = [
         first,
-        *(str(InvalidInput(one.problem, field=one.field, word=one.word)) for one in others[: MAX_REPORTED_ERRORS - 1]),
+        *(
+            str(InvalidInput(other.problem, field=other.field, word=other.word))
+            for other in others[: MAX_REPORTED_ERRORS - 1]
+        ),
     ]
     more = len(others) + 1 - len(parts)
     return "; ".join(parts) + (f" (and {more} more)" if more else "")
@@ -119,14 +121,15 @@ def join_path(parts: Iterable[object]) -> str | None:
     return ".".join(str(part) for part in parts if part is not None) or None
 
 
-def to_decode_error(raw: bytes | str, error: Exception | str, *, what: str = "the body") -> DecodeError:
-    """Why bytes are not JSON. Those in another encoding are no broken JSON, but look so to who reads them."""
+def to_decode_error(raw: bytes | str, error: Exception | str, *, subject: str = "the body") -> DecodeError:
+    """The error for bytes that are not JSON. Bytes in another encoding get a text of their own."""
     if isinstance(raw, bytes):
         try:
             raw.decode()
-        except UnicodeDecodeError as bad:
-            return DecodeError(f"{what} is not UTF-8 (byte 0x{raw[bad.start]:02x} at {bad.start}): encode it as UTF-8")
-    return DecodeError(f"{what} is not JSON: {error}")
+        except UnicodeDecodeError as decoding:
+            start = decoding.start
+            return DecodeError(f"{subject} is not UTF-8 (byte 0x{raw[start]:02x} at {start}): encode it as UTF-8")
+    return DecodeError(f"{subject} is not JSON: {error}")
 
 
 def _quote_input(value: object) -> str:

@@ -153,7 +153,7 @@ def _read_settings_file(file: str) -> dict[str, Any]:
     try:
         fields = json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
-        raise to_decode_error(text, error, what=file) from error
+        raise to_decode_error(text, error, subject=file) from error
     if not isinstance(fields, dict):
         raise DecodeError(f"{file} contains no JSON object")
     return fields

@@ -111,7 +111,7 @@ def test_deep_json_does_not_take_the_reader_down() -> None:
             b'{"tokens": ["a"], "labels": ["O"], "lables": []}',
             "`lables`: there is no such field: the fields are tokens",
         ),
-        (b'[{"tokens": ["a"], "labels": ["O"]}]', 'several go as {"sentences": […]}, or as NDJSON, one a line'),
+        (b'[{"tokens": ["a"], "labels": ["O"]}]', 'send several as {"sentences": […]}, or as NDJSON, one per line'),
         (
             b'{"tokens": ["a"], "labels": ["O"], "dataset": "My News"}',
             "`dataset`: 'My News' can't be the name of a dataset: a name has 1 to 64 lower-case letters",
@@ -133,7 +133,7 @@ def test_unknown_fields_are_ignored_or_forbidden_as_asked() -> None:
 
 
 def test_too_many_words_are_refused() -> None:
-    with pytest.raises(TooLongError, match="3 words, at most 2"):
+    with pytest.raises(TooLongError, match="3 words, the limit is 2"):
         read_sentence({"tokens": ["a"] * 3, "labels": ["O"] * 3}, max_words=2)
 
 

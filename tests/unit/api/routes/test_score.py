@@ -164,7 +164,7 @@ BAD: list[tuple[Any, int, str | None, str]] = [
     ({"sentences": [ONE, {"words": ["a"], "ner_tags": [0]}]}, 422, "sentences.1", "?format=huggingface"),
     ({"foo": 1}, 422, "foo", "no such field: the fields are tokens"),
     ({"id": "1", "deleted": True}, 422, "deleted", "nothing to score"),
-    ({"tokens": ["x"] * 51, "labels": ["O"] * 51}, 422, "tokens", "at most 50"),
+    ({"tokens": ["x"] * 51, "labels": ["O"] * 51}, 422, "tokens", "the limit is 50"),
     ({"tokens": [POISON_WORD], "labels": ["O"]}, 422, None, "fails on this sentence"),
     ({"sentences": []}, 422, "sentences", "at least one"),
     ({"sentences": "many"}, 422, "sentences", "at least one"),

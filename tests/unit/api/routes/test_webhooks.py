@@ -260,7 +260,7 @@ def test_a_sentence_over_the_limit_is_refused(desk: ApiHarness) -> None:
     body = bodies.make_event(annotation=bodies.make_annotation(), task=bodies.make_task(data={"text": "a " * 51}))
     answer = desk.client.post(LABEL_STUDIO, json=body)
     assert answer.status_code == 422
-    assert "51 words, at most 50" in answer.json()["detail"]
+    assert "51 words, the limit is 50" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -231,4 +231,4 @@ def test_errors_of_texts_with_spans() -> None:
     assert "`spans`: none of spans" in told({"text": TEXT}, form="spans")
     assert "`meta`: it must be an object" in told({"text": TEXT, "spans": [], "meta": 3})
     assert "`spans.0`: characters 0 to 99 don't fit" in told({"text": TEXT, "spans": [[0, 99, "PER"]]})
-    assert "5000 words, at most 100 are allowed" in told({"text": "a " * 5000, "spans": []}, max_words=100)
+    assert "5000 words, the limit is 100: split the sentence" in told({"text": "a " * 5000, "spans": []}, max_words=100)
