@@ -1,4 +1,4 @@
-"""The FastAPI app over a `Backend`."""
+"""Builds the FastAPI app over a `Backend`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from starlette.middleware.cors import CORSMiddleware
 from service import __version__
 from service.api import openapi as docs
 from service.api.backend import get_request_id
-from service.api.http.auth import Authenticator
+from service.api.http.auth import ApiKeys, Authenticator
 from service.api.http.middleware.access_control import AccessControl
 from service.api.http.middleware.request_context import REQUEST_ID_HEADER, RequestContext
 from service.api.http.ndjson.limiter import StreamLimiter
 from service.api.http.problems import respond_to_error
+from service.api.ingest.platform_settings import list_signed_paths
 from service.api.routes import (
     console,
     datasets,
@@ -67,25 +68,35 @@ def create_app(backend: Backend) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=_get_operation_id,
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # asked of at each request; ours is `Telemetry`
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+        },  # else checked at each request; `Telemetry` replaces it
     )
     app.state.backend = backend
-    app.state.authenticator = Authenticator.from_settings(backend.settings, open_metrics=backend.open_metrics)
+    app.state.authenticator = Authenticator(
+        [ApiKeys(backend.settings.known_keys)],
+        open_metrics=backend.open_metrics,
+        signed_paths=list_signed_paths(backend.settings),
+    )
     app.state.scorer = Scorer(backend)
     app.state.stream_limiter = StreamLimiter(
         backend.settings, on_reject=partial(backend.telemetry.count_overload, "streams_full")
     )
-    app.state.counters = events.QueueWatcher(backend)
-    app.state.writing = asyncio.Lock()
+    app.state.queue_watcher = events.QueueWatcher(backend)
+    app.state.settings_lock = asyncio.Lock()
     for module in ROUTE_MODULES:
         app.include_router(module.router)
-        told = [route for route in module.router.routes if isinstance(route, APIRoute) and route.include_in_schema]
+        documented = [
+            route for route in module.router.routes if isinstance(route, APIRoute) and route.include_in_schema
+        ]
         backend.telemetry.register_routes(
-            (route.path_format, method) for route in told for method in route.methods or ()
+            (route.path_format, method) for route in documented for method in route.methods or ()
         )
     for kind in (LabelwatchError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _handle_error)
-    # The last one added is the outermost.
+    # The middleware added last is the outermost.
     app.add_middleware(score.ScoreFastPath)
     app.add_middleware(AccessControl, backend=backend, authenticator=app.state.authenticator)
     if backend.settings.origins:
@@ -107,13 +118,14 @@ def _get_operation_id(route: APIRoute) -> str:
 
 
 def _build_routes(app: FastAPI) -> None:
-    """The framework builds its routes when it first looks for one: here, so that no request waits for it.
+    """Makes FastAPI build its routes now. It would build each at its first request, which would wait for it.
 
-    It turns warnings off meanwhile, for all threads: two apps that did so at once would put each other's filters back.
+    Building turns warnings off for all threads and restores the filters after it: two apps in two threads would restore
+    each other's.
     """
-    nowhere = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
+    unmatched_scope = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
     for route in app.routes:
-        route.matches(nowhere)
+        route.matches(unmatched_scope)
 
 
 async def _handle_error(request: Request, error: Exception) -> Response:
@@ -126,4 +138,4 @@ def _cache_openapi(app: FastAPI) -> None:
             app.openapi_schema = docs.build_openapi(app)
         return app.openapi_schema
 
-    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's own guide does it
+    app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation does it

@@ -12,8 +12,6 @@ from service.api.ingest.webhook_deliveries import WebhookDeliveries
 from service.contracts import MAX_WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from service.api.batching.batcher import MicroBatcher
     from service.api.ingest.log_appender import LogAppender
     from service.inference.classifier import Classifier
@@ -23,10 +21,7 @@ if TYPE_CHECKING:
     from service.settings import ApiSettings
     from service.stream.state.view import StateView
     from service.telemetry import Telemetry
-
-
-def _no_conditions() -> Mapping[str, str]:
-    return {}
+    from service.telemetry.readiness import Conditions
 
 
 @dataclass(frozen=True)
@@ -44,8 +39,8 @@ class Backend:
     telemetry: Telemetry
     max_words: int = MAX_WORDS
     open_metrics: bool = False
-    conditions: Callable[[], Mapping[str, str]] = _no_conditions
-    degraded: Callable[[], Mapping[str, str]] = _no_conditions
+    conditions: Conditions = dict
+    degraded: Conditions = dict
     draining: threading.Event = field(default_factory=threading.Event)
     deliveries: WebhookDeliveries = field(default_factory=WebhookDeliveries)
 

@@ -1,4 +1,4 @@
-"""What is told about the service while it runs: every metric in one table, and structured logs."""
+"""What the service reports while it runs: metrics, structured logs and readiness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker tells of its batches. Plain numbers, so that the stream knows no metrics and a test can listen."""
+"""What a worker reports of its batches: plain numbers, so the stream does not depend on the metrics library."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdReport:
-    """What a dataset's sentences are held against now: by class, the threshold (if it has one) and the own words."""
+    """The current thresholds of a dataset by class (None: too few words), and how many of its words each class has."""
 
     thresholds: Mapping[str, float | None]
     words: Mapping[str, int]
 
 
 class SentenceReport(NamedTuple):
-    """A sentence that was judged, in numbers."""
+    """The numbers of one assessed sentence."""
 
     dataset: str
     annotator: str | None
@@ -32,49 +32,51 @@ class SentenceReport(NamedTuple):
     reason: str
 
     @classmethod
-    def from_verdict(cls, sentence: LabelledSentence, verdict: SentenceScores) -> SentenceReport:
+    def from_scores(cls, sentence: LabelledSentence, scores: SentenceScores) -> SentenceReport:
         words = len(sentence.tokens)
-        return cls(sentence.dataset, sentence.annotator, words, verdict.score, verdict.priority, verdict.reason)
+        return cls(sentence.dataset, sentence.annotator, words, scores.score, scores.priority, scores.reason)
 
 
 @dataclass(slots=True)
 class BatchReport:
-    """What came of one committed batch; the assessor and the worker fill it in as they go."""
+    """The result of one committed batch in numbers; the batch processor and the worker fill it in."""
 
     records: int = 0
-    sentences: list[SentenceReport] = field(default_factory=list)  # deleted sentences are not judged
-    flagged: list[Assessment] = field(default_factory=list)  # those with flags or suspects
-    dead_letters: dict[str, int] = field(default_factory=dict)  # by the stage they failed at
-    stage_seconds: dict[str, float] = field(default_factory=dict)  # by stage of the work
-    latencies: Sequence[float] = ()  # per record, from its time in the log to its commit
-    threshold_reports: dict[str, ThresholdReport] = field(default_factory=dict)  # of the datasets that learned
+    sentences: list[SentenceReport] = field(default_factory=list)  # without deleted ones, which are not assessed
+    flagged: list[Assessment] = field(default_factory=list)  # with flags or suspects
+    dead_letters: dict[str, int] = field(default_factory=dict)  # count by the stage that failed
+    stage_seconds: dict[str, float] = field(default_factory=dict)  # by stage of processing
+    latencies: Sequence[float] = ()  # seconds from a record's timestamp to its commit
+    threshold_reports: dict[str, ThresholdReport] = field(
+        default_factory=dict
+    )  # of the datasets whose statistics changed
     _stage_started: float = field(default_factory=time.perf_counter, repr=False)
 
     def count_dead_letter(self, stage: str) -> None:
         self.dead_letters[stage] = self.dead_letters.get(stage, 0) + 1
 
     def end_stage(self, stage: str) -> None:
-        """A stage has ended: the time since the one before belongs to it."""
+        """Adds the time since the end of the previous stage to this one."""
         now = time.perf_counter()
         self.stage_seconds[stage] = self.stage_seconds.get(stage, 0.0) + now - self._stage_started
         self._stage_started = now
 
 
 class Reporter(Protocol):
-    """Who listens to a worker. Called on its thread: must not block and must not raise."""
+    """Receives a worker's reports in its thread: must not block and must not raise."""
 
     def register_dataset(self, dataset: str, classes: Sequence[str], *, given_types: Iterable[str] = ()) -> None:
-        """A dataset that sentences may come for."""
+        """Registers a dataset. `given_types`: its own names of entity types, beside the model's."""
 
     def set_refused_settings(self, datasets: int) -> None:
-        """How many datasets have newest settings that can't be used."""
+        """Sets the number of datasets whose newest settings are invalid."""
 
     def set_thresholds(self, dataset: str, report: ThresholdReport) -> None: ...
 
     def observe_batch(self, report: BatchReport) -> None: ...
 
     def count_refused_commit(self) -> None:
-        """A batch was not taken by the log and will be read again."""
+        """Counts a batch that the log refused to commit; it will be read again."""
 
     def count_lost_records(self, records: int) -> None:
-        """Records that were deleted before they were read."""
+        """Counts records that retention deleted before the worker read them."""

@@ -1,4 +1,4 @@
-"""Label values that can't grow without end: whoever sends data must not be able to fill the metrics' memory."""
+"""Bounded label values: data from clients must not be able to fill the memory of the metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
 OTHER = "other"
-OTHER_DATASETS = "(other)"  # not a name that a dataset can have
+OTHER_DATASETS = "(other)"  # not a valid dataset name
 UNKNOWN_ANNOTATOR = "unknown"
 MAX_ANNOTATOR_LABELS = 20
 
@@ -17,7 +17,7 @@ T = TypeVar("T", bound="Hashable")
 
 
 class LabelLimit(Generic[T]):
-    """Whether a value is among the first `limit` that were asked for."""
+    """The first `limit` values that were tested with `in`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -38,15 +38,15 @@ class LabelLimit(Generic[T]):
 
 
 class AnnotatorLabels:
-    """Names of people stay out of the metrics unless somebody lets them in.
+    """Names of annotators appear in metrics only if the settings allow it.
 
-    `allowed` is a list of names with commas between, or `*` for the first few that come.
+    `allowed`: names separated by commas; `*` allows the first 20.
     """
 
     def __init__(self, allowed: str = "") -> None:
-        given = frozenset(name.strip() for name in allowed.split(","))
-        self._allowed = given - {"", "*"}
-        self._first_seen: LabelLimit[str] = LabelLimit(MAX_ANNOTATOR_LABELS if "*" in given else 0)
+        names = frozenset(name.strip() for name in allowed.split(","))
+        self._allowed = names - {"", "*"}
+        self._first_seen: LabelLimit[str] = LabelLimit(MAX_ANNOTATOR_LABELS if "*" in names else 0)
 
     def to_label(self, name: str | None) -> str:
         if not name:

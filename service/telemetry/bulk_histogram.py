@@ -1,4 +1,4 @@
-"""A histogram that takes many values at once: a stream has some for every sentence."""
+"""A histogram that observes many values in one call."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class BulkHistogram(Collector):
-    """Counts per bucket and label set, told as any other histogram.
+    """Counts per bucket and label set, exposed like any other Prometheus histogram.
 
-    Values below 0 count as 0: a sum that can fall would look like a restart.
+    Negative values add 0 to the sum: a sum that falls looks like a counter reset.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class BulkHistogram(Collector):
         registry.register(self)
 
     def init_labels(self, *labels: str) -> None:
-        """Makes a label set at 0."""
+        """Creates a label set at 0."""
         with self._lock:
             self._get_counts(labels)
 
     def _get_counts(self, labels: tuple[str, ...]) -> list[int]:
         if len(labels) != len(self._label_names):
-            raise ValueError(f"{self._name} has the labels {self._label_names}")
+            raise ValueError(f"{self._name}: give a value for each of the labels {self._label_names}")
         if labels not in self._counts:
             self._sums[labels] = 0.0
             self._counts[labels] = [0] * len(self._bucket_names)
@@ -65,9 +65,9 @@ class BulkHistogram(Collector):
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._label_names)
         with self._lock:
             for labels, counts in self._counts.items():
-                so_far, buckets = 0, []
+                cumulative, buckets = 0, []
                 for bound, count in zip(self._bucket_names, counts, strict=True):
-                    so_far += count
-                    buckets.append((bound, float(so_far)))
+                    cumulative += count
+                    buckets.append((bound, float(cumulative)))
                 family.add_metric(labels, buckets=buckets, sum_value=self._sums[labels])
         yield family

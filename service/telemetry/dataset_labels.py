@@ -1,4 +1,4 @@
-"""Datasets and their confusions as label values: bounded, and made at 0 when they are first heard of."""
+"""Datasets and their confusions as label values: bounded, and created at 0 when first seen."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ class DatasetLabels:
         self._metrics = metrics
         self._datasets: LabelLimit[str] = LabelLimit(max_datasets)
         self._initialized: set[str] = set()
-        self._threshold_classes: dict[str, set[str]] = {}  # that thresholds are told of
+        self._threshold_classes: dict[str, set[str]] = {}  # by dataset, the classes with a threshold series
         self._confusions: LabelLimit[tuple[str, str, str]] = LabelLimit(MAX_CONFUSION_LABELS)
 
     def to_label(self, name: str) -> str:
         label = name if name in self._datasets else OTHER_DATASETS
         if label not in self._initialized:
             self._initialized.add(label)
-            table = self._metrics
-            for metric in (table.sentences, table.words, table.flagged_sentences):
+            metrics = self._metrics
+            for metric in (metrics.sentences, metrics.words, metrics.flagged_sentences):
                 metric.labels(label)
-            for histogram in (table.scores, table.priorities):
+            for histogram in (metrics.scores, metrics.priorities):
                 histogram.init_labels(label)
             for kind in SUSPECT_KINDS:
-                table.suspects.labels(label, kind)
+                metrics.suspects.labels(label, kind)
             for annotator in (UNKNOWN_ANNOTATOR, OTHER):
-                table.annotator_sentences.labels(label, annotator)
-                table.annotator_flagged.labels(label, annotator)
+                metrics.annotator_sentences.labels(label, annotator)
+                metrics.annotator_flagged.labels(label, annotator)
         return label
 
     def register(self, dataset: str, classes: Sequence[str], given_types: Iterable[str]) -> None:
-        """Makes its confusions at 0. `given_types`: how the dataset itself calls types, beside the model's."""
+        """Creates its confusions at 0. `given_types`: the dataset's own names of entity types, beside the model's."""
         label = self.to_label(dataset)
         suggested = merge_by_type(classes)[0]
         pairs = [
-            (label, given, other)
-            for given in {*suggested, *given_types}
-            for other in suggested
-            if (given, other) != (OUTSIDE, OUTSIDE)  # within a type words may be confused by their prefix
+            (label, given_type, suggested_type)
+            for given_type in {*suggested, *given_types}
+            for suggested_type in suggested
+            if (given_type, suggested_type) != (OUTSIDE, OUTSIDE)  # equal types count: the prefix may be wrong
         ]
         if label == OTHER_DATASETS or len(pairs) > self._confusions.remaining // 2:
             return
@@ -60,24 +60,24 @@ class DatasetLabels:
                 self._metrics.confusions.labels(*pair)
 
     def set_thresholds(self, dataset: str, report: ThresholdReport) -> None:
-        """Its thresholds, and the words behind them."""
+        """Sets its thresholds, and the number of words behind each."""
         label = self.to_label(dataset)
         if label == OTHER_DATASETS:
             return
-        now = {*report.thresholds, *report.words}
-        for name in self._threshold_classes.get(label, set()) - now:  # of other settings, which are no longer in force
+        classes = {*report.thresholds, *report.words}
+        for name in self._threshold_classes.get(label, set()) - classes:  # of settings that are no longer in force
             self._metrics.thresholds.remove(label, name)
             self._metrics.class_words.remove(label, name)
-        self._threshold_classes[label] = now
+        self._threshold_classes[label] = classes
         for name, threshold in report.thresholds.items():
             if threshold is not None:
                 self._metrics.thresholds.labels(label, name).set(threshold)
-            else:  # too few words: not 0, and not the one from before the statistics began anew
+            else:  # too few words: no series, instead of 0 or of the value before a reset of the statistics
                 self._metrics.thresholds.remove(label, name)
         for name, words in report.words.items():
             self._metrics.class_words.labels(label, name).set(words)
 
     def to_confusion_labels(self, dataset: str, given: str, suggested: str) -> tuple[str, str, str]:
-        """`dataset` is its label value."""
+        """`dataset`: the label value of the dataset."""
         triple = dataset, get_entity_type(given), get_entity_type(suggested)
         return triple if triple in self._confusions else (dataset, OTHER, OTHER)

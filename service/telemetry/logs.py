@@ -1,4 +1,4 @@
-"""Structured logs: one line an event, as JSON or for people, with the request it belongs to and no secrets."""
+"""Structured logs: one line per event, as JSON or as text, with the request id and without secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 MASK = "****"
 current_request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""Of the request that is being answered, for every line that is logged meanwhile."""
+"""The id of the current request, for every line that is logged meanwhile."""
 
 MIN_SECRET_LENGTH = 4
 _SECRET_PATTERNS = (
@@ -37,7 +37,7 @@ _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 
 def mask(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without what looks like a secret, and without the given ones wherever they stand."""
+    """Masks the given secrets, and everything that looks like one."""
     for secret in secrets:
         text = text.replace(secret, MASK)
     for pattern, replacement in _SECRET_PATTERNS:
@@ -48,8 +48,9 @@ def mask(text: str, secrets: Iterable[str] = ()) -> str:
 class _MaskingFormatter(logging.Formatter):
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__()
-        # Shorter ones would tear holes into ordinary words; longest first, where one is part of another.
-        self._secrets = sorted({one for one in secrets if len(one) >= MIN_SECRET_LENGTH}, key=len, reverse=True)
+        # Shorter ones would mask parts of ordinary words. Longest first, because one may contain another.
+        long_enough = {secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH}
+        self._secrets = sorted(long_enough, key=len, reverse=True)
 
     def _mask(self, text: str) -> str:
         return mask(text, self._secrets)
@@ -63,19 +64,19 @@ class _MaskingFormatter(logging.Formatter):
         return self._mask(self.formatException(record.exc_info))
 
     def _collect_extra(self, record: logging.LogRecord) -> dict[str, object]:
-        """What the caller gave as `extra`, and the request."""
-        found = {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
-        current = current_request_id.get()
-        if current is not None:
-            found.setdefault("request_id", current)
+        """The fields that the caller gave as `extra`, and the request id."""
+        extra = {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
+        request_id = current_request_id.get()
+        if request_id is not None:
+            extra.setdefault("request_id", request_id)
         return {
             name: value if isinstance(value, bool | int | float) else self._mask(str(value))
-            for name, value in found.items()
+            for name, value in extra.items()
         }
 
 
 class JsonFormatter(_MaskingFormatter):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         event: dict[str, object] = {
@@ -92,47 +93,47 @@ class JsonFormatter(_MaskingFormatter):
 
 
 class ConsoleFormatter(_MaskingFormatter):
-    """For people: time, level, logger, message, then what else is known. A message stays on its line."""
+    """For people: time, level, logger, message, then the extra fields. Line breaks in a message are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        when = datetime.fromtimestamp(record.created).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        timestamp = datetime.fromtimestamp(record.created).astimezone().strftime("%Y-%m-%d %H:%M:%S")
         extra = "".join(f" {name}={value}" for name, value in self._collect_extra(record).items())
         message = self._format_message(record).replace("\r", "\\r").replace("\n", "\\n")
-        line = f"{when},{int(record.msecs):03d} {record.levelname} {record.name}: {message}{extra}"
+        line = f"{timestamp},{int(record.msecs):03d} {record.levelname} {record.name}: {message}{extra}"
         trace = self._format_traceback(record)
         return f"{line}\n{trace}" if trace else line
 
 
 class _StderrHandler(logging.Handler):
-    """To standard error as it is at that moment: whoever called us may put another in its place."""
+    """Writes to the current `sys.stderr`, which a caller may replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             sys.stderr.write(self.format(record) + "\n")
             sys.stderr.flush()
-        except (OSError, ValueError):  # nobody reads it any more; the work goes on
+        except (OSError, ValueError):  # stderr is closed: the service goes on
             return
 
 
 def configure_logging(
-    format: LogFormat = "console",  # noqa: A002 - as the setting is called
+    format: LogFormat = "console",  # noqa: A002 - the name of the setting
     level: LogLevel = "info",
     *,
     secrets: Iterable[str] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Messages on standard error. Called again it replaces what it set up before, and nobody else's handlers.
+    """Logs to standard error. A second call replaces the handler of the first, and no other handler.
 
-    `secrets`: values that must not stand in any line, such as passwords from the settings.
+    `secrets`: values to mask in every line, such as passwords from the settings.
     """
     root = logging.getLogger()
     handler: logging.Handler = _StderrHandler() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(secrets) if format == "json" else ConsoleFormatter(secrets))
     handler.set_name("labelwatch")
-    for old in [one for one in root.handlers if one.get_name() == "labelwatch"]:
-        root.removeHandler(old)
+    for previous in [each for each in root.handlers if each.get_name() == "labelwatch"]:
+        root.removeHandler(previous)
     root.addHandler(handler)
     logging.getLogger("service").setLevel(level.upper())
     logging.getLogger("kafka").setLevel(logging.WARNING)
-    # It warns of each tenth of a second that its own loop was late, as on any busy machine.
+    # It warns whenever its loop is 0.1 s late, as happens on any busy machine.
     logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)

@@ -1,7 +1,7 @@
-"""Every metric there is, in one table. `counting` fills them; nothing else touches them.
+"""All metrics in one table. Only `Telemetry` (recorder.py) updates them.
 
-Cardinality: datasets are the first few, the rest are `(other)`; confusions are merged types and bounded; annotators
-stand behind a list of names; routes are patterns. Nothing is labelled by a sentence, a word or free text.
+Cardinality is bounded: the first datasets have their own label value, the rest share `(other)`; confusions are pairs of
+entity types, up to a limit; annotators need a setting; routes are patterns. No label is a sentence, a word or free text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMESPACE = "labelwatch"
 SCORE_BUCKETS = (
     *(0.0001, 0.0003, 0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0),
 )
-"""Dense near 0: that is where the label errors are."""
+"""Dense near 0, where the label errors are."""
 STAGE_SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 REQUEST_SECONDS_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 RECORD_SECONDS_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 86400)
@@ -55,20 +55,20 @@ class Metrics:
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
             return Histogram(name, text, labels, namespace=NAMESPACE, registry=registry, buckets=buckets)
 
-        def tally(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> BulkHistogram:
+        def bulk_histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> BulkHistogram:
             return BulkHistogram(f"{NAMESPACE}_{name}", text, buckets, labels, registry=registry)
 
         # -- the stream ----------------------------------------------------------------------------------------------
         self.records = counter("records", "Records read and committed by the worker")
         self.committed_batches = counter("committed_batches", "Batches committed by the worker")
-        self.commit_refused = counter("commit_refused", "Batches that the log did not take; they were read again")
+        self.commit_refused = counter("commit_refused", "Batches that the log refused to commit; they were read again")
         self.records_lost = counter("records_lost", "Records that retention deleted before they were read")
         self.dead_letters = counter(
-            "dead_letters", "Records that could not be assessed, by the stage they failed at", "stage"
+            "dead_letters", "Records that could not be assessed, by the stage that failed", "stage"
         )
         self.lag = gauge("lag_records", "Records behind the end of the input, by owned partition", "partition")
-        self.record_seconds = tally(
-            "record_seconds", "From a record's time in the log to the commit of what came of it", RECORD_SECONDS_BUCKETS
+        self.record_seconds = bulk_histogram(
+            "record_seconds", "Seconds from a record's timestamp to the commit of its results", RECORD_SECONDS_BUCKETS
         )
         # -- label quality -------------------------------------------------------------------------------------------
         self.sentences = counter("assessed_sentences", "Sentences assessed by the worker", "dataset")
@@ -78,18 +78,26 @@ class Metrics:
             "confusions", "Flagged words by given and suggested type", "dataset", "given", "suggested"
         )
         self.suspects = counter("suspects", "Suspected entities by kind", "dataset", "kind")
-        self.scores = tally("score", "Sentence scores by the dataset's method; low is bad", SCORE_BUCKETS, "dataset")
-        self.priorities = tally("priority", "Agreement-weighted sentence scores; low is bad", SCORE_BUCKETS, "dataset")
-        self.thresholds = gauge("class_threshold", "Threshold that words are judged with now", "dataset", "class")
-        self.class_words = gauge("class_words", "Own words that a threshold was learned from", "dataset", "class")
+        self.scores = bulk_histogram(
+            "score", "Sentence scores by the dataset's method; low is bad", SCORE_BUCKETS, "dataset"
+        )
+        self.priorities = bulk_histogram(
+            "priority", "Agreement-weighted sentence scores; low is bad", SCORE_BUCKETS, "dataset"
+        )
+        self.thresholds = gauge("class_threshold", "Current threshold of a class", "dataset", "class")
+        self.class_words = gauge("class_words", "Words of the dataset behind a class threshold", "dataset", "class")
         self.annotator_sentences = counter(
             "annotator_sentences", "Assessed sentences by annotator", "dataset", "annotator"
         )
         self.annotator_flagged = counter("annotator_flagged", "Flagged sentences by annotator", "dataset", "annotator")
-        self.settings_refused = gauge("dataset_settings_refused", "Datasets whose newest settings can't be used")
+        self.settings_refused = gauge("dataset_settings_refused", "Datasets whose newest settings are invalid")
         # -- the model -----------------------------------------------------------------------------------------------
         self.stage_seconds = histogram(
-            "stage_seconds", "Time of one batch in a stage of the work", STAGE_SECONDS_BUCKETS, "role", "stage"
+            "stage_seconds",
+            "Seconds of one batch or request in a stage of processing",
+            STAGE_SECONDS_BUCKETS,
+            "role",
+            "stage",
         )
         self.batch_sequences = histogram(
             "batch_sequences", "Sequences in one run of the model", BATCH_SEQUENCES_BUCKETS
@@ -97,7 +105,7 @@ class Metrics:
         self.tokens = counter("model_tokens", "Tokens run through the model, without padding")
         self.padded_tokens = counter("model_padded_tokens", "Tokens run through the model, with padding")
         self.model_info = gauge("model_info", "1 for the model in use", "name", "fingerprint")
-        self.build_info = gauge("build_info", "1 for the version that runs", "version")
+        self.build_info = gauge("build_info", "1 for the running version", "version")
         # -- review --------------------------------------------------------------------------------------------------
         self.review_items = gauge("review_items", "Items of the review queue by state", "dataset", "state")
         self.decisions = gauge("decisions", "Reviewers' decisions in force", "dataset", "verdict")
@@ -113,20 +121,25 @@ class Metrics:
         )
         self.recall = gauge(
             "recall_estimate",
-            "Share of errors that were flagged, estimated from the control sample",
+            "Share of label errors that were flagged, estimated from the control sample",
             "dataset",
             "bound",
         )
         # -- http ----------------------------------------------------------------------------------------------------
-        self.http_requests = counter("http_requests", "Answered requests", "route", "method", "status")
+        self.http_requests = counter(
+            "http_requests", "Requests by route, method and class of status", "route", "method", "status"
+        )
         self.http_request_seconds = histogram(
-            "http_request_seconds", "Time to the end of an answer", REQUEST_SECONDS_BUCKETS, "route"
+            "http_request_seconds",
+            "Seconds from the start of a request to the end of its response",
+            REQUEST_SECONDS_BUCKETS,
+            "route",
         )
-        self.http_queue = gauge("http_queue_sentences", "Sentences that wait for the model")
+        self.http_queue = gauge("http_queue_sentences", "Sentences waiting for the model")
         self.webhooks = counter(
-            "webhook_events", "Events of annotation platforms by what became of them", "platform", "outcome"
+            "webhook_events", "Webhook events of annotation platforms by outcome", "platform", "outcome"
         )
-        self.overload = counter("overload", "Requests turned away because there was too much to do", "reason")
+        self.overload = counter("overload", "Requests rejected because of overload or draining, by reason", "reason")
         # -- the process ---------------------------------------------------------------------------------------------
-        self.ready = gauge("ready", "1 where a condition of readiness holds, 0 where not", "condition")
-        self.degraded = gauge("degraded", "1 for what the service has to do without at this moment", "condition")
+        self.ready = gauge("ready", "1 if a condition of readiness holds, else 0", "condition")
+        self.degraded = gauge("degraded", "1 if a part of the service does not work now, else 0", "condition")

@@ -253,7 +253,7 @@ def test_who_listens_gets_a_first_event_as_the_document_says(desk: ApiHarness) -
     operation = desk.app.openapi()["paths"]["/v1/events"]["get"]
     (kind,) = operation["responses"]["200"]["content"]
     example = json.loads(operation["responses"]["200"]["content"][kind]["example"].partition("data: ")[2])
-    counters = desk.app.state.counters
+    counters = desk.app.state.queue_watcher
     with serve_app(desk.app) as port, socket.create_connection(("127.0.0.1", port), STOP_TIMEOUT_S) as client:
         head = f"GET /v1/events?dataset=default HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n"
         client.sendall(head.encode())

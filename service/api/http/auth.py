@@ -1,7 +1,7 @@
 """Who may call what.
 
 The `Authenticator` of an app says which scope a request needs, and whether its caller has it. A new way for callers to
-prove who they are is one class with the members of `AuthMethod`, added in `Authenticator.from_settings`.
+prove who they are is one class with the members of `AuthMethod`, added to the methods in `create_app`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from service.api.http.problems import ForbiddenError, UnauthorizedError
-from service.api.ingest.platform_settings import list_signed_paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.datastructures import Headers
     from starlette.requests import HTTPConnection
 
-    from service.settings import ApiKey, ApiSettings, KeyScope
+    from service.settings import ApiKey, KeyScope
 
 KEY_PREFIX: Final = "lw_"
 KEY_HEADER: Final = "X-API-Key"
@@ -113,14 +112,6 @@ class Authenticator:
         self._open_metrics = open_metrics
         self._signed_paths = signed_paths
 
-    @classmethod
-    def from_settings(cls, settings: ApiSettings, *, open_metrics: bool) -> Authenticator:
-        return cls(
-            [ApiKeys(settings.known_keys)],
-            open_metrics=open_metrics,
-            signed_paths=list_signed_paths(settings),
-        )
-
     @property
     def security_schemes(self) -> dict[str, Mapping[str, Any]]:
         return {name: scheme for method in self._methods for name, scheme in method.security_schemes.items()}
@@ -146,7 +137,7 @@ class Authenticator:
             raise ForbiddenError(f"the key {caller.name!r} may only {caller.scope}: use one with the scope `{scope}`")
         return caller.name
 
-    def may(self, headers: Headers, scope: KeyScope) -> bool:
+    def has_scope(self, headers: Headers, scope: KeyScope) -> bool:
         """Whether a known caller has the scope."""
         return self._is_open or scope in GRANTED_SCOPES[self._identify(headers).scope]
 

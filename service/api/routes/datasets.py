@@ -181,7 +181,7 @@ async def _change_settings(
     fields = await read_json_object(request)
     change_settings = merge_settings if partial else replace_settings
     view = backend.state_view
-    lock: asyncio.Lock = request.app.state.writing
+    lock: asyncio.Lock = request.app.state.settings_lock
     async with lock:
         change = change_settings(
             view.get_settings_state(name),

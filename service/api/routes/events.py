@@ -117,4 +117,4 @@ class QueueEventsResponse(StreamingResponse):
 )
 async def events(request: Request, backend: BackendDep, dataset: DatasetQuery = None) -> StreamingResponse:
     """Stays open; ends when the service is about to stop, so that the client connects to another."""
-    return QueueEventsResponse(backend, request.app.state.counters, dataset)
+    return QueueEventsResponse(backend, request.app.state.queue_watcher, dataset)

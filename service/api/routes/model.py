@@ -67,5 +67,5 @@ async def model(request: Request, backend: BackendDep) -> Model:
         batching=backend.classifier.batching,
         held_out=folder.held_out is not None,
         version=__version__,
-        may_write=get_authenticator(request).may(request.headers, "write"),
+        may_write=get_authenticator(request).has_scope(request.headers, "write"),
     )

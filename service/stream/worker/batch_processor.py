@@ -157,7 +157,7 @@ class BatchProcessor:
         draft.put_stats(judge, judge.learn(observation, total, priority=scores.priority, arrived_at=arrived_at))
         _, partition_updates = updates.setdefault((record.partition, StatsKey.from_judge(judge)), (judge, []))
         partition_updates.append(StatsUpdate(observation, scores.priority, arrived_at))
-        report.sentences.append(SentenceReport.from_verdict(decoded.sentence, scores))
+        report.sentences.append(SentenceReport.from_scores(decoded.sentence, scores))
         return outputs
 
     def _build_outputs(self, decoded: DecodedRecord, assessment: Assessment) -> list[Output]:

@@ -41,6 +41,6 @@ def test_what_is_below_0_does_not_make_the_sum_fall() -> None:
     assert registry.get_sample_value("scores_bucket", {"le": "0.001"}) == 1
 
 
-def test_a_label_too_many_is_told() -> None:
-    with pytest.raises(ValueError, match="has the labels"):
+def test_a_wrong_number_of_labels_is_an_error() -> None:
+    with pytest.raises(ValueError, match="give a value for each of the labels"):
         BulkHistogram("scores", "Some scores", BUCKETS, registry=CollectorRegistry()).init_labels("a")

@@ -36,7 +36,7 @@ def test_keys_are_long_and_never_the_same() -> None:
     assert all(key.startswith("lw_") and len(key) > 40 for key in keys)
 
 
-def test_settings_hold_hashes_only_and_tell_none() -> None:
+def test_settings_hold_hashes_only_and_show_none() -> None:
     settings = ApiSettings.model_validate({"keys": KEYS})
     assert [(key.name, key.scope) for key in settings.known_keys] == [("anna", "read"), ("ben", "write")]
     assert hash_key(READER) not in repr(settings)
@@ -59,7 +59,7 @@ def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch)
         return known == given
 
     monkeypatch.setattr("service.api.http.auth.hmac.compare_digest", compare)
-    authenticator = Authenticator.from_settings(ApiSettings.model_validate({"keys": KEYS}), open_metrics=False)
+    authenticator = Authenticator([ApiKeys(ApiSettings.model_validate({"keys": KEYS}).known_keys)])
     assert authenticator.authorize(Headers(bearer(READER)), "read") == "anna"
     assert compared == [hash_key(READER), hash_key(WRITER)]
     assert authenticator.authorize(Headers({"X-API-Key": WRITER}), "write") == "ben"
@@ -70,7 +70,7 @@ def test_every_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch)
         authenticator.authorize(Headers(bearer(READER)), "write")
 
 
-def test_what_nobody_has_thought_of_needs_a_key() -> None:
+def test_a_path_without_a_rule_needs_a_key() -> None:
     get_required_scope = Authenticator([ApiKeys([])]).get_required_scope
     assert get_required_scope("GET", "/v1/anything") == "read"
     assert get_required_scope("GET", "/metrics") == "read"
@@ -102,7 +102,7 @@ def test_another_way_to_prove_who_one_is_needs_one_class_only() -> None:
     keys = ApiSettings.model_validate({"keys": KEYS}).known_keys
     authenticator = Authenticator([CertificateNames(), ApiKeys(keys)])
     assert authenticator.authorize(Headers({"X-Client-Name": "carol"}), "read") == "carol"
-    assert not authenticator.may(Headers({"X-Client-Name": "carol"}), "write")
+    assert not authenticator.has_scope(Headers({"X-Client-Name": "carol"}), "write")
     assert authenticator.authorize(Headers(bearer(WRITER)), "write") == "ben"
     assert list(authenticator.security_schemes) == ["certificate", "bearer", "key"]
     with pytest.raises(UnauthorizedError, match="client certificate; or send a key"):
@@ -116,15 +116,15 @@ def operations(desk: ApiHarness) -> Iterator[tuple[str, str]]:
 
 
 def test_every_operation_is_closed_without_a_key(desk: ApiHarness, client: TestClient) -> None:
-    open_ones = set()
+    public_paths = set()
     for method, path in operations(desk):
         answer = client.request(method, path)
         if answer.status_code == 401:
             assert answer.headers["WWW-Authenticate"] == "Bearer"
             assert answer.json()["type"] == "urn:labelwatch:problem:unauthorized"
         else:
-            open_ones.add(path)
-    assert open_ones == {"/healthz", "/readyz"}
+            public_paths.add(path)
+    assert public_paths == {"/healthz", "/readyz"}
 
 
 def test_scopes(client: TestClient) -> None:
@@ -135,8 +135,8 @@ def test_scopes(client: TestClient) -> None:
     assert client.put("/v1/datasets/x", headers=bearer(WRITER), json={}).status_code == 200
     assert client.get("/metrics").status_code == 401
     assert client.get("/metrics", headers=bearer(READER)).status_code == 200
-    told = [client.get("/v1/model", headers=bearer(key)).json()["may_write"] for key in (READER, WRITER)]
-    assert told == [False, True]
+    may_write = [client.get("/v1/model", headers=bearer(key)).json()["may_write"] for key in (READER, WRITER)]
+    assert may_write == [False, True]
     assert client.get("/docs").status_code == 200
 
 

@@ -345,7 +345,7 @@ def test_the_stream_ends_when_the_service_does(full: ApiHarness) -> None:
             return {"open": 1}
 
     client = full.serve_with(queue=Once())
-    full.app.state.counters.poll_interval = 0.0
+    full.app.state.queue_watcher.poll_interval = 0.0
     answer = client.get("/v1/events")
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert '"counts": {"open": 1}' in answer.text
@@ -371,4 +371,4 @@ def test_of_many_who_listen_at_once_no_more_get_in_than_there_is_room_for(
         assert sorted(heard) == [b"HTTP/1.1 200"] * 3 + [b"HTTP/1.1 429"] * 17
         for client in clients:
             client.close()
-        wait_for(lambda: desk.app.state.counters.listeners == 0)  # who goes makes room
+        wait_for(lambda: desk.app.state.queue_watcher.listeners == 0)  # who goes makes room
