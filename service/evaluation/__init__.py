@@ -1,4 +1,4 @@
-"""The paper's evaluation: how well scores and flags find the labels that are known to be wrong."""
+"""The paper's evaluation: how well scores and flags find labels that are known to be wrong."""
 
 from __future__ import annotations
 

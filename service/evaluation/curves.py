@@ -1,4 +1,4 @@
-"""Precision over recall, and precision at K, as pictures. matplotlib is loaded only when one is drawn."""
+"""Curves of precision over recall and of precision at K. Imports matplotlib only when one is drawn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DRAWN_METHODS: Final[tuple[tuple[str, str | None], ...]] = (
     ("expected-alt", DEFAULT_TOKEN_SCORE),
     ("average-quality", DEFAULT_TOKEN_SCORE),
 )
-"""Ours, the paper's choice, and three others to compare."""
+"""Our priority, the paper's choice, and three other methods."""
 
 COLOURS: Final = ("#c0392b", "#1f4e79", "#7f8c8d", "#b8860b", "#5b8c5a")
 
@@ -32,21 +32,21 @@ COLOURS: Final = ("#c0392b", "#1f4e79", "#7f8c8d", "#b8860b", "#5b8c5a")
 def compute_precision_recall(
     scores: NDArray[np.float64], positives: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], ...]:
-    """Recall and precision after each rank; tied rows share their positives evenly."""
-    ranked = build_ranking(scores, positives)
-    sizes = np.diff(ranked.group_ends, prepend=0)
-    hits = np.add.reduceat(positives[ranked.order].astype(np.float64), ranked.group_ends - sizes)
-    found = np.cumsum(np.repeat(hits / sizes, sizes))
-    return found / max(int(positives.sum()), 1), found / np.arange(1, len(scores) + 1)
+    """Recall and precision after each rank. Tied rows share their positives evenly."""
+    ranking = build_ranking(scores, positives)
+    sizes = np.diff(ranking.group_ends, prepend=0)
+    hits = np.add.reduceat(positives[ranking.order].astype(np.float64), ranking.group_ends - sizes)
+    cumulative_hits = np.cumsum(np.repeat(hits / sizes, sizes))
+    return cumulative_hits / max(int(positives.sum()), 1), cumulative_hits / np.arange(1, len(scores) + 1)
 
 
 def draw_curves(runs: Sequence[EvaluationRun], folder: Path) -> list[Path]:
-    """Write `compute_precision_recall.png` and `precision_at_k.png`, a panel for each variant and mode."""
+    """Writes `precision_recall.png` and `precision_at_k.png`, with a panel for each variant and mode."""
     canvas, figure = _load_matplotlib()
     columns = min(len(runs), 2)
     rows = -(-len(runs) // columns)
     written = []
-    for name, panel in (
+    for name, draw_panel in (
         ("precision_recall.png", _draw_recall_panel),
         ("precision_at_k.png", _draw_precision_at_k_panel),
     ):
@@ -54,7 +54,7 @@ def draw_curves(runs: Sequence[EvaluationRun], folder: Path) -> list[Path]:
         canvas(picture)
         axes = picture.subplots(rows, columns, squeeze=False, sharey=True).ravel()
         for axis, run in zip(axes, runs, strict=False):
-            panel(axis, run)
+            draw_panel(axis, run)
             axis.set_title(f"{len(run.variant.classes)} classes, {run.mode}")
             axis.set_ylabel("precision")
             axis.set_ylim(0, 1.02)
@@ -69,11 +69,11 @@ def draw_curves(runs: Sequence[EvaluationRun], folder: Path) -> list[Path]:
 
 def _compute_curves(run: EvaluationRun) -> list[tuple[str, str, NDArray[np.float64], NDArray[np.float64]]]:
     positives = run.variant.wrong_sentences
-    drawn = []
+    curves = []
     for (method, token_score), colour in zip(DRAWN_METHODS, COLOURS, strict=True):
         recall, precision = compute_precision_recall(run.compute_sentence_scores(method, token_score), positives)
-        drawn.append((method, colour, recall, precision))
-    return drawn
+        curves.append((method, colour, recall, precision))
+    return curves
 
 
 def _draw_recall_panel(axis: Any, run: EvaluationRun) -> None:  # noqa: ANN401 - matplotlib has no types here

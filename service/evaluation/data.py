@@ -1,8 +1,8 @@
-"""What an evaluation needs: probabilities, given labels and the truth, validated once.
+"""The input of an evaluation: probabilities, given labels and true labels, validated once.
 
-An .npz holds arrays `probs[N, K]`, `given[N]`, `corrected[N]` (class numbers), `lengths[S]` (words a sentence),
-`keep[S]` (sentences that count), `labels[K]` (names), `merge[K]` (merged class of each class), and optionally
-`dev_probs` and `dev_given`: held-out words of the same model, the prior of the running flag thresholds.
+An .npz holds arrays `probs[N, K]`, `given[N]`, `corrected[N]` (class numbers), `lengths[S]` (words per
+sentence), `keep[S]` (whether a sentence counts), `labels[K]` (class names), `merge[K]` (merged class of each class), and
+optionally `dev_probs` and `dev_given`: held-out words of the same model, the prior of the running flag thresholds.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Variant:
 
     @property
     def wrong_words(self) -> NDArray[np.bool_]:
-        """Words whose given label is not the truth."""
+        """Words whose given label is not the true label."""
         return np.asarray(self.flat.given != self.corrected)
 
     @property
     def wrong_sentences(self) -> NDArray[np.bool_]:
-        """Sentences with any wrong word."""
+        """Sentences with at least one wrong word."""
         return np.logical_or.reduceat(self.wrong_words, self.flat.starts)
 
     @property
@@ -59,7 +59,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationData:
-    """Validated input. Sentences that are not kept are left out of everything, learning included, as in the paper."""
+    """Validated input. Sentences that are not kept are left out of scoring and learning, as in the paper."""
 
     name: str
     flat: FlatSentences
@@ -68,15 +68,15 @@ class EvaluationData:
     labels: tuple[str, ...]
     merge: tuple[int, ...]
     held_out: Mapping[str, HeldOutStats] = field(default_factory=dict)
-    """By variant: the sums of merged classes can't be made from those of the unmerged ones."""
+    """By variant: sums of merged classes can't be computed from those of unmerged ones."""
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The sets of classes worth judging: merging that merges nothing is left out."""
+        """The sets of classes to judge. `merged` is left out if no classes merge."""
         return (UNMERGED, MERGED) if max(self.merge) + 1 < len(self.labels) else (UNMERGED,)
 
     def build_variant(self, name: str) -> Variant:
-        """The kept sentences with classes as they are, or merged."""
+        """The kept sentences, with unmerged or merged classes."""
         words = np.repeat(self.keep, self.flat.lengths)
         probs, given, corrected = self.flat.probs[words], self.flat.given[words], self.corrected[words]
         classes = self.labels
@@ -90,12 +90,12 @@ class EvaluationData:
 
 
 def name_merged_classes(labels: Sequence[str], merge: Sequence[int]) -> tuple[str, ...]:
-    """Each merged class is called as the entity type of its first class."""
+    """Names each merged class by the entity type of its first class."""
     return tuple(get_entity_type(labels[merge.index(number)]) for number in range(max(merge) + 1))
 
 
 def data_from_npz(path: Path) -> EvaluationData:
-    """Read and validate an .npz; InvalidInput says which array is wrong, and where."""
+    """Reads and validates an .npz. InvalidInput names the array that is wrong, and the entry."""
     arrays = _load_arrays(path)
     for key in REQUIRED_ARRAYS:
         if key not in arrays:
@@ -104,17 +104,19 @@ def data_from_npz(path: Path) -> EvaluationData:
     n_words, n_classes = probs.shape
     lengths = _check_integers(arrays["lengths"], "lengths")
     if not len(lengths):
-        raise InvalidInput(f"{path.name} holds no sentences", field="lengths")
+        raise InvalidInput(f"{path.name} contains no sentences", field="lengths")
     words = from_flat_arrays(probs, _check_integers(arrays["given"], "given"), lengths)
     corrected = _check_class_ids(arrays["corrected"], "corrected", n_words, n_classes)
     keep = arrays["keep"]
     if keep.dtype != np.bool_ or keep.shape != lengths.shape:
-        raise InvalidInput(f"needs a truth value for each of the {len(lengths)} sentences", field="keep")
+        raise InvalidInput(f"needs a boolean for each of the {len(lengths)} sentences", field="keep")
     if not keep.any():
         raise InvalidInput("no sentence is kept, so there is nothing to evaluate", field="keep")
     labels = tuple(str(label) for label in arrays["labels"].ravel())
     if len(labels) != n_classes or len(set(labels)) != n_classes:
-        raise InvalidInput(f"{len(labels)} names for {n_classes} classes; each class needs its own", field="labels")
+        raise InvalidInput(
+            f"{len(labels)} names for {n_classes} classes: each class needs a unique name", field="labels"
+        )
     merge = tuple(_check_class_ids(arrays["merge"], "merge", n_classes, n_classes).tolist())
     if set(merge) != set(range(max(merge) + 1)):
         raise InvalidInput("merged classes must be numbered 0, 1, 2 … without a gap", field="merge")
@@ -124,8 +126,8 @@ def data_from_npz(path: Path) -> EvaluationData:
 
 
 def check_same_sentences(data: EvaluationData, other: EvaluationData) -> None:
-    """Paired figures need the same sentences, labels and classes on both sides."""
-    same = {
+    """Checks that both have the same sentences, labels and classes, as paired metrics need."""
+    is_same = {
         "labels": data.labels == other.labels,
         "merge": data.merge == other.merge,
         "lengths": np.array_equal(data.flat.lengths, other.flat.lengths),
@@ -133,7 +135,7 @@ def check_same_sentences(data: EvaluationData, other: EvaluationData) -> None:
         "given": np.array_equal(data.flat.given, other.flat.given),
         "corrected": np.array_equal(data.corrected, other.corrected),
     }
-    for key, equal in same.items():
+    for key, equal in is_same.items():
         if not equal:
             raise InvalidInput(f"{data.name} and {other.name} differ here: not the same sentences", field=key)
 
@@ -152,13 +154,13 @@ def _load_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
 
 def _check_floats(values: NDArray[np.generic], key: str) -> NDArray[np.float64]:
     if values.ndim != 2 or not np.issubdtype(values.dtype, np.floating):
-        raise InvalidInput(f"needs one row of probabilities a word, got {values.dtype} {values.shape}", field=key)
+        raise InvalidInput(f"needs one row of probabilities per word, got {values.dtype} {values.shape}", field=key)
     return values.astype(np.float64)
 
 
 def _check_integers(values: NDArray[np.generic], key: str) -> NDArray[np.intp]:
     if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
-        raise InvalidInput(f"needs a row of whole numbers, got {values.dtype} {values.shape}", field=key)
+        raise InvalidInput(f"needs a one-dimensional array of integers, got {values.dtype} {values.shape}", field=key)
     return values.astype(np.intp)
 
 
@@ -181,7 +183,7 @@ def _parse_held_out(
     if not given_keys:
         return {}
     if len(given_keys) == 1:
-        raise InvalidInput("dev_probs and dev_given come together or not at all", field=given_keys[0])
+        raise InvalidInput("give both dev_probs and dev_given, or neither", field=given_keys[0])
     probs = _check_floats(arrays["dev_probs"], "dev_probs")
     if probs.shape[1] != n_classes:
         raise InvalidInput(f"{probs.shape[1]} classes where probs has {n_classes}", field="dev_probs")
@@ -189,9 +191,7 @@ def _parse_held_out(
     if not len(probs):
         return {}
     try:
-        from_flat_arrays(
-            probs, given, [len(probs)]
-        )  # the same rules for rows; where sentences end doesn't matter for sums
+        from_flat_arrays(probs, given, [len(probs)])  # checks the rows; sentence boundaries don't matter for sums
     except InvalidInput as error:
         raise InvalidInput(error.problem, field="dev_probs", word=error.word) from error
     return {

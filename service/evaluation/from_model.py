@@ -1,4 +1,4 @@
-"""Evaluation data made by a model: two files of the same sentences, with the given and with the true labels."""
+"""Evaluation data from a model: two files of the same sentences, one with the given and one with the true labels."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def data_from_model(
     folder: ModelFolder,
     given: Sequence[LabelledSentence],
     corrected: Sequence[LabelledSentence],
-    answers: Iterable[InferenceResult],
+    results: Iterable[InferenceResult],
     *,
     name: str,
 ) -> EvaluationData:
-    """The classifier's answers for the sentences of `given`, with both sets of labels as the model's classes.
+    """The classifier's probabilities for the sentences of `given`, with both sets of labels as the model's classes.
 
-    Words that no subword or no class stands for are left out of the figures. Sentences of one character or with
-    a "#" don't count, as in the paper.
+    Words without a subword or without a class are left out. Sentences of one character or with a "#" don't count, as in
+    the paper.
     """
     check_same_words(given, corrected)
     scheme = detect_scheme([*(s.labels for s in given), *(s.labels for s in corrected)])
@@ -52,8 +52,8 @@ def data_from_model(
     )
     rows = [
         row
-        for one, other, answer in zip(given, corrected, answers, strict=True)
-        if (row := _build_scored_sentence(one, other, answer, labels)) is not None
+        for given_sentence, corrected_sentence, result in zip(given, corrected, results, strict=True)
+        if (row := _build_scored_sentence(given_sentence, corrected_sentence, result, labels)) is not None
     ]
     if not any(row.keep for row in rows):
         raise InvalidInput("no sentence is left to evaluate", field="given")
@@ -61,10 +61,10 @@ def data_from_model(
     if labels.merge is not None:
         probs = merge_classes(probs, labels.merge)
     lengths = np.array([len(row.given) for row in rows], np.intp)
-    sums = {UNMERGED: folder.held_out, MERGED: folder.held_out_types}
+    stats = {UNMERGED: folder.held_out, MERGED: folder.held_out_types}
     if labels.merge is not None:
-        sums = {UNMERGED: folder.held_out_types}
-    held_out = {name: HeldOutStats(held.sums, held.counts) for name, held in sums.items() if held is not None}
+        stats = {UNMERGED: folder.held_out_types}
+    held_out = {name: HeldOutStats(held.sums, held.counts) for name, held in stats.items() if held is not None}
     return EvaluationData(
         name,
         from_flat_arrays(probs, np.concatenate([row.given for row in rows]), lengths),
@@ -77,31 +77,31 @@ def data_from_model(
 
 
 def check_same_words(given: Sequence[LabelledSentence], corrected: Sequence[LabelledSentence]) -> None:
-    """Both files must hold the same words in the same sentences."""
+    """Checks that both files have the same words in the same sentences."""
     if len(given) != len(corrected):
         raise InvalidInput(
             f"has {len(corrected)} sentences where the given labels have {len(given)}: "
-            "both files must hold the same sentences in the same order",
+            "both files must have the same sentences in the same order",
             field="corrected",
         )
-    for one, other in zip(given, corrected, strict=True):
-        if one.tokens != other.tokens:
+    for given_sentence, corrected_sentence in zip(given, corrected, strict=True):
+        if given_sentence.tokens != corrected_sentence.tokens:
             raise InvalidInput(
-                "the words differ from those of the given labels: both files must hold the same sentences",
+                "the words differ from those of the given labels: both files must have the same sentences",
                 field="corrected",
-                sentence=one.id,
+                sentence=given_sentence.id,
             )
 
 
 def _build_scored_sentence(
-    given_sentence: LabelledSentence, corrected_sentence: LabelledSentence, answer: InferenceResult, labels: LabelMap
+    given_sentence: LabelledSentence, corrected_sentence: LabelledSentence, result: InferenceResult, labels: LabelMap
 ) -> ScoredSentence | None:
-    if isinstance(answer, InferenceError):
-        raise InvalidInput(str(answer), sentence=given_sentence.id)
+    if isinstance(result, InferenceError):
+        raise InvalidInput(str(result), sentence=given_sentence.id)
     given = np.array(labels.map(given_sentence.labels, sentence=given_sentence.id).ids, np.intp)
     corrected = np.array(labels.map(corrected_sentence.labels, sentence=corrected_sentence.id).ids, np.intp)
-    scored = answer.scored & (given != UNSCORED) & (corrected != UNSCORED)
+    scored = result.scored & (given != UNSCORED) & (corrected != UNSCORED)
     if not scored.any():
         return None
     text = join_words(given_sentence.tokens).text
-    return ScoredSentence(answer.probs[scored], given[scored], corrected[scored], len(text) > 1 and "#" not in text)
+    return ScoredSentence(result.probs[scored], given[scored], corrected[scored], len(text) > 1 and "#" not in text)

@@ -1,6 +1,6 @@
-"""How well a ranking finds what is wrong: the paper's figures and their bootstrap intervals. Low scores come first.
+"""How well a ranking finds wrong labels: the paper's metrics and their bootstrap intervals. Low scores come first.
 
-Tied scores are counted as ranking.py says, so no figure depends on the order of the rows.
+Tied scores are counted as in ranking.py, so no metric depends on the order of the rows.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 DEFAULT_RESAMPLES: Final = 200
 DEFAULT_SEED: Final = 2003
 CONFIDENCE_LEVEL: Final = 0.95
-"""Intervals hold this share of the resamples, cut evenly at both ends."""
+"""The share of the resamples inside an interval, cut evenly at both ends."""
 
 _MAX_BLOCK_COUNTS: Final = 2_000_000
-"""Counts handled at once, so that word-level resamples stay within a few tens of megabytes."""
+"""Counts per block of resamples. It bounds the memory of word-level resamples."""
 
 
 def _compute_metric(metric: Callable[[RankingCounts], Floats], scores: ArrayLike, positives: ArrayLike) -> float:
@@ -43,12 +43,12 @@ def _compute_metric(metric: Callable[[RankingCounts], Floats], scores: ArrayLike
 
 
 def auroc(scores: ArrayLike, positives: ArrayLike) -> float:
-    """Chance that a positive ranks before a negative."""
+    """The probability that a positive ranks before a negative."""
     return _compute_metric(METRICS["auroc"], scores, positives)
 
 
 def auprc(scores: ArrayLike, positives: ArrayLike) -> float:
-    """Trapezoid under precision over recall from the first ranked row on, as the paper has it."""
+    """The area under precision over recall by the trapezoid rule, from the first ranked row on, as in the paper."""
     return _compute_metric(METRICS["auprc"], scores, positives)
 
 
@@ -58,39 +58,41 @@ def average_precision(scores: ArrayLike, positives: ArrayLike) -> float:
 
 
 def precision_at(scores: ArrayLike, positives: ArrayLike, k: int) -> float:
-    """Share of positives among the k worst rows (all rows where there are fewer than k)."""
+    """The share of positives among the k worst rows (all rows if there are fewer than k)."""
     if k < 1:
-        raise InvalidInput(f"precision at {k}: at least one row must be looked at", field="k")
+        raise InvalidInput(f"precision at {k}: k must be at least 1", field="k")
     return _compute_metric(
-        lambda of: count_hits_at(of, np.minimum(k, of.total)) / np.minimum(k, of.total), scores, positives
+        lambda counts: count_hits_at(counts, np.minimum(k, counts.total)) / np.minimum(k, counts.total),
+        scores,
+        positives,
     )
 
 
 def lift_at(scores: ArrayLike, positives: ArrayLike, k: int) -> float:
     """How many times denser positives are among the k worst rows than among all."""
     if k < 1:
-        raise InvalidInput(f"lift at {k}: at least one row must be looked at", field="k")
-    return _compute_metric(lambda of: compute_lift(of, np.full(len(of.hits), k)), scores, positives)
+        raise InvalidInput(f"lift at {k}: k must be at least 1", field="k")
+    return _compute_metric(lambda counts: compute_lift(counts, np.full(len(counts.hits), k)), scores, positives)
 
 
 def compute_all_metrics(scores: ArrayLike, positives: ArrayLike) -> dict[str, float]:
-    """Every figure of `METRICS_PATH` by name."""
-    of = count_by_group(build_ranking(scores, positives))
-    return {name: float(metric(of)[0]) for name, metric in METRICS.items()}
+    """All metrics of `METRICS` by name."""
+    counts = count_by_group(build_ranking(scores, positives))
+    return {name: float(metric(counts)[0]) for name, metric in METRICS.items()}
 
 
 def compute_noise_matrix(given: ArrayLike, corrected: ArrayLike, n_classes: int) -> Ints:
-    """Words by truth (rows) and given label (columns), as the paper's appendix has it."""
+    """Words by true label (rows) and given label (columns), as in the paper's appendix."""
     truth, label = np.asarray(corrected, dtype=np.intp), np.asarray(given, dtype=np.intp)
     if truth.shape != label.shape:
         raise InvalidInput(f"{len(label)} given labels for {len(truth)} corrected ones", field="corrected")
     if len(truth) and (min(truth.min(), label.min()) < 0 or max(truth.max(), label.max()) >= n_classes):
-        raise InvalidInput(f"a label lies outside the {n_classes} classes", field="given")
+        raise InvalidInput(f"a label is outside the {n_classes} classes", field="given")
     return np.bincount(truth * n_classes + label, minlength=n_classes**2).reshape(n_classes, n_classes)
 
 
 class EntityF1(NamedTuple):
-    """Exact-match figures of predicted entities, over all sentences at once; NaN where there is nothing to count."""
+    """Exact-match metrics of predicted entities over all sentences. NaN if there is nothing to count."""
 
     precision: float
     recall: float
@@ -99,21 +101,19 @@ class EntityF1(NamedTuple):
 
 def entity_f1(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: Scheme) -> EntityF1:
     """Micro F1 over entities: start, end and type must all agree."""
-    expected = found = both = 0
+    n_true = n_predicted = n_both = 0
     for index, (true_labels, labels) in enumerate(zip(truth, predicted, strict=True)):
         if len(true_labels) != len(labels):
             raise InvalidInput(f"{len(labels)} predictions for {len(true_labels)} words", sentence=index)
         true_spans, label_spans = set(parse_spans(true_labels, scheme)), set(parse_spans(labels, scheme))
-        expected, found, both = (
-            expected + len(true_spans),
-            found + len(label_spans),
-            both + len(true_spans & label_spans),
-        )
+        n_true += len(true_spans)
+        n_predicted += len(label_spans)
+        n_both += len(true_spans & label_spans)
     nan = float("nan")
     return EntityF1(
-        both / found if found else nan,
-        both / expected if expected else nan,
-        2 * both / (expected + found) if expected + found else nan,
+        n_both / n_predicted if n_predicted else nan,
+        n_both / n_true if n_true else nan,
+        2 * n_both / (n_true + n_predicted) if n_true + n_predicted else nan,
     )
 
 
@@ -125,39 +125,39 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A figure of one ranking less that of another, on the same rows."""
+    """A metric of one ranking minus that of another, on the same rows."""
 
     difference: float
     low: float
     high: float
     better: float
-    """Share of the resamples in which the first ranking is ahead."""
+    """The share of the resamples in which the first ranking is better."""
 
 
 def draw_resamples(n_units: int, n: int = DEFAULT_RESAMPLES, seed: int = DEFAULT_SEED) -> NDArray[np.int32]:
-    """Draw n bootstrap resamples as counts per unit (sentence): `[n, n_units]`."""
+    """Draws n bootstrap resamples as counts per unit (sentence): `[n, n_units]`."""
     picks = np.random.default_rng(seed).integers(n_units, size=(n, n_units))
     flat = (picks + np.arange(n)[:, None] * n_units).ravel()
     return np.bincount(flat, minlength=n * n_units).reshape(n, n_units).astype(np.int32)
 
 
 def compute_resampled_metrics(
-    ranked: Ranking, draws: NDArray[np.int32], *, units: NDArray[np.intp] | None = None, names: Sequence[str] = ()
+    ranking: Ranking, draws: NDArray[np.int32], *, units: NDArray[np.intp] | None = None, names: Sequence[str] = ()
 ) -> dict[str, Floats]:
-    """Figures of every resample. `units[row]` is the sentence of a word: words are drawn with their sentence."""
-    wanted = {name: METRICS[name] for name in names or METRICS}
-    step = max(1, _MAX_BLOCK_COUNTS // max(ranked.n_rows, 1))
-    parts: dict[str, list[Floats]] = {name: [] for name in wanted}
+    """The metrics of every resample. `units[row]` is the sentence of a word: words are drawn with their sentence."""
+    metrics = {name: METRICS[name] for name in names or METRICS}
+    step = max(1, _MAX_BLOCK_COUNTS // max(ranking.n_rows, 1))
+    parts: dict[str, list[Floats]] = {name: [] for name in metrics}
     for start in range(0, len(draws), step):
         block = draws[start : start + step]
-        of = count_by_group(ranked, block if units is None else block[:, units])
-        for name, metric in wanted.items():
-            parts[name].append(metric(of))
+        counts = count_by_group(ranking, block if units is None else block[:, units])
+        for name, metric in metrics.items():
+            parts[name].append(metric(counts))
     return {name: np.concatenate(values) if values else np.empty(0) for name, values in parts.items()}
 
 
 def _compute_interval(values: Floats) -> Interval:
-    finite = values[np.isfinite(values)]  # a resample without any positive has no figure
+    finite = values[np.isfinite(values)]  # the metric of a resample without positives is NaN
     if not len(finite):
         return Interval(float("nan"), float("nan"))
     low, high = np.quantile(finite, [(1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2])
@@ -173,17 +173,17 @@ def bootstrap(
     draws: NDArray[np.int32] | None = None,
     units: NDArray[np.intp] | None = None,
 ) -> dict[str, Interval]:
-    """Percentile intervals of every figure; `draws` that were made before save drawing them again.
+    """Percentile intervals of every metric. `draws` reuses resamples drawn before.
 
-    A row drawn twice is found twice at the same place, which lifts AUPRC and AP of resamples a little: the intervals
-    lean upwards. In the differences of `paired_bootstrap` most of that cancels.
+    A row drawn twice counts twice at the same rank, which raises AUPRC and AP of resamples a little, so the intervals
+    are biased upwards. In the differences of `paired_bootstrap` most of the bias cancels.
     """
-    ranked = build_ranking(scores, positives)
+    ranking = build_ranking(scores, positives)
     if draws is None:
-        draws = draw_resamples(ranked.n_rows if units is None else int(units.max()) + 1, n, seed)
+        draws = draw_resamples(ranking.n_rows if units is None else int(units.max()) + 1, n, seed)
     return {
         name: _compute_interval(values)
-        for name, values in compute_resampled_metrics(ranked, draws, units=units).items()
+        for name, values in compute_resampled_metrics(ranking, draws, units=units).items()
     }
 
 
@@ -196,17 +196,17 @@ def paired_bootstrap(
     n: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
 ) -> Difference:
-    """Figure of a less figure of b, with the interval over resamples that both share."""
+    """The metric of a minus that of b, with its interval over the same resamples."""
     if metric not in METRICS:
-        raise InvalidInput(f"no figure is called {metric!r}; there are {', '.join(METRICS)}", field="metric")
-    ranked = [build_ranking(scores, positives) for scores in (scores_a, scores_b)]
-    if ranked[0].n_rows != ranked[1].n_rows:
+        raise InvalidInput(f"unknown metric {metric!r}: use one of {', '.join(METRICS)}", field="metric")
+    rankings = [build_ranking(scores, positives) for scores in (scores_a, scores_b)]
+    if rankings[0].n_rows != rankings[1].n_rows:
         raise InvalidInput(
-            f"{ranked[0].n_rows} scores against {ranked[1].n_rows}: rows must be the same", field="scores"
+            f"{rankings[0].n_rows} scores against {rankings[1].n_rows}: both need the same rows", field="scores"
         )
-    a, b = (float(METRICS[metric](count_by_group(one))[0]) for one in ranked)
-    draws = draw_resamples(ranked[0].n_rows, n, seed)
-    values_a, values_b = (compute_resampled_metrics(one, draws, names=[metric])[metric] for one in ranked)
+    a, b = (float(METRICS[metric](count_by_group(ranking))[0]) for ranking in rankings)
+    draws = draw_resamples(rankings[0].n_rows, n, seed)
+    values_a, values_b = (compute_resampled_metrics(ranking, draws, names=[metric])[metric] for ranking in rankings)
     differences = (values_a - values_b)[np.isfinite(values_a - values_b)]
-    ahead = float((differences > 0).mean()) if len(differences) else float("nan")
-    return Difference(a - b, *_compute_interval(differences), ahead)
+    share_better = float((differences > 0).mean()) if len(differences) else float("nan")
+    return Difference(a - b, *_compute_interval(differences), share_better)

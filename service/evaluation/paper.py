@@ -1,4 +1,4 @@
-"""The figures that the paper prints for CoNLL-2003 test, to stand beside ours.
+"""The metrics that the paper publishes for the CoNLL-2003 test set.
 
 Three settings: `bert` and `xlm` judge 5 classes (prefixes merged), `bert-unmerged` judges 9. Lift is at T + 1.
 """
@@ -18,14 +18,14 @@ CWE: Final = "confidence-weighted-entropy"
 
 
 class PaperRow(NamedTuple):
-    """One row of the paper's tables; each figure for the three settings in order."""
+    """One row of the paper's tables: each metric for the three settings in order."""
 
     auprc: tuple[float, float, float]
     auroc: tuple[float, float, float]
     lift: tuple[float, float, float]
 
 
-SENTENCE_FIGURES: Final[Mapping[tuple[str, str | None], PaperRow]] = {
+SENTENCE_METRICS: Final[Mapping[tuple[str, str | None], PaperRow]] = {
     ("predicted-difference", None): PaperRow((0.3422, 0.3412, 0.3190), (0.8639, 0.8633, 0.8559), (7.19, 6.59, 7.14)),
     ("bad-token-counts", None): PaperRow((0.3087, 0.3186, 0.3291), (0.8188, 0.8421, 0.8114), (7.30, 6.89, 8.03)),
     ("bad-token-counts-avg", SC): PaperRow((0.3740, 0.3697, 0.3768), (0.8934, 0.9033, 0.8718), (7.80, 7.09, 8.13)),
@@ -60,9 +60,9 @@ SENTENCE_FIGURES: Final[Mapping[tuple[str, str | None], PaperRow]] = {
     ("worst-token-softmin", NM): PaperRow((0.4388, 0.3980, 0.4065), (0.9040, 0.9064, 0.8830), (9.83, 8.51, 9.12)),
     ("worst-token-softmin", CWE): PaperRow((0.3185, 0.3799, 0.2937), (0.8962, 0.9046, 0.8808), (7.50, 8.00, 6.35)),
 }
-"""By sentence score and token score (None where the method reads none)."""
+"""By sentence score and token score (None if the method uses none)."""
 
-TOKEN_FIGURES: Final[Mapping[str, tuple[float, float]]] = {
+TOKEN_METRICS: Final[Mapping[str, tuple[float, float]]] = {
     SC: (0.3483, 0.9545),
     NM: (0.3296, 0.9552),
     CWE: (0.2293, 0.9355),

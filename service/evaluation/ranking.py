@@ -1,8 +1,8 @@
-"""Counting along a ranking, for one data set and for many bootstrap resamples of it at once.
+"""Counts along a ranking, for a data set and for many bootstrap resamples of it at once.
 
-Equal scores have no order, so a figure may not depend on the order in which the rows came. AUPRC, precision@K and
-lift are the exact mean over all orders of the tied rows; without ties they are what the paper computes. AUROC counts
-a tie as half, and average precision takes tied rows in one step, both as scikit-learn does.
+Equal scores have no order, so no metric depends on the order of the input rows. AUPRC, precision@K and lift are the
+exact mean over all orders of the tied rows; without ties they are what the paper computes. AUROC counts a tie as half,
+and average precision takes tied rows in one step, both as in scikit-learn.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ class Ranking:
 
 
 def build_ranking(scores: ArrayLike, positives: ArrayLike) -> Ranking:
-    """Sort once; all figures and all resamples read from this."""
+    """Sorts the rows once for all metrics and all resamples."""
     values = np.asarray(scores, dtype=np.float64)
     wrong = np.asarray(positives, dtype=bool)
     if not values.size:
         raise InvalidInput("there is nothing to rank", field="scores")
     if values.ndim != 1 or values.shape != wrong.shape:
         raise InvalidInput(
-            f"{values.shape} scores for {wrong.shape} truths: one of each a row is needed", field="scores"
+            f"{values.shape} scores for {wrong.shape} truths: each row needs one of both", field="scores"
         )
     if np.isnan(values).any():
         raise InvalidInput(f"row {int(np.isnan(values).argmax())} has no score (NaN)", field="scores")
     order = np.argsort(values, kind="stable")
     ordered = values[order]
-    last = np.ones(len(order), dtype=bool)
-    last[:-1] = ordered[1:] != ordered[:-1]
-    group_ends = np.flatnonzero(last) + 1
+    ends_group = np.ones(len(order), dtype=bool)
+    ends_group[:-1] = ordered[1:] != ordered[:-1]
+    group_ends = np.flatnonzero(ends_group) + 1
     hit_positions = np.flatnonzero(wrong[order])
     groups_of_hits = np.searchsorted(group_ends, hit_positions, side="right")
     hit_groups, hit_starts = np.unique(groups_of_hits, return_index=True)
@@ -64,10 +64,10 @@ def build_ranking(scores: ArrayLike, positives: ArrayLike) -> Ranking:
 
 @dataclass(frozen=True, slots=True)
 class RankingCounts:
-    """What the figures need of each resample (first axis). Second axis: the groups, or only those with positives."""
+    """Counts per resample (first axis) and per group (second axis; only groups with positives unless noted)."""
 
     up_to: Ints
-    """Rows up to the end of each group."""
+    """Rows up to the end of each group, for all groups."""
     hit_groups: NDArray[np.intp]
     before: Ints
     size: Ints
@@ -85,27 +85,27 @@ class RankingCounts:
         return np.asarray(self.hits.sum(axis=1))
 
 
-def count_by_group(ranked: Ranking, draws: NDArray[np.integer] | None = None) -> RankingCounts:
-    """Count by groups; `draws[b, row]` says how often resample b holds the row (None: every row once)."""
-    taken = np.ones((1, ranked.n_rows), dtype=np.int64) if draws is None else draws
-    up_to = np.cumsum(taken[:, ranked.order], axis=1, dtype=np.int64)[:, ranked.group_ends - 1]
-    hits = np.zeros((len(taken), 0), dtype=np.int64)
-    if len(ranked.hit_rows):
-        hits = np.add.reduceat(taken[:, ranked.hit_rows], ranked.hit_starts, axis=1, dtype=np.int64)
-    padded = np.concatenate([np.zeros((len(taken), 1), dtype=np.int64), up_to], axis=1)
-    before = padded[:, ranked.hit_groups]
+def count_by_group(ranking: Ranking, draws: NDArray[np.integer] | None = None) -> RankingCounts:
+    """Counts by group. `draws[b, row]` says how often resample b contains the row (None: every row once)."""
+    weights = np.ones((1, ranking.n_rows), dtype=np.int64) if draws is None else draws
+    up_to = np.cumsum(weights[:, ranking.order], axis=1, dtype=np.int64)[:, ranking.group_ends - 1]
+    hits = np.zeros((len(weights), 0), dtype=np.int64)
+    if len(ranking.hit_rows):
+        hits = np.add.reduceat(weights[:, ranking.hit_rows], ranking.hit_starts, axis=1, dtype=np.int64)
+    padded = np.concatenate([np.zeros((len(weights), 1), dtype=np.int64), up_to], axis=1)
+    before = padded[:, ranking.hit_groups]
     return RankingCounts(
         up_to=up_to,
-        hit_groups=ranked.hit_groups,
+        hit_groups=ranking.hit_groups,
         before=before,
-        size=padded[:, ranked.hit_groups + 1] - before,
+        size=padded[:, ranking.hit_groups + 1] - before,
         hits=hits,
         hits_before=np.cumsum(hits, axis=1) - hits,
     )
 
 
 def _divide(above: NDArray[np.generic], below: NDArray[np.generic]) -> Floats:
-    """Divide, NaN where there is nothing to divide by (no positives, no negatives)."""
+    """Divides. NaN where the divisor is 0 (no positives, no negatives)."""
     numerator = np.asarray(above, dtype=np.float64)
     return np.asarray(np.divide(numerator, below, out=np.full(numerator.shape, np.nan), where=below != 0))
 
@@ -123,10 +123,10 @@ def _average_precision(counts: RankingCounts) -> Floats:
 
 
 def _auprc(counts: RankingCounts) -> Floats:
-    """Mean trapezoid over all orders of tied rows.
+    """The mean area over all orders of tied rows.
 
-    In a group of n rows with m positives that starts after r rows with h positives, the row at place i is positive
-    with probability m/n, and then (m-1)(i-1)/(n-1) of the group's other positives stand before it. So the step in
+    In a group of n rows with m positives that starts after r rows with h positives, the i-th row is positive
+    with probability m/n, and then (m-1)(i-1)/(n-1) of the group's other positives are before it. So the step in
     recall at rank r+i has the mean height ½[(h + 1 + c(i-1))/(r+i) + (h + c(i-1))/(r+i-1)], c = (m-1)/(n-1), whose sum
     over i is a difference of harmonic numbers. There is no step before rank 1: the curve starts at the first row.
     """
@@ -145,18 +145,18 @@ def _auprc(counts: RankingCounts) -> Floats:
 
 
 def count_hits_at(counts: RankingCounts, k: Ints) -> Floats:
-    """Mean number of positives in the first k rows of each resample."""
+    """The mean number of positives in the first k rows of each resample."""
     rows = np.arange(len(counts.up_to))
     group = (counts.up_to < k[:, None]).sum(axis=1)
-    # Columns of `hits` that lie wholly in the first k rows, and the one (if any) that the cut goes through.
+    # Columns of `hits` that are entirely in the first k rows, and the one (if any) that k splits.
     column = np.searchsorted(counts.hit_groups, group)
     cumulative = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(counts.hits, axis=1)], axis=1)
-    found = cumulative[rows, column]
-    cut = np.flatnonzero(np.isin(group, counts.hit_groups))
-    at = column[cut]
-    inside = k[cut] - counts.before[cut, at]
-    found[cut] += counts.hits[cut, at] * inside / counts.size[cut, at]
-    return np.asarray(found, dtype=np.float64)
+    hits = cumulative[rows, column]
+    split = np.flatnonzero(np.isin(group, counts.hit_groups))
+    split_column = column[split]
+    inside = k[split] - counts.before[split, split_column]
+    hits[split] += counts.hits[split, split_column] * inside / counts.size[split, split_column]
+    return np.asarray(hits, dtype=np.float64)
 
 
 def compute_lift(counts: RankingCounts, k: Ints) -> Floats:
@@ -168,6 +168,6 @@ METRICS: Final[Mapping[str, Callable[[RankingCounts], Floats]]] = {
     "auprc": _auprc,
     "ap": _average_precision,
     "auroc": _auroc,
-    "lift_at_t": lambda of: compute_lift(of, of.positives),
-    "lift_at_t1": lambda of: compute_lift(of, of.positives + 1),
+    "lift_at_t": lambda counts: compute_lift(counts, counts.positives),
+    "lift_at_t1": lambda counts: compute_lift(counts, counts.positives + 1),
 }

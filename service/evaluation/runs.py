@@ -1,9 +1,9 @@
-"""Flags and scores of a whole data set, as the paper has them (batch) or one sentence after the other (stream).
+"""Judges a whole data set: as in the paper (batch), or sentence by sentence (stream).
 
-batch   flags are prune-by-noise-rate, the rule behind the paper's b_i; `priority` weighs by statistics of the whole
-        data set, the sentence itself included.
-stream  in file order each sentence is judged by what the sentences before it have taught, then it teaches: flags are
-        the running confident-learning rule, and `priority` has the weights of that moment.
+batch   flags are prune-by-noise-rate, the rule behind the paper's b_i; `priority` uses weights from the whole data set,
+        the judged sentence included.
+stream  each sentence, in file order, is judged with the statistics of those before it, then added to them: flags are
+        the running confident-learning rule, and `priority` uses the weights at that point.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PRIORITY: Final = "priority"
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """One variant judged in one mode; scores are made from it on demand."""
+    """One variant judged in one mode. Scores are computed on demand."""
 
     variant: Variant
     mode: str
@@ -42,22 +42,22 @@ class EvaluationRun:
 
     @property
     def flag_rule(self) -> str:
-        """Which rule made the flags, in words."""
+        """The rule behind the flags, in words."""
         if self.mode == BATCH:
             return "prune-by-noise-rate over the whole data set"
         prior = "from the held-out words" if self.variant.held_out else "without a prior"
         return f"confident learning with running thresholds {prior}"
 
     def compute_sentence_scores(self, method: str, token_score: str | None = None) -> NDArray[np.float64]:
-        """Scores by the paper's method or by `priority`; low is bad."""
+        """Sentence scores by a method of the paper or by `priority`. Low is bad."""
         if method == PRIORITY:
             return np.asarray(segment_min(self.word_priority, self.variant.flat))
-        named = {} if token_score is None else {"token_score": token_score}
+        options = {} if token_score is None else {"token_score": token_score}
         flags = self.flags if method in METHODS and METHODS[method].uses_flags else None
-        return score_sentences(self.variant.flat, method=method, flags=flags, **named)
+        return score_sentences(self.variant.flat, method=method, flags=flags, **options)
 
     def compute_word_scores(self, token_score: str) -> NDArray[np.float64]:
-        """Scores of the single words by a token score or by `priority`."""
+        """Word scores by a token score or by `priority`."""
         if token_score == PRIORITY:
             return self.word_priority
         if token_score not in TOKEN_SCORES:
@@ -66,7 +66,7 @@ class EvaluationRun:
 
 
 def judge_batch(variant: Variant) -> EvaluationRun:
-    """Judge everything by everything."""
+    """Judges every sentence with the statistics of the whole data set."""
     flat = variant.flat
     weights = compute_priority_weights(ClassStats.empty(flat.n_classes).update(flat.probs, flat.given))
     return EvaluationRun(
@@ -78,14 +78,14 @@ def judge_batch(variant: Variant) -> EvaluationRun:
 
 
 def judge_stream(variant: Variant) -> EvaluationRun:
-    """Judge each sentence by those before it, in file order, then learn from it."""
+    """Judges each sentence with the statistics of those before it, in file order, then learns from it."""
     flat = variant.flat
     stats = ClassStats.empty(flat.n_classes)
     flags = np.zeros(len(flat.given), dtype=bool)
-    words = np.empty(len(flat.given))
+    word_priority = np.empty(len(flat.given))
     for start, end in zip(flat.starts.tolist(), flat.ends.tolist(), strict=True):
         probs, given = flat.probs[start:end], flat.given[start:end]
         flags[start:end] = flag_words(probs, given, compute_flag_thresholds(stats, variant.held_out))
-        words[start:end] = compute_weighted_scores(probs, given, compute_priority_weights(stats))
+        word_priority[start:end] = compute_weighted_scores(probs, given, compute_priority_weights(stats))
         stats = stats.update(probs, given)
-    return EvaluationRun(variant, STREAM, flags, words)
+    return EvaluationRun(variant, STREAM, flags, word_priority)

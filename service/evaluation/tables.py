@@ -1,4 +1,4 @@
-"""All methods of the paper and our own, measured: classes as they are and merged, batch and stream, sentences and words."""
+"""Measures the paper's methods and our own: unmerged and merged classes, batch and stream, sentences and words."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ SENTENCE: Final = "sentence"
 TOKEN: Final = "token"
 PRECISION_AT: Final = (10, 20, 50, 100, 200, 500, 1000)
 COMPARED_METHODS: Final = (("worst-token", DEFAULT_TOKEN_SCORE), (PRIORITY, None))
-"""What two sets of probabilities are compared by."""
+"""The scores that compare two sets of probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """The figures of one ranking. NaN where there is nothing to find."""
+    """The metrics of one ranking. NaN if there are no positives."""
 
     level: str
     method: str
@@ -57,7 +57,7 @@ class EvaluationResult:
     precision_at: Mapping[int, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
-        """A flat record; what can't be computed is null."""
+        """A flat record. A metric that can't be computed is null."""
         record: dict[str, object] = {
             "level": self.level,
             "method": self.method,
@@ -75,7 +75,7 @@ class EvaluationResult:
 
 @dataclass(frozen=True, slots=True)
 class FlagMetrics:
-    """What the flags alone find: a sentence counts as found where any of its words is flagged."""
+    """The metrics of the flags by sentence: a sentence counts as flagged if any of its words is."""
 
     variant: str
     classes: int
@@ -89,7 +89,7 @@ class FlagMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The same figure for two sets of probabilities of the same sentences."""
+    """One metric for two sets of probabilities of the same sentences."""
 
     method: str
     classes: int
@@ -107,14 +107,14 @@ def nan_to_none(value: float) -> float | None:
 
 
 def judge_all(data: EvaluationData, *, stream: bool, classes: str = BOTH) -> list[EvaluationRun]:
-    """Judge the wanted variants in batch, and in file order too where `stream`."""
+    """Judges the chosen variants in batch, and with `stream` also as a stream."""
     names = data.variants if classes == BOTH else (classes,)
-    judged = []
+    runs = []
     for variant in [data.build_variant(name) for name in names]:
-        judged.append(judge_batch(variant))
+        runs.append(judge_batch(variant))
         if stream:
-            judged.append(judge_stream(variant))
-    return judged
+            runs.append(judge_stream(variant))
+    return runs
 
 
 def evaluate(
@@ -125,18 +125,18 @@ def evaluate(
     classes: str = BOTH,
     seed: int = DEFAULT_SEED,
 ) -> list[EvaluationResult]:
-    """Every figure of the paper's tables for these probabilities; `bootstrap` 0 leaves the intervals out."""
+    """All metrics of the paper's tables for these probabilities. `bootstrap` 0 leaves the intervals out."""
     return measure_runs(judge_all(data, stream=stream, classes=classes), n=bootstrap, seed=seed)
 
 
 def measure_runs(
     runs: Sequence[EvaluationRun], *, n: int = DEFAULT_RESAMPLES, seed: int = DEFAULT_SEED
 ) -> list[EvaluationResult]:
-    """Measure every method on what was judged. All rankings of a variant share their resamples."""
+    """Measures every method on each run. All rankings of a variant share their resamples."""
     if n < 0:
-        raise InvalidInput(f"{n} resamples: give 0 for none", field="bootstrap")
+        raise InvalidInput(f"{n} resamples: use 0 for none", field="bootstrap")
     draws: dict[int, NDArray[np.int32]] = {}
-    known: dict[tuple[str, str, str, str | None], EvaluationResult] = {}
+    measured: dict[tuple[str, str, str, str | None], EvaluationResult] = {}
     results = []
     for run in runs:
         sentences = run.variant.flat.n_sentences
@@ -144,15 +144,15 @@ def measure_runs(
             draws[sentences] = draw_resamples(sentences, n, seed)
         for level, method, token_score, needs_mode in _list_measurements():
             key = (run.variant.name, level, method, token_score)
-            if needs_mode or key not in known:
-                known[key] = _measure(run, level, method, token_score, draws.get(sentences))
-            # Scores that read neither flags nor weights are the same in both modes.
-            results.append(replace(known[key], mode=run.mode))
+            if needs_mode or key not in measured:
+                measured[key] = _measure(run, level, method, token_score, draws.get(sentences))
+            # Scores that use neither flags nor weights are the same in both modes.
+            results.append(replace(measured[key], mode=run.mode))
     return results
 
 
 def _list_measurements() -> Iterator[tuple[str, str, str | None, bool]]:
-    """Level, method, token score, and whether the mode makes a difference."""
+    """Level, method, token score, and whether the result depends on the mode."""
     for name, method in METHODS.items():
         for token_score in TOKEN_SCORES if method.uses_token_score else (None,):
             yield SENTENCE, name, token_score, method.uses_flags
@@ -184,7 +184,7 @@ def _measure(
 
 
 def measure_flags(run: EvaluationRun) -> FlagMetrics:
-    """Rate, precision and recall of the flags, by sentences."""
+    """Rate, precision and recall of the flags, by sentence."""
     flagged = np.logical_or.reduceat(run.flags, run.variant.flat.starts)
     wrong = run.variant.wrong_sentences
     both = int((flagged & wrong).sum())
@@ -210,14 +210,14 @@ def compare(
     seed: int = DEFAULT_SEED,
     runs: Sequence[EvaluationRun] | None = None,
 ) -> list[Comparison]:
-    """Paired differences of worst-token and `priority`, ours less the other; `judged` saves judging ours again."""
+    """Paired differences of worst-token and `priority`, ours minus the other. `runs` reuses runs of ours."""
     check_same_sentences(ours, other)
     pairs = zip(
         runs or judge_all(ours, stream=stream, classes=classes),
         judge_all(other, stream=stream, classes=classes),
         strict=True,
     )
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for a, b in pairs:
         positives = a.variant.wrong_sentences
         for method, token_score in COMPARED_METHODS:
@@ -227,27 +227,27 @@ def compare(
                 a.compute_sentence_scores(method, token_score),
                 b.compute_sentence_scores(method, token_score),
             )
-            figures_a, figures_b = compute_all_metrics(scores_a, positives), compute_all_metrics(scores_b, positives)
-            found.extend(
+            metrics_a, metrics_b = compute_all_metrics(scores_a, positives), compute_all_metrics(scores_b, positives)
+            comparisons.extend(
                 Comparison(
                     method=method,
                     classes=len(a.variant.classes),
                     variant=a.variant.name,
                     mode=a.mode,
                     metric=metric,
-                    ours=figures_a[metric],
-                    other=figures_b[metric],
+                    ours=metrics_a[metric],
+                    other=metrics_b[metric],
                     difference=paired_bootstrap(scores_a, scores_b, positives, metric, n=n, seed=seed),
                 )
                 for metric in ("auprc", "ap")
             )
-    return found
+    return comparisons
 
 
 def compute_model_f1(data: EvaluationData) -> dict[str, EntityF1] | None:
     """Entity F1 of the most probable labels against given and corrected ones, over all sentences.
 
-    None where the class names follow no known scheme.
+    None if the class names follow no known scheme.
     """
     names = np.array(data.labels, dtype=object)
     cuts = data.flat.starts[1:]

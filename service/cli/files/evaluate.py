@@ -13,10 +13,11 @@ from tqdm import tqdm
 
 from service.cli.shared.model_options import ModelOption, PrecisionOption, ThreadsOption
 from service.errors import SettingsError
-from service.evaluation import curves, report
+from service.evaluation import curves, markdown
 from service.evaluation.data import MERGED, UNMERGED, EvaluationData, data_from_npz
 from service.evaluation.from_model import check_same_words, data_from_model
 from service.evaluation.metrics import DEFAULT_RESAMPLES, DEFAULT_SEED
+from service.evaluation.report import EvaluationReport, build_document
 from service.evaluation.tables import BOTH, compare, compute_model_f1, judge_all, measure_flags, measure_runs
 from service.formats import read_sentences
 from service.inference.classifier import Classifier
@@ -92,7 +93,7 @@ def evaluate(
     data = _load_evaluation_data(ProbabilitySource(given, corrected, probs, model, precision, threads))
     runs = judge_all(data, stream=stream, classes=classes)
     other = None if against is None else data_from_npz(against)
-    evaluation = report.EvaluationReport(
+    evaluation = EvaluationReport(
         data=data,
         runs=runs,
         results=measure_runs(runs, n=bootstrap, seed=seed),
@@ -105,7 +106,7 @@ def evaluate(
         if other is None
         else compare(data, other, stream=stream, classes=classes, n=bootstrap, seed=seed, runs=runs),
     )
-    typer.echo(report.render_markdown(evaluation), nl=False)
+    typer.echo(markdown.render_markdown(evaluation), nl=False)
     if out is not None:
         _write_evaluation(evaluation, out)
 
@@ -134,14 +135,12 @@ def _load_evaluation_data(source: ProbabilitySource) -> EvaluationData:
     return data_from_model(folder, given, corrected, answers, name=name)
 
 
-def _write_evaluation(evaluation: report.EvaluationReport, out: Path) -> None:
+def _write_evaluation(evaluation: EvaluationReport, out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         tables, figures = out / "tables.md", out / "evaluation.json"
-        tables.write_text(report.render_markdown(evaluation), encoding="utf-8")
-        figures.write_text(
-            json.dumps(report.build_document(evaluation), indent=1, allow_nan=False) + "\n", encoding="utf-8"
-        )
+        tables.write_text(markdown.render_markdown(evaluation), encoding="utf-8")
+        figures.write_text(json.dumps(build_document(evaluation), indent=1, allow_nan=False) + "\n", encoding="utf-8")
         written = [figures, tables]
         try:
             written += curves.draw_curves(evaluation.runs, out)
@@ -149,6 +148,6 @@ def _write_evaluation(evaluation: report.EvaluationReport, out: Path) -> None:
             typer.echo(f"labelwatch: no curves were drawn: {error}", err=True)
     except OSError as error:
         raise SettingsError(f"can't write to {out}: {error.strerror or error}") from error
-    typer.echo(f"\n{report.render_headline(evaluation)}")
+    typer.echo(f"\n{markdown.render_headline(evaluation)}")
     for path in written:
         typer.echo(path)

@@ -63,12 +63,12 @@ def test_running_flags_find_what_the_study_found(conll: Path) -> None:
 def test_every_method_keeps_its_figures(conll: Path) -> None:
     """AUPRC in batch, nine classes, self-confidence where a token score is needed."""
     results = evaluate(data_from_npz(conll / "minilm_probs.npz"), stream=False, bootstrap=0, classes=UNMERGED)
-    found = {
+    measured = {
         r.method: r.metrics["auprc"]
         for r in results
         if r.level == "sentence" and r.token_score in (None, "self-confidence")
     }
-    assert found == pytest.approx(
+    assert measured == pytest.approx(
         {
             "predicted-difference": 0.3214,
             "bad-token-counts": 0.3215,

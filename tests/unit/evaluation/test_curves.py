@@ -1,4 +1,4 @@
-"""Curves, and what is said where they can't be drawn."""
+"""Curves, and the error without matplotlib."""
 
 from __future__ import annotations
 

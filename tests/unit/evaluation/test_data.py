@@ -41,22 +41,22 @@ def test_a_missing_array_is_named(arrays: Arrays, save: Save, key: str) -> None:
     assert raised.value.field == key
 
 
-def changed(key: str, value: object) -> Callable[[Arrays], None]:
+def replace_array(key: str, value: object) -> Callable[[Arrays], None]:
     def change(arrays: Arrays) -> None:
         arrays[key] = np.asarray(value)
 
     return change
 
 
-def at(key: str, place: int | tuple[int, int], value: float) -> Callable[[Arrays], None]:
+def set_entry(key: str, index: int | tuple[int, int], value: float) -> Callable[[Arrays], None]:
     def change(arrays: Arrays) -> None:
         arrays[key] = arrays[key].copy()
-        arrays[key][place] = value
+        arrays[key][index] = value
 
     return change
 
 
-def dropped(key: str) -> Callable[[Arrays], None]:
+def drop_last(key: str) -> Callable[[Arrays], None]:
     def change(arrays: Arrays) -> None:
         arrays[key] = arrays[key][:-1]
 
@@ -64,38 +64,38 @@ def dropped(key: str) -> Callable[[Arrays], None]:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
-        (at("probs", (3, 0), np.nan), "probs"),
-        (at("probs", 3, 0.5), "probs"),
-        (changed("probs", [1.0, 0.0]), "one row of probabilities a word"),
-        (dropped("probs"), "rows of probabilities"),
-        (at("given", 0, 9), "given"),
-        (changed("given", [0.5]), "whole numbers"),
-        (dropped("corrected"), "corrected"),
-        (at("corrected", 4, 7), "entry 4 is class 7"),
-        (at("lengths", 0, 0), "lengths"),
-        (dropped("lengths"), "rows of probabilities"),
-        (changed("keep", [True]), "80 sentences"),
-        (changed("keep", np.ones(80)), "truth value"),
-        (changed("keep", np.zeros(80, dtype=bool)), "no sentence is kept"),
-        (dropped("labels"), "4 names for 5 classes"),
-        (changed("labels", ["O", "O", "A", "B", "C"]), "each class needs its own"),
-        (changed("merge", [0, 1, 1, 3, 3]), "without a gap"),
-        (changed("merge", [0, 1, 1, -1, 2]), "merge"),
-        (changed("merge", [0, 1]), "merge"),
-        (changed("dev_probs", [[1.0, 0, 0, 0, 0]]), "come together"),
+        (set_entry("probs", (3, 0), np.nan), "probs"),
+        (set_entry("probs", 3, 0.5), "probs"),
+        (replace_array("probs", [1.0, 0.0]), "one row of probabilities per word"),
+        (drop_last("probs"), "rows of probabilities"),
+        (set_entry("given", 0, 9), "given"),
+        (replace_array("given", [0.5]), "one-dimensional array of integers"),
+        (drop_last("corrected"), "corrected"),
+        (set_entry("corrected", 4, 7), "entry 4 is class 7"),
+        (set_entry("lengths", 0, 0), "lengths"),
+        (drop_last("lengths"), "rows of probabilities"),
+        (replace_array("keep", [True]), "80 sentences"),
+        (replace_array("keep", np.ones(80)), "boolean for each of the 80 sentences"),
+        (replace_array("keep", np.zeros(80, dtype=bool)), "no sentence is kept"),
+        (drop_last("labels"), "4 names for 5 classes"),
+        (replace_array("labels", ["O", "O", "A", "B", "C"]), "each class needs a unique name"),
+        (replace_array("merge", [0, 1, 1, 3, 3]), "without a gap"),
+        (replace_array("merge", [0, 1, 1, -1, 2]), "merge"),
+        (replace_array("merge", [0, 1]), "merge"),
+        (replace_array("dev_probs", [[1.0, 0, 0, 0, 0]]), "both dev_probs and dev_given"),
     ],
 )
-def test_what_is_wrong_is_said(arrays: Arrays, save: Save, change: Callable[[Arrays], None], says: str) -> None:
+def test_errors_name_what_is_wrong(arrays: Arrays, save: Save, change: Callable[[Arrays], None], message: str) -> None:
     change(arrays)
-    with pytest.raises(InvalidInput, match=says):
+    with pytest.raises(InvalidInput, match=message):
         data_from_npz(save(arrays))
 
 
 def test_no_sentences_at_all(arrays: Arrays, save: Save) -> None:
     empty = {key: value if key in {"labels", "merge"} else value[:0] for key, value in arrays.items()}
-    with pytest.raises(InvalidInput, match="holds no sentences"):
+    with pytest.raises(InvalidInput, match="contains no sentences"):
         data_from_npz(save(empty))
 
 
@@ -139,8 +139,8 @@ def test_sentences_that_are_not_kept_are_left_out(arrays: Arrays, data: Evaluati
 
 def test_merging_forgives_a_wrong_prefix(arrays: Arrays, save: Save) -> None:
     arrays["given"] = arrays["corrected"].copy()
-    place = int(np.flatnonzero(arrays["corrected"] == 1)[0])
-    arrays["given"][place] = 2
+    index = int(np.flatnonzero(arrays["corrected"] == 1)[0])
+    arrays["given"][index] = 2
     arrays["keep"] = np.ones(80, dtype=bool)
     data = data_from_npz(save(arrays))
     assert data.build_variant(UNMERGED).wrong_words.sum() == 1

@@ -46,7 +46,7 @@ def mean_over_orders(rows: Rows) -> dict[str, float]:
         for order in itertools.permutations(rows)
         if all(a[0] <= b[0] for a, b in itertools.pairwise(order))
     ]
-    return {name: float(np.mean([one[name] for one in walks])) for name in walks[0]}
+    return {name: float(np.mean([walk[name] for walk in walks])) for name in walks[0]}
 
 
 @given(few_rows)
@@ -131,7 +131,7 @@ def test_nothing_to_find_has_no_figure() -> None:
     ("scores", "positives", "says"),
     [
         ([1.0, math.nan], [True, False], "row 1 has no score"),
-        ([1.0], [True, False], "one of each a row"),
+        ([1.0], [True, False], "each row needs one of both"),
         ([], [], "nothing to rank"),
     ],
 )
@@ -141,8 +141,8 @@ def test_scores_that_cant_be_ranked(scores: list[float], positives: list[bool], 
 
 
 @pytest.mark.parametrize("at", [metrics.precision_at, metrics.lift_at])
-def test_looking_at_no_rows_is_refused(at: Callable[..., float]) -> None:
-    with pytest.raises(InvalidInput, match="at least one row"):
+def test_k_must_be_at_least_one(at: Callable[..., float]) -> None:
+    with pytest.raises(InvalidInput, match="k must be at least 1"):
         at([1.0], [True], 0)
 
 
@@ -194,11 +194,11 @@ def test_each_resample_has_the_figures_of_its_rows(block: int, monkeypatch: pyte
     rng = np.random.default_rng(3)
     scores, wrong = rng.integers(0, 15, 60).astype(float), rng.random(60) < 0.2
     draws = metrics.draw_resamples(60, n=20, seed=5)
-    found = metrics.compute_resampled_metrics(build_ranking(scores, wrong), draws)
+    resampled = metrics.compute_resampled_metrics(build_ranking(scores, wrong), draws)
     for b, draw in enumerate(draws):
         rows = repeated(draw)
-        one = metrics.compute_all_metrics(scores[rows], wrong[rows])
-        assert {name: values[b] for name, values in found.items()} == pytest.approx(one, nan_ok=True)
+        expected = metrics.compute_all_metrics(scores[rows], wrong[rows])
+        assert {name: values[b] for name, values in resampled.items()} == pytest.approx(expected, nan_ok=True)
 
 
 def test_words_are_drawn_with_their_sentence() -> None:
@@ -206,10 +206,10 @@ def test_words_are_drawn_with_their_sentence() -> None:
     units = np.repeat(np.arange(12), 4)
     scores, wrong = rng.integers(0, 9, 48).astype(float), rng.random(48) < 0.3
     draws = metrics.draw_resamples(12, n=8, seed=5)
-    found = metrics.compute_resampled_metrics(build_ranking(scores, wrong), draws, units=units)
+    resampled = metrics.compute_resampled_metrics(build_ranking(scores, wrong), draws, units=units)
     for b, draw in enumerate(draws):
         rows = repeated(draw[units])
-        assert found["auprc"][b] == pytest.approx(metrics.auprc(scores[rows], wrong[rows]))
+        assert resampled["auprc"][b] == pytest.approx(metrics.auprc(scores[rows], wrong[rows]))
 
 
 def test_intervals_are_the_middle_of_the_resamples() -> None:
@@ -235,14 +235,14 @@ def test_paired_differences_share_their_resamples() -> None:
     rng = np.random.default_rng(10)
     wrong = rng.random(150) < 0.2
     good, poor = rng.normal(size=150) - 3 * wrong, rng.normal(size=150)
-    found = metrics.paired_bootstrap(good, poor, wrong, "ap", n=100, seed=1)
-    assert found.difference == pytest.approx(
+    difference = metrics.paired_bootstrap(good, poor, wrong, "ap", n=100, seed=1)
+    assert difference.difference == pytest.approx(
         metrics.average_precision(good, wrong) - metrics.average_precision(poor, wrong)
     )
-    assert 0 < found.low < found.difference < found.high
-    assert found.better == 1.0
+    assert 0 < difference.low < difference.difference < difference.high
+    assert difference.better == 1.0
     back = metrics.paired_bootstrap(poor, good, wrong, "ap", n=100, seed=1)
-    assert (back.low, back.high, back.better) == pytest.approx((-found.high, -found.low, 0.0))
+    assert (back.low, back.high, back.better) == pytest.approx((-difference.high, -difference.low, 0.0))
 
 
 def test_a_ranking_does_not_differ_from_itself() -> None:
@@ -251,14 +251,14 @@ def test_a_ranking_does_not_differ_from_itself() -> None:
 
 
 def test_paired_difference_without_resamples_has_no_interval() -> None:
-    found = metrics.paired_bootstrap([1, 2, 3], [3, 2, 1], [True, False, False], n=0)
-    assert found.difference == pytest.approx(1 - 1 / 3)
-    assert math.isnan(found.low)
-    assert math.isnan(found.better)
+    difference = metrics.paired_bootstrap([1, 2, 3], [3, 2, 1], [True, False, False], n=0)
+    assert difference.difference == pytest.approx(1 - 1 / 3)
+    assert math.isnan(difference.low)
+    assert math.isnan(difference.better)
 
 
 def test_paired_bootstrap_refuses_what_does_not_fit() -> None:
     with pytest.raises(InvalidInput, match="auprc, ap, auroc"):
         metrics.paired_bootstrap([1.0], [1.0], [True], "f2")
-    with pytest.raises(InvalidInput, match="one of each"):
+    with pytest.raises(InvalidInput, match="each row needs one of both"):
         metrics.paired_bootstrap([1.0], [1.0, 2.0], [True])

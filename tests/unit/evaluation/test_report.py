@@ -1,4 +1,4 @@
-"""What a reader gets."""
+"""The JSON document and the Markdown tables of an evaluation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from service.evaluation import paper, report
+from service.evaluation import markdown, paper
 from service.evaluation.data import EvaluationData, data_from_npz
+from service.evaluation.report import EvaluationReport, build_document
 from service.evaluation.tables import compare, compute_model_f1, judge_all, measure_flags, measure_runs
 from service.scoring.sentence import METHODS
 
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
     Arrays = dict[str, np.ndarray]
 
 
-def evaluated(data: EvaluationData, *, n: int = 20, against: EvaluationData | None = None) -> report.EvaluationReport:
-    judged = judge_all(data, stream=True)
-    return report.EvaluationReport(
+def evaluate_data(data: EvaluationData, *, n: int = 20, against: EvaluationData | None = None) -> EvaluationReport:
+    runs = judge_all(data, stream=True)
+    return EvaluationReport(
         data=data,
-        runs=judged,
-        results=measure_runs(judged, n=n),
-        flags=[measure_flags(run) for run in judged],
+        runs=runs,
+        results=measure_runs(runs, n=n),
+        flags=[measure_flags(run) for run in runs],
         f1=compute_model_f1(data),
         resamples=n,
         seed=2003,
         against=None if against is None else against.name,
-        comparisons=() if against is None else compare(data, against, stream=True, n=n, runs=judged),
+        comparisons=() if against is None else compare(data, against, stream=True, n=n, runs=runs),
     )
 
 
@@ -42,8 +43,8 @@ def section(text: str, title: str) -> list[list[str]]:
 
 
 def test_the_three_tables_of_the_paper(data: EvaluationData) -> None:
-    found = evaluated(data)
-    text = report.render_markdown(found)
+    report = evaluate_data(data)
+    text = markdown.render_markdown(report)
     for title, metric in (
         ("AUPRC", "auprc"),
         ("AUROC", "auroc"),
@@ -58,14 +59,14 @@ def test_the_three_tables_of_the_paper(data: EvaluationData) -> None:
         assert all(len(row) == len(head) == len(rule) for row in rows)
         for method, token_score, *cells in rows:
             if method != "priority":
-                printed = getattr(paper.SENTENCE_FIGURES[method, token_score or None], metric)
+                printed = getattr(paper.SENTENCE_METRICS[method, token_score or None], metric)
                 assert [float(cell) for cell in cells[4:]] == list(printed)
             assert all("[" in cell for cell in cells[:4])
 
 
 def test_the_best_of_a_column_is_bold(data: EvaluationData) -> None:
-    found = evaluated(data, n=0)
-    _, _, *rows = section(report.render_markdown(found), "AUPRC")
+    report = evaluate_data(data, n=0)
+    _, _, *rows = section(markdown.render_markdown(report), "AUPRC")
     for column in range(2, 6):
         values = {float(row[column].strip("*")): row[column].startswith("**") for row in rows}
         assert values[max(values)]
@@ -73,16 +74,16 @@ def test_the_best_of_a_column_is_bold(data: EvaluationData) -> None:
 
 
 def test_without_resamples_there_are_no_brackets(data: EvaluationData) -> None:
-    text = report.render_markdown(evaluated(data, n=0))
+    text = markdown.render_markdown(evaluate_data(data, n=0))
     assert "[" not in text
     assert "bootstrap" not in text
 
 
-def test_the_reader_is_told_which_rule_made_the_flags(data: EvaluationData) -> None:
-    text = report.render_markdown(evaluated(data, n=0))
+def test_notes_say_which_rule_sets_the_flags(data: EvaluationData) -> None:
+    text = markdown.render_markdown(evaluate_data(data, n=0))
     assert "prune-by-noise-rate" in text
     assert "confident-learning rule with running thresholds" in text
-    assert "weights from a whole pass" in text
+    assert "weights from the whole data set, the judged sentence included" in text
 
 
 def test_noise_matrix_in_percent_of_the_truth(arrays: Arrays, save: Callable[..., Path]) -> None:
@@ -90,7 +91,7 @@ def test_noise_matrix_in_percent_of_the_truth(arrays: Arrays, save: Callable[...
     arrays["keep"] = np.ones(80, dtype=bool)
     persons = np.flatnonzero(arrays["corrected"] == 1)
     arrays["given"][persons[0]] = 3
-    text = report.render_markdown(evaluated(data_from_npz(save(arrays)), n=0))
+    text = markdown.render_markdown(evaluate_data(data_from_npz(save(arrays)), n=0))
     head, _, *rows = section(text, "Noise matrix, 5 classes")
     assert head == ["truth", "O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
     assert rows[1] == ["B-PER", "", "–", "", f"{1 / len(persons):.2%}", ""]
@@ -98,8 +99,8 @@ def test_noise_matrix_in_percent_of_the_truth(arrays: Arrays, save: Callable[...
 
 
 def test_document_is_json_and_whole(data: EvaluationData) -> None:
-    found = evaluated(data)
-    document = json.loads(json.dumps(report.build_document(found), allow_nan=False))
+    report = evaluate_data(data)
+    document = json.loads(json.dumps(build_document(report), allow_nan=False))
     assert len(document["results"]) == 4 * 38
     assert {
         "level",
@@ -116,7 +117,7 @@ def test_document_is_json_and_whole(data: EvaluationData) -> None:
     assert document["data"]["kept_sentences"] == 76
     wrong = int(data.build_variant("merged").wrong_sentences.sum())
     assert document["data"]["variants"]["merged"]["wrong_sentences"] == wrong
-    assert document["f1"]["given"]["f1"] == pytest.approx(found.f1["given"].f1 if found.f1 else None)
+    assert document["f1"]["given"]["f1"] == pytest.approx(report.f1["given"].f1 if report.f1 else None)
     counts = np.array(document["noise_matrix"]["unmerged"]["counts"])
     assert counts.sum() - counts.trace() == data.build_variant("unmerged").wrong_words.sum()
     assert [row["mode"] for row in document["flags"]] == ["batch", "stream"] * 2
@@ -125,25 +126,25 @@ def test_document_is_json_and_whole(data: EvaluationData) -> None:
 
 def test_comparison_is_in_both(arrays: Arrays, data: EvaluationData, save: Callable[..., Path]) -> None:
     arrays["probs"] = (0.9 * arrays["probs"] + 0.02).astype(np.float32)
-    found = evaluated(data, against=data_from_npz(save(arrays, "flatter.npz")))
-    against = report.build_document(found)["against"]
+    report = evaluate_data(data, against=data_from_npz(save(arrays, "flatter.npz")))
+    against = build_document(report)["against"]
     assert isinstance(against, dict)
     assert against["name"] == "flatter"
     assert len(against["results"]) == 12
     assert isinstance(against["results"][0]["difference"], float)
-    _, _, *rows = section(report.render_markdown(found), "small against flatter")
+    _, _, *rows = section(markdown.render_markdown(report), "small against flatter")
     assert [row[0] for row in rows[:4]] == ["worst-token", "worst-token", "priority", "priority"]
 
 
 def test_nothing_wrong_leaves_dashes(arrays: Arrays, save: Callable[..., Path]) -> None:
     arrays["corrected"] = arrays["given"]
-    found = evaluated(data_from_npz(save(arrays)), n=5)
-    assert "nan" not in report.render_markdown(found)
-    assert json.dumps(report.build_document(found), allow_nan=False)
-    _, _, *rows = section(report.render_markdown(found), "AUPRC")
+    report = evaluate_data(data_from_npz(save(arrays)), n=5)
+    assert "nan" not in markdown.render_markdown(report)
+    assert json.dumps(build_document(report), allow_nan=False)
+    _, _, *rows = section(markdown.render_markdown(report), "AUPRC")
     assert {row[2] for row in rows} == {"–"}
 
 
 def test_headline_holds_the_two_scores_that_matter(data: EvaluationData) -> None:
-    lines = report.render_headline(evaluated(data, n=0)).splitlines()[2:]
+    lines = markdown.render_headline(evaluate_data(data, n=0)).splitlines()[2:]
     assert [line.split("|")[1].strip() for line in lines] == ["worst-token", "priority"] * 4

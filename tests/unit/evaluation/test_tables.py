@@ -44,7 +44,7 @@ def test_every_method_with_every_token_score_once(data: EvaluationData) -> None:
         for mode in ("batch", "stream"):
             here = [r for r in results if (r.classes, r.mode) == (classes, mode)]
             sentences = {(r.method, r.token_score) for r in here if r.level == "sentence"}
-            assert sentences == {*paper.SENTENCE_FIGURES, ("priority", None)}
+            assert sentences == {*paper.SENTENCE_METRICS, ("priority", None)}
             assert {r.method for r in here if r.level == "token"} == {*TOKEN_SCORES, "priority"}
             assert len(here) == 33 + 1 + 4
 
@@ -53,13 +53,13 @@ def test_the_paper_has_figures_for_every_method() -> None:
     expected = {
         (name, score) for name, m in METHODS.items() for score in (TOKEN_SCORES if m.uses_token_score else [None])
     }
-    assert set(paper.SENTENCE_FIGURES) == expected
-    assert paper.SENTENCE_FIGURES["worst-token", "self-confidence"] == (
+    assert set(paper.SENTENCE_METRICS) == expected
+    assert paper.SENTENCE_METRICS["worst-token", "self-confidence"] == (
         (0.4357, 0.4021, 0.4236),
         (0.9058, 0.9141, 0.8905),
         (9.02, 8.71, 8.83),
     )
-    for row in paper.SENTENCE_FIGURES.values():
+    for row in paper.SENTENCE_METRICS.values():
         assert all(0.25 < value < 0.45 for value in row.auprc)
         assert all(0.80 < value < 0.92 for value in row.auroc)
         assert all(4.6 < value < 9.9 for value in row.lift)
