@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import signal
 import socket
-import subprocess
-import sys
-import threading
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -17,19 +13,14 @@ import httpx
 import pytest
 
 from service.errors import ModelError, StreamError
-from service.inference.classifier import Classifier
-from service.log.protocol import MAX_BATCH_BYTES, BatchResult, FencedError, RecordBatch
+from service.log.protocol import FencedError
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
-from service.runtime import worker as runtime_worker
-from service.runtime.load_model import load_model_folder
-from service.runtime.process import set_up_logging
-from service.runtime.supervisor import Supervisor, ThreadEndedError
-from service.settings import Settings
-from service.telemetry import Telemetry
-from tests.support.command_harness import ROOT, CommandHarness, make_sentences
+from tests.support.command_harness import CommandHarness, make_sentences
+from tests.support.failing_session import use_failing_session
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
     from pathlib import Path
 
@@ -41,7 +32,7 @@ def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) ->
     return CommandHarness(tmp_path, tiny_model, capfd=capfd)
 
 
-def test_once_reads_to_the_end_and_says_what_it_did(desk: CommandHarness) -> None:
+def test_once_reads_to_the_end_and_prints_a_summary(desk: CommandHarness) -> None:
     desk.run("send", desk.write_file([*make_sentences(30), {"tokens": ["a"], "labels": ["B-GHOST"]}]))
     ran = desk.run("worker", "--once", LABELWATCH_WORKER_BATCH_RECORDS="4")
     assert ran.code == 0
@@ -50,21 +41,21 @@ def test_once_reads_to_the_end_and_says_what_it_did(desk: CommandHarness) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains_and_ends_well(desk: CommandHarness, number: signal.Signals) -> None:
+def test_a_signal_finishes_the_batch_and_ends_with_code_0(desk: CommandHarness, number: signal.Signals) -> None:
     desk.run("send", desk.write_file(make_sentences(20)))
     worker = desk.start("worker")
-    wait_until(lambda: position(desk) == 20, worker)
+    wait_until(lambda: read_position(desk) == 20, worker)
     desk.run("send", desk.write_file(make_sentences(5, seed=1)))
-    wait_until(lambda: position(desk) == 25, worker)
+    wait_until(lambda: read_position(desk) == 25, worker)
     worker.send_signal(number)
     _, err = worker.communicate(timeout=60)
     assert worker.returncode == 0, err
     assert "25 messages read" in err
     with closing(SqliteWorkerSession(desk.log_path, TOPICS)):
-        pass  # its place is free again
+        pass  # the lock is free again
 
 
-def position(desk: CommandHarness) -> int:
+def read_position(desk: CommandHarness) -> int:
     described = desk.run("topics", "describe").out
     return int(described.partition("continues at offset ")[2].split()[0])
 
@@ -77,30 +68,6 @@ def wait_until(reached: Callable[[], bool], worker: subprocess.Popen[str]) -> No
         time.sleep(0.1)
 
 
-STUBBORN = """
-import sys, threading, time
-from service.runtime.process import stop_on_signals
-stop = threading.Event()
-with stop_on_signals(stop):
-    print("ready", flush=True)
-    stop.wait()
-    print("asked", flush=True)
-    while True:
-        time.sleep(0.1)
-"""
-
-
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_ends_at_once(second: signal.Signals) -> None:
-    with subprocess.Popen([sys.executable, "-c", STUBBORN], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGTERM)
-        assert process.stdout.readline() == "asked\n"
-        process.send_signal(second)
-        assert process.wait(60) == -second
-
-
 def test_a_second_worker_on_the_embedded_log_is_refused(desk: CommandHarness) -> None:
     with closing(SqliteWorkerSession(desk.log_path, TOPICS)):
         ran = desk.run("worker", "--once")
@@ -108,30 +75,14 @@ def test_a_second_worker_on_the_embedded_log_is_refused(desk: CommandHarness) ->
     assert f"another worker is running on {desk.log_path}" in ran.err
 
 
-def test_a_model_that_cannot_be_used_ends_it(desk: CommandHarness) -> None:
+def test_a_model_that_cannot_be_used_ends_the_worker(desk: CommandHarness) -> None:
     ran = desk.run("worker", LABELWATCH_MODEL_FOLDER="nowhere")
     assert ran.code == 1
     assert ran.err.splitlines()[-1].startswith("labelwatch: nowhere is not a folder")
 
 
-class Failing(SqliteWorkerSession):
-    """Fails at the first commits and polls, as a log that is away for a while."""
-
-    failures: list[Exception]
-
-    def poll(self, *, max_records: int, timeout: float, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
-        if self.failures and not isinstance(self.failures[0], AssertionError):
-            raise self.failures.pop(0)
-        return super().poll(max_records=max_records, timeout=timeout, max_bytes=max_bytes)
-
-    def commit(self, result: BatchResult) -> None:
-        if self.failures:
-            raise self.failures.pop(0)
-        super().commit(result)
-
-
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "line"),
     [
         (FencedError("another process has the identity w-0"), "labelwatch: another process has the identity w-0"),
         (ModelError("the session answers no more; restart"), "labelwatch: the session answers no more; restart"),
@@ -139,74 +90,33 @@ class Failing(SqliteWorkerSession):
         (AssertionError("a bug"), "labelwatch: the thread `worker` failed with AssertionError: a bug"),
     ],
 )
-def test_what_no_retry_mends_ends_it_with_a_sentence(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+def test_an_error_that_no_retry_fixes_ends_the_worker_with_one_line(
+    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, error: Exception, line: str
 ) -> None:
     desk.run("send", desk.write_file(make_sentences(5)))
-    monkeypatch.setattr(Failing, "failures", [error], raising=False)
-    monkeypatch.setattr("service.runtime.open_log.SqliteWorkerSession", Failing)
+    use_failing_session(monkeypatch, error)
     ran = desk.run("worker")
     assert ran.code == 1
-    assert told in ran.err.splitlines()
+    assert line in ran.err.splitlines()
     monkeypatch.undo()
-    assert "5 messages read" in desk.run("worker", "--once").err  # nothing was lost, and its place is free
-
-
-def test_a_log_that_is_away_for_a_while_is_waited_for(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    desk.run("send", desk.write_file(make_sentences(12)))
-    monkeypatch.setattr(runtime_worker, "MIN_RETRY_INTERVAL_S", 0.001)
-    monkeypatch.setattr(Failing, "failures", [StreamError("gone"), StreamError("still gone")], raising=False)
-    monkeypatch.setattr("service.runtime.open_log.SqliteWorkerSession", Failing)
-    for name, value in desk.environment.items():
-        monkeypatch.setenv(name, value)
-    running, stop = runtime_worker.WorkerRunner(Settings(), TOPICS, once=False), threading.Event()
-    thread = threading.Thread(target=running.run, args=(stop,))
-    thread.start()
-    until = time.monotonic() + 60
-    while running.counts.records < 12 and time.monotonic() < until:
-        time.sleep(0.02)
-    stop.set()
-    thread.join(60)
-    assert running.counts.records == 12
-    assert "gone; trying again in" in caplog.text
-    assert "still gone; trying again in" in caplog.text
-    assert running.summarize() == f"12 messages read, {len(desk.read_assessments())} to review, 0 dead letters"
+    assert "5 messages read" in desk.run("worker", "--once").err  # nothing is lost, and the lock is free
 
 
 def test_once_does_not_wait_for_a_log_that_fails(desk: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.run("send", desk.write_file(make_sentences(2)))
-    monkeypatch.setattr(Failing, "failures", [StreamError("the disk is gone")], raising=False)
-    monkeypatch.setattr("service.runtime.open_log.SqliteWorkerSession", Failing)
+    use_failing_session(monkeypatch, StreamError("the disk is gone"))
     ran = desk.run("worker", "--once")
     assert ran.code == 1
     assert ran.err.splitlines()[-1] == "labelwatch: the disk is gone"
 
 
-def test_settings_that_cannot_be_used_are_told_in_the_log(
-    desk: CommandHarness, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_settings_that_cannot_be_used_are_logged(desk: CommandHarness, caplog: pytest.LogCaptureFixture) -> None:
     desk.append_settings(name="news", version=1, method="magic")
     desk.run("worker", "--once")
     assert "the settings of the dataset news can't be used" in caplog.text
 
 
-def test_a_thread_that_ends_unasked_ends_the_process() -> None:
-    supervisor, stopped = Supervisor(), threading.Event()
-
-    def patient(stop: threading.Event) -> None:
-        stop.wait()
-        stopped.set()
-
-    supervisor.start("patient", patient)
-    supervisor.start("fickle", lambda stop: None)
-    with pytest.raises(ThreadEndedError, match=r"^the thread `fickle` ended although it was not stopped$"):
-        supervisor.wait()
-    assert stopped.is_set()
-
-
-def test_leaving_a_group_is_for_kafka(desk: CommandHarness) -> None:
+def test_leaving_a_group_needs_kafka(desk: CommandHarness) -> None:
     ran = desk.run("worker", "leave", "w-0")
     assert ran.code == 1
     assert "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS is not set" in ran.err
@@ -215,30 +125,30 @@ def test_leaving_a_group_is_for_kafka(desk: CommandHarness) -> None:
 # -- the worker's own port ---------------------------------------------------------------------------------------------
 
 
-def ask(port: int, path: str) -> httpx.Response:
+def get(port: int, path: str) -> httpx.Response:
     return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False, timeout=60)
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
 
 
-def test_the_worker_tells_its_numbers_and_its_readiness(desk: CommandHarness) -> None:
+def test_the_worker_serves_metrics_and_readiness(desk: CommandHarness) -> None:
     desk.run("send", desk.write_file([*make_sentences(20), {"tokens": ["a"], "labels": ["B-GHOST"]}]))
-    port = free_port()
+    port = find_free_port()
     worker = desk.start("worker", LABELWATCH_WORKER_METRICS_PORT=str(port), LABELWATCH_METRICS_ANNOTATORS="*")
-    wait_until(lambda: position(desk) == 21, worker)
-    ready = ask(port, "/readyz")
+    wait_until(lambda: read_position(desk) == 21, worker)
+    ready = get(port, "/readyz")
     assert ready.status_code == 200
     assert ready.json() == {
         "ready": True,
         "conditions": dict.fromkeys(("worker", "log", "datasets", "state", "partitions", "probes"), ""),
         "degraded": {},
     }
-    assert ask(port, "/healthz").status_code == 200
-    wait_until(lambda: "labelwatch_records_total 21.0" in ask(port, "/metrics").text, worker)
-    metrics = ask(port, "/metrics").text
+    assert get(port, "/healthz").status_code == 200
+    wait_until(lambda: "labelwatch_records_total 21.0" in get(port, "/metrics").text, worker)
+    metrics = get(port, "/metrics").text
     for line in (
         'labelwatch_lag_records{partition="0"} 0.0',
         'labelwatch_assessed_sentences_total{dataset="default"} 20.0',
@@ -260,62 +170,6 @@ def test_a_port_that_is_taken_ends_the_worker_with_a_sentence(desk: CommandHarne
     assert "labelwatch: LABELWATCH_WORKER_METRICS_PORT: can't listen on" in ran.err
 
 
-def test_a_worker_without_its_log_is_not_ready_and_says_why(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def away(*_: object, **__: object) -> SqliteWorkerSession:
-        told.append(running.conditions())
-        if len(told) > 1:
-            stop.set()
-        raise StreamError("the broker is away")
-
-    told: list[dict[str, str]] = []
-    stop = threading.Event()
-    for name, value in {**desk.environment, "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": "localhost:1"}.items():
-        monkeypatch.setenv(name, value)
-    running = runtime_worker.WorkerRunner(Settings(), TOPICS, once=False)
-    monkeypatch.setattr(runtime_worker, "open_worker_session", away)
-    monkeypatch.setattr(runtime_worker, "MIN_RETRY_INTERVAL_S", 0.0)
-    running.run(stop)
-    assert told[0]["state"] == "the state is not read yet"
-    assert told[1]["log"] == "the broker is away"
-    assert running.lag() == {}
-    assert running.degraded() == {}
-
-
-def test_a_model_that_others_use_too_is_made_known_by_them(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in desk.environment.items():
-        monkeypatch.setenv(name, value)
-    settings, telemetry = Settings(), Telemetry()
-    shared = Classifier(load_model_folder(settings), self_test=False)
-    runtime_worker.WorkerRunner(settings, TOPICS, once=False, telemetry=telemetry, classifier=shared)
-    assert shared.runner.on_run is None
-    assert b"labelwatch_model_info{" not in telemetry.render_exposition()[0]
-    runtime_worker.WorkerRunner(settings, TOPICS, once=False, telemetry=telemetry)
-    assert b"labelwatch_model_info{" in telemetry.render_exposition()[0]
-
-
-def test_a_thread_that_died_is_told_until_the_process_ends() -> None:
-    supervisor, died, hold = Supervisor(), threading.Event(), threading.Event()
-
-    def short(_: threading.Event) -> None:
-        died.wait()
-        raise RuntimeError("unexpected")
-
-    supervisor.start("short", short)
-    supervisor.start("long", lambda _: (hold.wait(), None)[1])
-    assert supervisor.conditions == {"short": "", "long": ""}
-    died.set()
-    supervisor.stop.wait()
-    assert supervisor.conditions == {"short": "the thread has died", "long": "the service is about to stop"}
-    assert not supervisor.alive
-    hold.set()
-    with pytest.raises(ThreadEndedError, match="the thread `short` failed with RuntimeError: unexpected"):
-        supervisor.wait()
-
-
 # -- logs --------------------------------------------------------------------------------------------------------------
 
 
@@ -328,25 +182,3 @@ def test_logs_as_json(desk: CommandHarness) -> None:
     assert {"time", "level", "logger", "message"} <= set(events[0])
     assert any(event["message"].startswith("assigned partitions") for event in events)
     assert summary.startswith("3 messages read")
-
-
-def test_secrets_of_the_settings_stand_in_no_line(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    digest = "ab" * 32
-    for name, value in {
-        "KAFKA_BOOTSTRAP_SERVERS": "localhost:1",
-        "KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
-        "KAFKA_SASL_MECHANISM": "PLAIN",
-        "KAFKA_SASL_USERNAME": "joe",
-        "KAFKA_SASL_PASSWORD": "hunter2, and more",
-        "API_KEYS": f"ci:read:{digest}",
-    }.items():
-        monkeypatch.setenv(f"LABELWATCH_{name}", value)
-    set_up_logging(Settings())
-    try:
-        logging.getLogger("service.x").info("%s", ["ci", "hunter2, and more", digest])
-    finally:
-        root = logging.getLogger()
-        root.handlers[:] = [handler for handler in root.handlers if handler.get_name() != "labelwatch"]
-    assert capfd.readouterr().err.endswith("INFO service.x: ['ci', '****', '****']\n")
