@@ -78,12 +78,12 @@ def get_header(headers: Headers, name: str) -> str | None:
     return next((value.decode(errors="replace") for key, value in headers if key == name), None)
 
 
-def headers_to_json(headers: Headers) -> str:
+def encode_headers(headers: Headers) -> str:
     """Headers as text for a SQLite column. Latin-1 has one character per byte, so any bytes survive."""
     return json.dumps([(name, value.decode("latin-1")) for name, value in headers])
 
 
-def headers_from_json(text: str) -> Headers:
+def decode_headers(text: str) -> Headers:
     return tuple((name, value.encode("latin-1")) for name, value in json.loads(text))
 
 

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from service.errors import StreamError
-from service.log.codec import headers_from_json, headers_to_json
+from service.log.codec import decode_headers, encode_headers
 from service.log.protocol import Record
 from service.sqlite_errors import translate_sqlite_errors
 
@@ -90,7 +90,7 @@ class LogDatabase:
                 row_offset,
                 key,
                 value,
-                headers_from_json(headers),
+                decode_headers(headers),
                 timestamp_ms,
             )
             for row_offset, key, value, headers, timestamp_ms in rows
@@ -129,7 +129,7 @@ class LogDatabase:
 
     def insert(self, output: Output) -> None:
         offset = self.fetch_next_offset(output.topic)
-        headers = headers_to_json(output.headers)
+        headers = encode_headers(output.headers)
         if output.topic in self._compacted and output.key is not None:
             self._db.execute("DELETE FROM records WHERE topic = ? AND key = ?", (output.topic, output.key))
         self._db.execute(

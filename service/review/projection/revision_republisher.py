@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from service.errors import StreamError
-from service.log.codec import headers_from_json
+from service.log.codec import decode_headers
 from service.log.protocol import Output
 
 if TYPE_CHECKING:
@@ -93,6 +93,4 @@ class RevisionRepublisher:
             " WHERE i.dataset = ? AND i.id = ?",
             key,
         )
-        return [
-            Output(self._topic, record_key, value, headers_from_json(headers)) for record_key, value, headers in rows
-        ]
+        return [Output(self._topic, record_key, value, decode_headers(headers)) for record_key, value, headers in rows]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts import Decision
 from service.labels import get_entity_type
-from service.log.codec import headers_to_json
+from service.log.codec import encode_headers
 from service.review.items import TASK_DELETION_STATE, compute_weighted_scores, select_flags, select_suspects
 from service.review.projection.facets import TASK_FACET_GLOB, build_facets, encode_task_facet
 from service.review.review_state import PlatformTask, derive_item_state, is_task_deletion, supersedes
@@ -163,7 +163,7 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
     ).lastrowid
     db.execute(
         "INSERT INTO bodies VALUES (?, ?, ?, ?, ?, ?)",
-        (number, record.value, record.key, headers_to_json(record.headers), record.partition, record.offset),
+        (number, record.value, record.key, encode_headers(record.headers), record.partition, record.offset),
     )
     facets = build_facets(select_flags(assessment), select_suspects(assessment), assessment.annotator)
     task = PlatformTask.from_sentence(assessment)

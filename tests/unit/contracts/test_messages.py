@@ -105,7 +105,7 @@ def test_deep_json_does_not_take_the_reader_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "problem"),
     [
         (
             b'{"tokens": ["a"], "labels": ["O"], "lables": []}',
@@ -118,10 +118,10 @@ def test_deep_json_does_not_take_the_reader_down() -> None:
         ),
     ],
 )
-def test_what_is_often_wrong_is_told_in_words(raw: bytes, told: str) -> None:
+def test_what_is_often_wrong_is_told_in_words(raw: bytes, problem: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         read_sentence(raw, unknown_fields="forbid")
-    assert told in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_unknown_fields_are_ignored_or_forbidden_as_asked() -> None:
@@ -143,7 +143,7 @@ def test_a_deleted_sentence_needs_no_words() -> None:
 
 def test_an_assessment_loses_no_digit_on_the_way() -> None:
     score = 0.1 + 0.2
-    said = Assessment(
+    assessment = Assessment(
         **dict(LabelledSentence.model_validate(BARE)),
         reason="scored",
         method="worst-token",
@@ -153,7 +153,7 @@ def test_an_assessment_loses_no_digit_on_the_way() -> None:
         thresholds={"O": score, "B-LOC": None},
         model=ModelName(name="tiny", fingerprint="0"),
     )
-    back = Assessment.model_validate_json(said.model_dump_json(exclude_none=True))
+    back = Assessment.model_validate_json(assessment.model_dump_json(exclude_none=True))
     assert back.score == score
     assert back.priority == 1 - 2**-53
     assert back.thresholds == {"O": score, "B-LOC": None}

@@ -27,13 +27,13 @@ def test_the_view_shows_the_thresholds_of_the_judge(registry: DatasetRegistry) -
     assert (view.dataset, view.version, view.epoch, view.sentences) == ("news", 3, 1, 50)
     assert view.flag_policy == settings.flag_policy
     assert view.cutoff == thresholds.flag_cutoff is not None
-    assert {one.name: one.threshold for one in view.classes} == thresholds.by_class
-    assert [one.own_words for one in view.classes] == [50, *[0] * (len(judge.classes) - 1)]
-    assert [one.warming_up for one in view.classes] == [False, *[True] * (len(judge.classes) - 1)]
+    assert {threshold.name: threshold.threshold for threshold in view.classes} == thresholds.by_class
+    assert [threshold.own_words for threshold in view.classes] == [50, *[0] * (len(judge.classes) - 1)]
+    assert [threshold.warming_up for threshold in view.classes] == [False, *[True] * (len(judge.classes) - 1)]
 
 
 def test_without_statistics_the_thresholds_are_the_priors(registry: DatasetRegistry) -> None:
     judge = registry.build_judge(DatasetSettings(name="news"))
     view = build_threshold_view(judge, judge.create_empty_stats())
-    assert all(one.threshold == one.prior and one.warming_up for one in view.classes)
+    assert all(threshold.threshold == threshold.prior and threshold.warming_up for threshold in view.classes)
     assert view.cutoff is None

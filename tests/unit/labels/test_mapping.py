@@ -19,6 +19,7 @@ from service.labels import (
     labels_from_spans,
     parse_spans,
 )
+from tests.unit.labels.strategies import span_layouts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -270,10 +271,10 @@ def test_an_unknown_label_is_named_with_what_helps(label: str, dataset: Scheme, 
     ],
 )
 def test_what_helps_is_said_in_the_terms_of_who_asks(label: str, general: str, settings: str, options: str) -> None:
-    for label_map, told in ((build(), general), (replace(build(), dataset="news"), settings)):
+    for label_map, advice in ((build(), general), (replace(build(), dataset="news"), settings)):
         with pytest.raises(UnknownLabelError) as caught:
             label_map.map(["O", label], sentence=3)
-        assert told in str(caught.value)
+        assert advice in str(caught.value)
         assert options in caught.value.cli_message
         assert caught.value.cli_message.startswith("sentence 3, word 1, `labels`: label ")
         assert "label_map" not in caught.value.cli_message
@@ -339,17 +340,7 @@ def test_a_label_map_can_be_a_key() -> None:
     assert build() != build(mapping={"PERSON": "PER"})
 
 
-@st.composite
-def sentences(draw: st.DrawFn) -> tuple[list[Span], int]:
-    parts = draw(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from(["PER", "CITY", "LOC"]))))
-    found, here = [], 0
-    for gap, length, entity in parts:
-        found.append(Span(here + gap, here + gap + length, entity))
-        here += gap + length
-    return found, here + draw(st.integers(0, 2))
-
-
-@given(sentences(), st.sampled_from([IOB1, IOB2, BILUO]), st.sampled_from([IOB1, IOB2, BILUO]))
+@given(span_layouts(("PER", "CITY", "LOC")), st.sampled_from([IOB1, IOB2, BILUO]), st.sampled_from([IOB1, IOB2, BILUO]))
 @settings(deadline=None, max_examples=100)
 def test_entities_are_the_same_in_any_scheme_on_either_side(
     sentence: tuple[list[Span], int], dataset: Scheme, model: Scheme

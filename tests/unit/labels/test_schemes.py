@@ -19,22 +19,11 @@ from service.labels import (
     labels_from_spans,
     parse_spans,
 )
+from tests.unit.labels.strategies import span_layouts
 
 IOB1, IOB2, BILUO, IO = Scheme.IOB1, Scheme.IOB2, Scheme.BILUO, Scheme.IO
+TYPES = ("PER", "PRODUCT-NAME", "E-MAIL", "I-95", "o")
 EXACT = [IOB1, IOB2, BILUO]  # the schemes that lose nothing
-
-
-@st.composite
-def sentences(
-    draw: st.DrawFn, types: tuple[str, ...] = ("PER", "PRODUCT-NAME", "E-MAIL", "I-95", "o")
-) -> tuple[list[Span], int]:
-    """(spans, number of words): any layout, touching entities included."""
-    parts = draw(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.sampled_from(types)), max_size=6))
-    found, here = [], 0
-    for gap, length, entity in parts:
-        found.append(Span(here + gap, here + gap + length, entity))
-        here += gap + length
-    return found, here + draw(st.integers(0, 2))
 
 
 def split(text: str) -> list[str]:
@@ -111,7 +100,7 @@ def test_spans_that_make_no_labels_are_refused(entities: list[tuple[int, int, st
         labels_from_spans([Span(*span) for span in entities], 4, IOB2)
 
 
-@given(sentences(), st.sampled_from(EXACT))
+@given(span_layouts(TYPES), st.sampled_from(EXACT))
 @settings(deadline=None, max_examples=100)
 def test_spans_and_labels_are_inverse(sentence: tuple[list[Span], int], scheme: Scheme) -> None:
     entities, n = sentence
@@ -121,7 +110,7 @@ def test_spans_and_labels_are_inverse(sentence: tuple[list[Span], int], scheme: 
     assert is_valid_sequence(labels, scheme)
 
 
-@given(sentences())
+@given(span_layouts(TYPES))
 @settings(deadline=None, max_examples=100)
 def test_io_keeps_the_type_of_each_word_and_joins_what_touches(sentence: tuple[list[Span], int]) -> None:
     entities, n = sentence
@@ -132,7 +121,7 @@ def test_io_keeps_the_type_of_each_word_and_joins_what_touches(sentence: tuple[l
     assert all(a.end < b.start or a.type != b.type for a, b in pairwise(read))
 
 
-@given(sentences(), st.sampled_from(EXACT), st.sampled_from(EXACT))
+@given(span_layouts(TYPES), st.sampled_from(EXACT), st.sampled_from(EXACT))
 @settings(deadline=None, max_examples=100)
 def test_conversion_comes_back(sentence: tuple[list[Span], int], source: Scheme, target: Scheme) -> None:
     labels = labels_from_spans(*sentence, source)

@@ -39,12 +39,12 @@ def test_nothing_is_known_at_first(quiet: ApiHarness) -> None:
 
 
 def test_settings_are_written_and_in_force(desk: ApiHarness) -> None:
-    asked = {"method": "product", "label_map": {"PERSON": "PER"}, "control_share": 0.1}
-    answer = desk.client.put("/v1/datasets/news", json=asked, headers={"X-Request-ID": "r-1"})
+    fields = {"method": "product", "label_map": {"PERSON": "PER"}, "control_share": 0.1}
+    answer = desk.client.put("/v1/datasets/news", json=fields, headers={"X-Request-ID": "r-1"})
     assert answer.status_code == 200
     assert answer.headers["ETag"] == '"1"'
     stored = answer.json()
-    assert stored | asked == stored
+    assert stored | fields == stored
     assert (stored["name"], stored["version"]) == ("news", 1)
     assert desk.client.get("/v1/datasets/news").json() == stored
     assert desk.client.get("/v1/datasets").json()["datasets"][0]["name"] == "news"
@@ -82,11 +82,11 @@ def test_a_change_on_an_old_version_is_refused(desk: ApiHarness) -> None:
 
 
 def test_some_settings_are_changed_and_the_others_stay(desk: ApiHarness) -> None:
-    asked = {"label_map": {"PERSON": "PER", "PLACE": "LOC"}, "method": "product", "epoch": 3, "forget_after_days": 7}
-    desk.client.put("/v1/datasets/news", json=asked)
+    fields = {"label_map": {"PERSON": "PER", "PLACE": "LOC"}, "method": "product", "epoch": 3, "forget_after_days": 7}
+    desk.client.put("/v1/datasets/news", json=fields)
     changed = desk.client.patch("/v1/datasets/news", json={"control_share": 0.05}, headers={"If-Match": '"1"'})
     assert (changed.status_code, changed.headers["ETag"]) == (200, '"2"')
-    assert changed.json() | asked | {"control_share": 0.05} == changed.json()
+    assert changed.json() | fields | {"control_share": 0.05} == changed.json()
 
     def after(**changes: Any) -> dict[str, Any]:
         answer: dict[str, Any] = desk.client.patch("/v1/datasets/news", json=changes).json()
@@ -94,8 +94,8 @@ def test_some_settings_are_changed_and_the_others_stay(desk: ApiHarness) -> None
 
     assert after(label_map={"FIRM": "ORG", "PLACE": None})["label_map"] == {"PERSON": "PER", "FIRM": "ORG"}
     bare = after(method=None, forget_after_days=None, label_map=None, epoch=None)
-    found = [bare[name] for name in ("method", "forget_after_days", "label_map", "epoch", "control_share")]
-    assert found == ["worst-token", None, {}, 3, 0.05]
+    values = [bare[name] for name in ("method", "forget_after_days", "label_map", "epoch", "control_share")]
+    assert values == ["worst-token", None, {}, 3, 0.05]
     after(flag_policy={"kind": "budget", "share": 0.5})
     assert after(flag_policy={"share": 0.1})["flag_policy"] == {"kind": "budget", "share": 0.1}
     assert after(flag_policy={"kind": "below", "cut": 0.2})["flag_policy"] == {"kind": "below", "cut": 0.2}
@@ -203,13 +203,13 @@ def test_who_was_slower_hears_of_it_and_changes_nothing(
 def test_of_many_changes_at_once_none_is_lost_without_a_word(desk: ApiHarness, tmp_path: Path) -> None:
     """Two instances on one log: the versions that were answered 200 are all there are, one after the other."""
     with closing(SqliteLog(tmp_path / "log.sqlite", TOPICS)) as log:
-        mirror = StateView(log, TOPICS, new_datasets(desk))
+        view = StateView(log, TOPICS, new_datasets(desk))
         stop = threading.Event()
-        following = threading.Thread(target=mirror.run, args=(stop,))
+        following = threading.Thread(target=view.run, args=(stop,))
         following.start()
         try:
             other = TestClient(
-                create_app(replace(desk.backend, state_view=mirror, appender=LogAppender(log, request_timeout_s=30.0)))
+                create_app(replace(desk.backend, state_view=view, appender=LogAppender(log, request_timeout_s=30.0)))
             )
 
             def change(client: TestClient) -> list[tuple[int, Any]]:
@@ -217,16 +217,16 @@ def test_of_many_changes_at_once_none_is_lost_without_a_word(desk: ApiHarness, t
                 return [(answer.status_code, answer.json()) for answer in answers]
 
             with ThreadPoolExecutor(2) as pool:
-                answers = [one for found in pool.map(change, (desk.client, other)) for one in found]
+                answers = [answer for client in pool.map(change, (desk.client, other)) for answer in client]
         finally:
             stop.set()
             following.join()
     assert {status for status, _ in answers} <= {200, 409}
-    made = sorted((body["version"], body["control_share"]) for status, body in answers if status == 200)
-    assert [version for version, _ in made] == list(range(1, len(made) + 1))
+    accepted = sorted((body["version"], body["control_share"]) for status, body in answers if status == 200)
+    assert [version for version, _ in accepted] == list(range(1, len(accepted) + 1))
     (record,) = desk.log.read(TOPICS.datasets, 0, 10)
     now = DatasetSettings.model_validate_json(record.value or b"")
-    assert (now.version, now.control_share) == made[-1]
+    assert (now.version, now.control_share) == accepted[-1]
 
 
 def new_datasets(desk: ApiHarness) -> DatasetRegistry:
@@ -235,8 +235,8 @@ def new_datasets(desk: ApiHarness) -> DatasetRegistry:
 
 def test_settings_that_are_not_in_force_here_are_followed_by_newer_ones(desk: ApiHarness) -> None:
     """A process with another model may use them: a lower version would leave it with them for ever."""
-    odd = DatasetSettings(name="x", version=7, method="no-such").model_dump_json().encode()
-    desk.log.append([Output(TOPICS.datasets, b"x", odd)])
+    unfit = DatasetSettings(name="x", version=7, method="no-such").model_dump_json().encode()
+    desk.log.append([Output(TOPICS.datasets, b"x", unfit)])
     wait_for(lambda: bool(desk.backend.state_view.refused_settings))
     answer = desk.client.put("/v1/datasets/x", json={"version": 0})
     assert (answer.status_code, answer.json()["version"]) == (200, 8)
@@ -261,16 +261,16 @@ def test_thresholds_are_the_workers(desk: ApiHarness) -> None:
     for seed in range(2):
         desk.send(*make_sentences(30, seed=seed, dataset="news"))
         learned(desk, "news", 30 * (seed + 1))
-    found = desk.client.get("/v1/datasets/news/thresholds").json()
+    body = desk.client.get("/v1/datasets/news/thresholds").json()
     judge = desk.backend.state_view.get_judge("news")
-    assert [one["name"] for one in found["classes"]] == list(judge.classes)
+    assert [entry["name"] for entry in body["classes"]] == list(judge.classes)
     now = desk.backend.state_view.get_threshold_set("news")
-    assert {one["name"]: one["threshold"] for one in found["classes"]} == now.by_class
-    assert found["cut"] == now.flag_cutoff is not None
-    assert found["sentences"] == 60
-    assert sum(one["own_words"] for one in found["classes"]) > 60
-    assert found["model"]["fingerprint"] == desk.backend.classifier.folder.fingerprint
-    assert found["days"] == []
+    assert {entry["name"]: entry["threshold"] for entry in body["classes"]} == now.by_class
+    assert body["cut"] == now.flag_cutoff is not None
+    assert body["sentences"] == 60
+    assert sum(entry["own_words"] for entry in body["classes"]) > 60
+    assert body["model"]["fingerprint"] == desk.backend.classifier.folder.fingerprint
+    assert body["days"] == []
     wait_for(lambda: desk.backend.queue.count_items("news")["open"] > 0)
     (point,) = desk.client.get("/v1/datasets/news/thresholds").json()["history"]
     in_review = [json.loads(record.value or b"") for record in desk.log.read(TOPICS.review, 0, 1_000)]
@@ -284,8 +284,8 @@ def learned(desk: ApiHarness, dataset: str, sentences: int) -> None:
 
 def test_settings_that_came_another_way_and_do_not_fit_are_told(desk: ApiHarness) -> None:
     desk.client.put("/v1/datasets/x", json={})
-    odd = DatasetSettings(name="x", version=7, method="no-such").model_dump_json().encode()
-    desk.log.append([Output(TOPICS.datasets, b"x", odd)])
+    unfit = DatasetSettings(name="x", version=7, method="no-such").model_dump_json().encode()
+    desk.log.append([Output(TOPICS.datasets, b"x", unfit)])
     wait_for(lambda: bool(desk.backend.state_view.refused_settings))
     (summary,) = desk.client.get("/v1/datasets").json()["datasets"]
     assert summary["version"] == 1
@@ -294,8 +294,8 @@ def test_settings_that_came_another_way_and_do_not_fit_are_told(desk: ApiHarness
 
 
 def test_the_model_is_told(quiet: ApiHarness) -> None:
-    found = quiet.client.get("/v1/model").json()
+    model = quiet.client.get("/v1/model").json()
     folder = quiet.backend.classifier.folder
-    assert (found["name"], found["fingerprint"]) == (folder.name, folder.fingerprint)
-    assert found["labels"] == list(folder.labels)
-    assert found["batching"] == quiet.backend.classifier.batching
+    assert (model["name"], model["fingerprint"]) == (folder.name, folder.fingerprint)
+    assert model["labels"] == list(folder.labels)
+    assert model["batching"] == quiet.backend.classifier.batching

@@ -35,8 +35,8 @@ def put(desk: CommandHarness, *arguments: object) -> str:
 def shown(desk: CommandHarness, name: str) -> dict[str, Any]:
     ran = desk.run("datasets", "show", name)
     assert ran.code == 0, ran.err
-    found: dict[str, Any] = json.loads(ran.out)
-    return found
+    settings: dict[str, Any] = json.loads(ran.out)
+    return settings
 
 
 def written(desk: CommandHarness) -> list[tuple[bytes | None, bytes | None]]:
@@ -168,7 +168,7 @@ def test_settings_that_are_not_in_force_are_not_changed_but_replaced(
 
 
 @pytest.mark.parametrize(
-    ("assignments", "told"),
+    ("assignments", "problem"),
     [
         (["methd=product"], "`methd`: there is no such setting: use one of version, scheme, label_map"),
         (["method=best"], "`method`: unknown method 'best': use one of predicted-difference"),
@@ -191,18 +191,18 @@ def test_settings_that_are_not_in_force_are_not_changed_but_replaced(
     ],
 )
 def test_what_can_not_be_set_is_told_by_its_field_and_nothing_is_written(
-    desk: CommandHarness, assignments: list[str], told: str
+    desk: CommandHarness, assignments: list[str], problem: str
 ) -> None:
     put(desk, "news", "control_share=0.5")
     before = written(desk)
     ran = desk.run("datasets", "set", "news", *assignments)
     assert (ran.code, ran.out) == (1, "")
-    assert told in ran.err
+    assert problem in ran.err
     assert written(desk) == before
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "problem"),
     [
         ("{", "settings.json is not JSON"),
         ('{"control_share": NaN}', "NaN is no number in JSON"),
@@ -215,7 +215,7 @@ def test_what_can_not_be_set_is_told_by_its_field_and_nothing_is_written(
         ('{"label_map": {"\\ud800": "PER"}}', "`label_map`: it can't be written as JSON"),
     ],
 )
-def test_a_bad_file_is_refused(desk: CommandHarness, content: str, told: str) -> None:
+def test_a_bad_file_is_refused(desk: CommandHarness, content: str, problem: str) -> None:
     put(desk, "news", "control_share=0.5")
     put(desk, "news", "control_share=0.6")
     before = written(desk)
@@ -223,12 +223,12 @@ def test_a_bad_file_is_refused(desk: CommandHarness, content: str, told: str) ->
     file.write_text(content)
     ran = desk.run("datasets", "set", "news", "--file", file)
     assert ran.code == 1
-    assert told in ran.err
+    assert problem in ran.err
     assert written(desk) == before
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "problem"),
     [
         (["news"], 2, "give either settings"),
         (["news", "method=product", "--file", "x.json"], 2, "give either settings"),
@@ -242,10 +242,10 @@ def test_a_bad_file_is_refused(desk: CommandHarness, content: str, told: str) ->
         (["news", "--file", "nowhere.json"], 1, "--file: can't read nowhere.json"),
     ],
 )
-def test_wrong_usage_is_told(desk: CommandHarness, arguments: list[str], code: int, told: str) -> None:
+def test_wrong_usage_is_told(desk: CommandHarness, arguments: list[str], code: int, problem: str) -> None:
     ran = desk.run("datasets", "set", *arguments)
     assert ran.code == code
-    assert told in " ".join(ran.err.replace("│", " ").split())
+    assert problem in " ".join(ran.err.replace("│", " ").split())
 
 
 # -- a worker follows them ---------------------------------------------------------------------------------------------
@@ -262,8 +262,8 @@ def test_the_worker_judges_by_what_was_set(desk: CommandHarness) -> None:
     desk.run("send", desk.write_file([ghost]))
     desk.run("worker", "--once")
     assert len(desk.read_records(TOPICS.dead_letters)) == 1
-    [said] = desk.read_assessments()
-    assert (said.id, said.settings_version) == ("1", 1)
+    [assessment] = desk.read_assessments()
+    assert (assessment.id, assessment.settings_version) == ("1", 1)
 
 
 def test_it_is_told_when_statistics_start_anew(desk: CommandHarness) -> None:
@@ -289,15 +289,19 @@ def test_datasets_are_listed_whether_set_up_or_only_seen(desk: CommandHarness) -
     assert [row.split()[:2] for row in rows[:3]] == [["news", "1"], ["odd", "0"], ["seen", "0"]]
     assert "budget 0.02" in rows[0]
     assert rows[3].startswith("odd: newer settings are not in force: `method`: unknown method 'best'")
-    found = json.loads(desk.run("datasets", "list", "--json").out)["datasets"]
-    assert [(one["name"], bool(one["problem"])) for one in found] == [("news", False), ("odd", True), ("seen", False)]
-    assert found[0]["label_map"] == {"PERSON": "PER"}
+    listed = json.loads(desk.run("datasets", "list", "--json").out)["datasets"]
+    assert [(dataset["name"], bool(dataset["problem"])) for dataset in listed] == [
+        ("news", False),
+        ("odd", True),
+        ("seen", False),
+    ]
+    assert listed[0]["label_map"] == {"PERSON": "PER"}
 
 
 def test_deleted_settings_are_the_defaults_again(desk: CommandHarness) -> None:
     put(desk, "news", "control_share=0.5", "ranker_epoch=2")
-    told = desk.run("datasets", "delete", "news", "--yes").out
-    assert told == "news is judged with the default settings, as version 2\n"
+    out = desk.run("datasets", "delete", "news", "--yes").out
+    assert out == "news is judged with the default settings, as version 2\n"
     assert shown(desk, "news") == DatasetSettings(name="news", version=2, ranker_epoch=2).model_dump(mode="json")
     ran = desk.run("datasets", "delete", "nobody", "--yes")
     assert ran.code == 1
