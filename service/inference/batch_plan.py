@@ -1,4 +1,4 @@
-"""Which sequences share a batch. PURE: lengths in, lists of indices out."""
+"""Plans which sequences share a batch. PURE: lengths in, lists of indices out."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def plan_batches(
 ) -> list[list[int]]:
     """Batches of indices, shortest sequences first; every index exactly once.
 
-    Sorted by length and cut where that costs least: a batch costs its padded tokens (its size times its longest) plus
-    `run_cost`, what a run of the graph costs beside its tokens, in tokens. A batch holds at most `max_batch` sequences
-    and `budget` padded tokens; a sequence over the budget goes alone.
+    Sorts by length and finds the cheapest cuts. A batch costs its padded tokens (its size times its longest sequence)
+    plus `run_cost`, the fixed cost of a run of the graph, in tokens. A batch holds at most `max_batch` sequences and
+    `batch_tokens` padded tokens; a longer sequence runs alone.
     """
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    best = [0]  # best[end]: the least cost of the first `end` sequences in order
-    cut = [0]  # cut[end]: where the last batch of that answer starts
+    best = [0]  # best[end]: the lowest cost of the first `end` sequences in order
+    cut = [0]  # cut[end]: where the last batch of that plan starts
     for end, index in enumerate(order, 1):
         width = lengths[index]
         least, start = best[end - 1] + width, end - 1

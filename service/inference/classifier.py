@@ -1,4 +1,4 @@
-"""Sentences to word probabilities, the same ones whatever shares their batch."""
+"""Computes word probabilities of sentences. They do not depend on the other sentences of a batch."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 DEFAULT_LOOK_AHEAD = 1024
-MAX_WORDS_AHEAD = 50_000  # of long sentences fewer are read ahead, so that memory stays in bounds
-# Of one sentence: four a word of the longest that is allowed. Words made of rare letters only, as nobody writes
-# them, would keep the model busy for minutes, for longer than a stream waits for its worker.
+MAX_WORDS_AHEAD = 50_000  # bounds the memory: fewer long sentences are read ahead
+# Of one sentence: four for each word of the longest sentence allowed. Hostile text of rare characters has many more,
+# and would keep the model busy for minutes, longer than a consumer group waits for its member.
 MAX_SUBWORDS = 20_000
 PROBE_LENGTHS = (4, 11, 19, 27, 40)
 
@@ -41,7 +41,7 @@ PROBE_LENGTHS = (4, 11, 19, 27, 40)
 class WordProbs:
     """Probabilities [n, K] of a sentence's words, rows summing to 1.
 
-    The row of a word that is not `scored` is uniform and says nothing; `unscored` says why for each of them.
+    The row of a word that is not `scored` is uniform and has no meaning; `unscored` holds the reason.
     """
 
     probs: Floats
@@ -54,7 +54,7 @@ InferenceResult = WordProbs | InferenceError
 
 
 class Classifier:
-    """A model, ready to answer. Safe to use from several threads."""
+    """A loaded model. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Classifier:
         return self.runner.batching
 
     def infer(self, sentences: Sequence[Sequence[str]], *, pooling: Pooling | None = None) -> list[InferenceResult]:
-        """One answer a sentence: its probabilities, or the error where the model fails on it alone."""
+        """One result per sentence: its probabilities, or the error if the model fails on it alone."""
         return self.run(self.encode(sentences), pooling=pooling)
 
     def infer_stream(
@@ -102,31 +102,31 @@ class Classifier:
         look_ahead: int = DEFAULT_LOOK_AHEAD,
         pooling: Pooling | None = None,
     ) -> Iterator[InferenceResult]:
-        """The answers in the order of the sentences, which are read `look_ahead` at a time (fewer long ones).
+        """The results in the order of the sentences, which are read `look_ahead` at a time (fewer long ones).
 
-        While one portion is in the graph, the next is tokenised in a thread of its own. The sentences themselves are
-        taken in the caller's thread.
+        While one chunk is in the graph, a thread tokenizes the next. The caller's thread iterates over `sentences`.
         """
-        with ThreadPoolExecutor(1, thread_name_prefix="encode") as side:
-            ahead: Future[list[EncodedSentence]] | None = None
-            for portion in _chunk_sentences(sentences, look_ahead):
-                now, ahead = ahead, side.submit(self.encode, portion)
-                if now is not None:
-                    yield from self.run(now.result(), pooling=pooling)
-            if ahead is not None:
-                yield from self.run(ahead.result(), pooling=pooling)
+        with ThreadPoolExecutor(1, thread_name_prefix="encode") as executor:
+            following: Future[list[EncodedSentence]] | None = None
+            for chunk in _chunk_sentences(sentences, look_ahead):
+                current, following = following, executor.submit(self.encode, chunk)
+                if current is not None:
+                    yield from self.run(current.result(), pooling=pooling)
+            if following is not None:
+                yield from self.run(following.result(), pooling=pooling)
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[EncodedSentence]:
         return self.encoder.encode(sentences)
 
     def run(self, encoded: Sequence[EncodedSentence], *, pooling: Pooling | None = None) -> list[InferenceResult]:
-        long = [each.n_subwords > self._max_subwords for each in encoded]
-        if any(long):
-            rest = iter(self.run([one for one, too in zip(encoded, long, strict=True) if not too], pooling=pooling))
+        short = [sentence for sentence in encoded if sentence.n_subwords <= self._max_subwords]
+        if len(short) < len(encoded):
+            results = iter(self.run(short, pooling=pooling))
             return [
-                self._build_too_long_error(one) if too else next(rest) for one, too in zip(encoded, long, strict=True)
+                next(results) if sentence.n_subwords <= self._max_subwords else self._build_too_long_error(sentence)
+                for sentence in encoded
             ]
-        windows = [window for each in encoded for window in each.windows]
+        windows = [window for sentence in encoded for window in sentence.windows]
         logits = self.runner.run(windows)
         return self._pool_sentences(encoded, logits, pooling or self.folder.pooling)
 
@@ -139,65 +139,67 @@ class Classifier:
     def _pool_sentences(
         self, encoded: Sequence[EncodedSentence], logits: Sequence[npt.NDArray[Any] | InferenceError], pooling: Pooling
     ) -> list[InferenceResult]:
-        answers: list[InferenceResult | None] = [None] * len(encoded)
-        good, rows = list(range(len(encoded))), [part for part in logits if not isinstance(part, InferenceError)]
-        none = np.zeros((0, len(self.folder.labels)))
-        together = np.concatenate([none, *rows])
-        if len(rows) < len(logits) or not np.isfinite(together).all():
-            good, rows = self._separate_failures(encoded, logits, answers)
-            together = np.concatenate([none, *rows])
-        if good:
-            chosen = [encoded[index] for index in good]
-            sizes = [each.n_words for each in chosen]
+        results: list[InferenceResult | None] = [None] * len(encoded)
+        valid, rows = list(range(len(encoded))), [output for output in logits if not isinstance(output, InferenceError)]
+        no_rows = np.zeros((0, len(self.folder.labels)))
+        all_rows = np.concatenate([no_rows, *rows])
+        if len(rows) < len(logits) or not np.isfinite(all_rows).all():
+            valid, rows = self._separate_failures(encoded, logits, results)
+            all_rows = np.concatenate([no_rows, *rows])
+        if valid:
+            sentences = [encoded[index] for index in valid]
+            sizes = [sentence.n_words for sentence in sentences]
             overlaps = Overlaps.concatenate(
-                [each.overlaps for each in chosen], [each.n_subwords for each in chosen], sizes
+                [sentence.overlaps for sentence in sentences], [sentence.n_subwords for sentence in sentences], sizes
             )
-            probs, scored = pool_words(_softmax(together), overlaps, sum(sizes), pooling)
+            probs, scored = pool_words(_softmax(all_rows), overlaps, sum(sizes), pooling)
             end = 0
-            for index, each in zip(good, chosen, strict=True):
-                start, end = end, end + each.n_words
-                answers[index] = WordProbs(probs[start:end], scored[start:end], len(each.windows), each.unscored)
-        return [answer for answer in answers if answer is not None]
+            for index, sentence in zip(valid, sentences, strict=True):
+                start, end = end, end + sentence.n_words
+                results[index] = WordProbs(
+                    probs[start:end], scored[start:end], len(sentence.windows), sentence.unscored
+                )
+        return [result for result in results if result is not None]
 
     @staticmethod
     def _separate_failures(
         encoded: Sequence[EncodedSentence],
         logits: Sequence[npt.NDArray[Any] | InferenceError],
-        answers: list[InferenceResult | None],
+        results: list[InferenceResult | None],
     ) -> tuple[list[int], list[npt.NDArray[Any]]]:
-        """The sentences that have an answer, and its rows; what is wrong with the others goes into `answers`."""
-        good: list[int] = []
+        """The indices of valid sentences and their rows. The errors of the others go into `results`."""
+        valid: list[int] = []
         rows: list[npt.NDArray[Any]] = []
         position = 0
-        for index, each in enumerate(encoded):
-            mine = logits[position : position + len(each.windows)]
-            position += len(each.windows)
-            kept = [part for part in mine if not isinstance(part, InferenceError)]
-            if len(kept) < len(mine):
-                answers[index] = next(part for part in mine if isinstance(part, InferenceError))
-            elif not all(np.isfinite(part).all() for part in kept):
-                answers[index] = InferenceError("the model answers with numbers that are not finite for this sentence")
+        for index, sentence in enumerate(encoded):
+            outputs = logits[position : position + len(sentence.windows)]
+            position += len(sentence.windows)
+            sentence_rows = [output for output in outputs if not isinstance(output, InferenceError)]
+            if len(sentence_rows) < len(outputs):
+                results[index] = next(output for output in outputs if isinstance(output, InferenceError))
+            elif not all(np.isfinite(output).all() for output in sentence_rows):
+                results[index] = InferenceError("the model answers with numbers that are not finite for this sentence")
             else:
-                good.append(index)
-                rows += kept
-        return good, rows
+                valid.append(index)
+                rows += sentence_rows
+        return valid, rows
 
 
 def _chunk_sentences(sentences: Iterable[Sequence[str]], max_sentences: int) -> Iterator[list[Sequence[str]]]:
-    portion: list[Sequence[str]] = []
+    chunk: list[Sequence[str]] = []
     words = 0
     for sentence in sentences:
-        portion.append(sentence)
+        chunk.append(sentence)
         words += len(sentence)
-        if len(portion) >= max_sentences or words >= MAX_WORDS_AHEAD:
-            yield portion
-            portion, words = [], 0
-    if portion:
-        yield portion
+        if len(chunk) >= max_sentences or words >= MAX_WORDS_AHEAD:
+            yield chunk
+            chunk, words = [], 0
+    if chunk:
+        yield chunk
 
 
 def _softmax(logits: npt.NDArray[Any]) -> Floats:
-    """In double precision, and row by row the same whatever the other rows are."""
+    """In double precision. A row does not depend on the other rows."""
     powers: Floats = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     powers /= powers.sum(axis=1, keepdims=True)
     return powers

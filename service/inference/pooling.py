@@ -1,4 +1,4 @@
-"""Subword probabilities to word probabilities, by the characters that subwords and words share."""
+"""Pools subword probabilities to word probabilities, by the characters that subwords and words share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 class Overlaps:
     """Pairs of a subword and a word that share characters, sorted by word, then subword.
 
-    A subword over several words stands in a pair with each. `first` is where each word's pairs start.
+    A subword that covers several words forms a pair with each. `first_pairs` is where each word's pairs start.
     """
 
     subword: Indices
@@ -35,39 +35,39 @@ class Overlaps:
 
     @classmethod
     def from_pairs(cls, subword: Indices, word: Indices, characters: Floats) -> Overlaps:
-        """Of pairs in any order."""
+        """From pairs in any order."""
         order = np.lexsort((subword, word))
         return cls.from_sorted_pairs(subword[order], word[order], characters[order])
 
     @classmethod
     def from_sorted_pairs(cls, subword: Indices, word: Indices, characters: Floats) -> Overlaps:
-        """Of pairs that are sorted already."""
+        """From pairs that are sorted by word, then subword."""
         return cls(subword, word, characters, find_run_starts(word))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Overlaps], n_subwords: Sequence[int], n_words: Sequence[int]) -> Overlaps:
-        """The overlaps of several sentences as those of one, their subwords and words counted on."""
+        """The overlaps of several sentences as those of one, with subwords and words numbered through."""
         if len(parts) == 1:
             return parts[0]
-        pairs = np.fromiter((len(p.word) for p in parts), np.intp, len(parts))
+        pairs = np.fromiter((len(part.word) for part in parts), np.intp, len(parts))
 
-        def before(sizes: Sequence[int] | Indices) -> Indices:
+        def offsets(sizes: Sequence[int] | Indices) -> Indices:
             return np.cumsum(np.asarray(sizes, np.intp)) - sizes
 
         return cls(
-            np.concatenate([p.subword for p in parts]) + np.repeat(before(n_subwords), pairs),
-            np.concatenate([p.word for p in parts]) + np.repeat(before(n_words), pairs),
-            np.concatenate([p.characters for p in parts]),
-            np.concatenate([p.first_pairs for p in parts])
-            + np.repeat(before(pairs), [len(p.first_pairs) for p in parts]),
+            np.concatenate([part.subword for part in parts]) + np.repeat(offsets(n_subwords), pairs),
+            np.concatenate([part.word for part in parts]) + np.repeat(offsets(n_words), pairs),
+            np.concatenate([part.characters for part in parts]),
+            np.concatenate([part.first_pairs for part in parts])
+            + np.repeat(offsets(pairs), [len(part.first_pairs) for part in parts]),
         )
 
 
 def find_run_starts(values: Indices) -> Indices:
-    """Where another value begins than the one before."""
-    new = np.ones(len(values), np.bool_)
-    np.not_equal(values[1:], values[:-1], out=new[1:])
-    return new.nonzero()[0]
+    """The indices where a value differs from the one before."""
+    is_start = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=is_start[1:])
+    return is_start.nonzero()[0]
 
 
 def pool_words(
@@ -75,8 +75,8 @@ def pool_words(
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Word probabilities [n_words, K], each row summing to 1, and which words are scored.
 
-    `mean` takes every subword of a word alike, `characters` weighs each by the characters it shares with the word,
-    `first` takes the first one. A word without any subword is not scored: its row is uniform and says nothing.
+    `mean` weights all subwords of a word equally, `characters` weights each by the characters it shares with the word,
+    `first` uses the first one. A word without subwords is not scored: its row is uniform and has no meaning.
     """
     if pooling not in POOLINGS:
         raise InvalidInput(f"unknown pooling {pooling!r}: use one of {', '.join(POOLINGS)}", field="pooling")

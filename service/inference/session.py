@@ -1,4 +1,4 @@
-"""An onnxruntime session over a token-classification graph: opened with explicit threads, checked, fed and read."""
+"""An onnxruntime session of a token-classification graph: opens it with explicit threads, checks it and runs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INPUT_NAMES = ("input_ids", "attention_mask", "token_type_ids")
 
 _DTYPES: dict[str, type[np.int64 | np.int32]] = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
-# onnxruntime's errors share no base of their own, so they are listed.
+# onnxruntime's errors have no base class in common.
 RUN_ERRORS: tuple[type[Exception], ...] = (
     ort_errors.Fail,
     ort_errors.InvalidArgument,
@@ -46,7 +46,7 @@ OPEN_ERRORS: tuple[type[Exception], ...] = (
 
 
 class OnnxSession:
-    """Token ids in, logits out."""
+    """Runs a graph: token ids in, logits out."""
 
     def __init__(self, path: Path, *, width: int, threads: int, level: OrtLevel, pad_id: int) -> None:
         options = ort.SessionOptions()
@@ -54,7 +54,7 @@ class OnnxSession:
         options.inter_op_num_threads = 1
         options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
         options.log_severity_level = 4
-        # Threads that spin while they wait take the core from the worker beside them.
+        # Threads that spin while they wait take cores from other workers.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.graph_optimization_level = (
             ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -78,78 +78,80 @@ class OnnxSession:
         return "token_type_ids" in self._input_dtypes
 
     def run(self, ids: Sequence[Ints], token_types: Sequence[Ints] | None) -> npt.NDArray[Any]:
-        """The logits [batch, longest, classes] of sequences that are padded to the longest of them."""
+        """The logits [batch, longest, classes] of sequences, which are padded to the longest of them."""
         lengths = np.fromiter((len(row) for row in ids), np.intp, len(ids))
-        real = np.arange(lengths.max()) < lengths[:, None]
+        mask = np.arange(lengths.max()) < lengths[:, None]
         feeds: dict[str, npt.NDArray[Any]] = {}
         for name, dtype in self._input_dtypes.items():
             if name == "attention_mask":
-                feeds[name] = real.astype(dtype)
+                feeds[name] = mask.astype(dtype)
                 continue
             rows, fill = (ids, self._pad_id) if name == "input_ids" else (token_types, 0)
-            padded = np.full(real.shape, fill, dtype)
+            padded = np.full(mask.shape, fill, dtype)
             if rows is not None:
-                padded[real] = np.concatenate(rows)
+                padded[mask] = np.concatenate(rows)
             feeds[name] = padded
         logits: npt.NDArray[Any] = self._session.run([self._output_name], feeds)[0]
         return logits
 
     def warm_up(self, ids: Ints) -> None:
-        """One run, so that memory is there and a graph that answers in another shape is refused at start."""
+        """Runs once, to allocate memory and to reject a graph with another output shape at start."""
         try:
-            answer = self.run([ids], None)
+            logits = self.run([ids], None)
         except RUN_ERRORS as error:
             raise ModelError(
                 f"{self._path} fails on an ordinary sequence of {len(ids)} ids up to {ids.max()} ({describe_error(error)}): "
                 "graph and tokenizer.json may belong to different models; export both again"
             ) from error
-        wanted = (1, len(ids), self._width)
-        if answer.shape != wanted:
+        expected = (1, len(ids), self._width)
+        if logits.shape != expected:
             raise ModelError(
-                f"{self._path} answers in the shape {list(answer.shape)} where {list(wanted)} (batch, tokens, labels) is "
+                f"{self._path} answers in the shape {list(logits.shape)} where {list(expected)} (batch, tokens, labels) is "
                 "expected: the folder's labels must match the model's classes, and the model must classify tokens"
             )
 
     def _check_inputs(self) -> dict[str, type[np.int64 | np.int32]]:
-        inputs = {each.name: each for each in self._session.get_inputs()}
+        inputs = {argument.name: argument for argument in self._session.get_inputs()}
         if "input_ids" not in inputs:
             raise ModelError(
                 f"{self._path} has no input `input_ids` (it has {', '.join(inputs) or 'none'}): export it for token classification"
             )
         dtypes = {}
-        for name, each in inputs.items():
+        for name, argument in inputs.items():
             if name not in INPUT_NAMES:
                 raise ModelError(
                     f"{self._path} wants an input `{name}`: export it with no other inputs than {', '.join(INPUT_NAMES)}"
                 )
-            if each.type not in _DTYPES:
-                raise ModelError(f"{self._path} takes `{name}` as {each.type}: export it with int64 or int32 inputs")
-            if any(isinstance(size, int) for size in each.shape):
+            if argument.type not in _DTYPES:
                 raise ModelError(
-                    f"{self._path} takes `{name}` in the fixed shape {each.shape}: export it with dynamic axes for batch and sequence"
+                    f"{self._path} takes `{name}` as {argument.type}: export it with int64 or int32 inputs"
                 )
-            dtypes[name] = _DTYPES[each.type]
+            if any(isinstance(size, int) for size in argument.shape):
+                raise ModelError(
+                    f"{self._path} takes `{name}` in the fixed shape {argument.shape}: export it with dynamic axes for batch and sequence"
+                )
+            dtypes[name] = _DTYPES[argument.type]
         return dtypes
 
     def _check_output(self) -> str:
         outputs = self._session.get_outputs()
-        chosen = next((each for each in outputs if each.name == "logits"), outputs[0])
-        if chosen.shape and len(chosen.shape) != 3:
+        logits = next((output for output in outputs if output.name == "logits"), outputs[0])
+        if logits.shape and len(logits.shape) != 3:
             raise ModelError(
-                f"{self._path} answers `{chosen.name}` with {len(chosen.shape)} dimensions where (batch, tokens, labels) is "
+                f"{self._path} answers `{logits.name}` with {len(logits.shape)} dimensions where (batch, tokens, labels) is "
                 "expected: export the model for token classification"
             )
-        width = chosen.shape[2] if chosen.shape else None
+        width = logits.shape[2] if logits.shape else None
         if isinstance(width, int) and width != self._width:
             raise ModelError(
                 f"{self._path} has {width} outputs a token and the folder names {self._width} labels: "
                 "give id2label (or the manifest's labels) exactly one name for each output"
             )
-        return str(chosen.name)
+        return str(logits.name)
 
 
 def describe_error(error: Exception) -> str:
-    """The first line of an error, short enough to stand in a sentence."""
+    """The first line of an error, cut to 200 characters."""
     lines = str(error).strip().splitlines()
     text = lines[0] if lines else type(error).__name__
     return text if len(text) <= 200 else f"{text[:200]}…"

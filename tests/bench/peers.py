@@ -22,7 +22,7 @@ from service.errors import InferenceError
 from service.inference.classifier import Classifier
 from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
-from service.inference.tokenization.word_joining import N_CASING_CLASSES, classify_casing
+from service.inference.tokenization.word_shape import N_CASING_CLASSES, classify_casing
 from tests.bench.pipeline import THREADS, make_pipeline_run, measure_seconds, read_sample, summarize_rates
 
 if TYPE_CHECKING:

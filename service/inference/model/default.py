@@ -1,4 +1,4 @@
-"""Where the default model lies: inside an installed package, or in `models/` of a checkout."""
+"""Finds the default model: inside an installed package, or in `models/` of a checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a model folder: JSON that says what is wrong with it, digests, and the data files a graph refers to."""
+"""The files of a model folder: JSON files, digests, and the data files that a graph refers to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from service.errors import ModelError
 
-# How an ONNX graph names a file of weights beside it: the entry ("location", name) of a tensor's external_data.
+# An ONNX graph names an external file of weights as the entry ("location", name) of a tensor's external_data.
 _EXTERNAL_DATA_LOCATION = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
 
 
@@ -28,25 +28,25 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def resolve_inside(folder: Path, name: str, *, referenced_by: str) -> Path:
-    """The file `name` of the folder. Names that lead out of it are refused: a model may not read other files."""
-    plain = PurePosixPath(name.replace("\\", "/"))
-    if plain.is_absolute() or ".." in plain.parts or not plain.parts:
+    """The file `name` of the folder. A name that leads out of the folder is an error: a model may not read other files."""
+    relative = PurePosixPath(name.replace("\\", "/"))
+    if relative.is_absolute() or ".." in relative.parts or not relative.parts:
         raise ModelError(f"{referenced_by} names the file {name!r}: a model's files must lie in its own folder")
-    path = folder / plain
+    path = folder / relative
     if not path.is_file():
         raise ModelError(f"{path} is missing: {referenced_by} names it; copy or export the folder again")
     return path
 
 
 def find_external_data(graph: Path) -> list[Path]:
-    """The files beside the graph that hold weights of it, sorted by name."""
+    """The external files with the graph's weights, sorted by name."""
     names: set[str] = set()
     try:
         with graph.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            for found in _EXTERNAL_DATA_LOCATION.finditer(content):
-                name = content[found.end() : found.end() + found[1][0]]
+            for match in _EXTERNAL_DATA_LOCATION.finditer(content):
+                name = content[match.end() : match.end() + match[1][0]]
                 names.add(name.decode("utf-8", "replace"))
-    except (OSError, ValueError) as error:  # ValueError: an empty file can't be mapped
+    except (OSError, ValueError) as error:  # ValueError: mmap does not accept an empty file
         raise ModelError(f"{graph} can't be read ({error}): copy or export it again") from error
     return [resolve_inside(graph.parent, name, referenced_by=str(graph)) for name in sorted(names)]
 
@@ -60,5 +60,5 @@ def hash_file(path: Path) -> str:
 
 
 def hash_json(value: Any) -> str:  # noqa: ANN401 - anything that JSON can hold
-    """The digest of a JSON value, whatever the order of its keys."""
+    """The digest of a JSON value. The order of keys does not matter."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=True).encode()).hexdigest()

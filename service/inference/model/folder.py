@@ -1,7 +1,7 @@
-"""A model folder: what it holds, and that it is whole. Its graph is opened and tried by the classifier.
+"""A model folder: its files and settings, verified by their digests. The classifier opens and tests its graph.
 
-Two kinds are read: ours with a `model.json`, and any export of Hugging Face tools (model.onnx, tokenizer.json and
-config.json with id2label). Whatever is wrong with one is a ModelError that says what, and what to do.
+Two kinds can be loaded: folders with a `model.json`, and exports of Hugging Face tools (model.onnx, tokenizer.json and
+config.json with id2label). An unusable folder is a ModelError that says what to change.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["HeldOutSums", "Joining", "ModelFolder", "Precision"]
 
 
-# What says nothing of how probabilities are made: a folder that is renamed keeps its statistics.
+# Keys without influence on the probabilities: a renamed folder keeps its statistics.
 _INFORMATIONAL_KEYS = frozenset({"name", "figures", "versions"})
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """A folder whose files are all there and as their manifest says."""
+    """A model folder whose files are complete and match their manifest."""
 
     path: Path
     name: str
@@ -66,8 +66,8 @@ class ModelFolder:
         manifest, content = read_manifest(path)
         graph = _resolve_file(path, manifest, precision)
         tokenizer = _resolve_file(path, manifest, "tokenizer")
-        sums = {file: hash_file(file) for file in (graph, *find_external_data(graph), tokenizer)}
-        _verify_digests(path, manifest, sums)
+        digests = {file: hash_file(file) for file in (graph, *find_external_data(graph), tokenizer)}
+        _verify_digests(path, manifest, digests)
         return cls(
             path=path,
             name=manifest.name,
@@ -86,34 +86,33 @@ class ModelFolder:
             pad_id=manifest.pad_id,
             held_out=manifest.held_out,
             held_out_types=manifest.held_out_types,
-            fingerprint=hash_json(list(sums.values())),
+            fingerprint=hash_json(list(digests.values())),
             _manifest_digest=hash_json(
                 {key: value for key, value in content.items() if key not in _INFORMATIONAL_KEYS}
             ),
         )
 
     def compute_stats_key(self, pooling: Pooling, classes: Sequence[str]) -> str:
-        """Names the statistics that go with these probabilities: whatever changes them changes the key."""
+        """The key of the statistics of these probabilities. A change that alters the probabilities changes the key."""
         return hash_json([self.fingerprint, self._manifest_digest, pooling, self.joining, list(classes)])[:16]
 
 
 def _resolve_file(folder: Path, manifest: Manifest, role: str) -> Path:
     name = manifest.files.get(role)
     if name is None:
-        has = ", ".join(sorted(set(manifest.files) - {"tokenizer"})) or "none"
-        wanted = "tokenizer" if role == "tokenizer" else f"graph of precision {role!r}"
+        precisions = ", ".join(sorted(set(manifest.files) - {"tokenizer"})) or "none"
+        missing = "tokenizer" if role == "tokenizer" else f"graph of precision {role!r}"
         raise ModelError(
-            f"{folder} has no {wanted} (precisions it has: {has}): choose another or add it to its model.json"
+            f"{folder} has no {missing} (precisions it has: {precisions}): choose another or add it to its model.json"
         )
     return resolve_inside(folder, name, referenced_by=MANIFEST_FILE)
 
 
-def _verify_digests(folder: Path, manifest: Manifest, sums: dict[Path, str]) -> None:
-    for file, found in sums.items():
-        name = file.relative_to(folder).as_posix()
-        wanted = manifest.sha256.get(name)
-        if wanted is not None and wanted.lower() != found:
+def _verify_digests(folder: Path, manifest: Manifest, digests: dict[Path, str]) -> None:
+    for file, digest in digests.items():
+        expected = manifest.sha256.get(file.relative_to(folder).as_posix())
+        if expected is not None and expected.lower() != digest:
             raise ModelError(
-                f"{file} is not the file that model.json describes (sha256 {found[:12]}…, expected {wanted[:12]}…): "
+                f"{file} is not the file that model.json describes (sha256 {digest[:12]}…, expected {expected[:12]}…): "
                 "it is damaged or of another version; copy the folder again"
             )

@@ -1,4 +1,4 @@
-"""What a model folder says of itself: our `model.json`, or the `config.json` of a Hugging Face export read as one."""
+"""The manifest of a model folder: `model.json`, or one derived from the `config.json` of a Hugging Face export."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GRAPH_FILES = ("model.onnx", "onnx/model.onnx")
 MIN_LENGTH = 8
 DEFAULT_MAX_LENGTH = 512
 
-# These count positions on from the padding's id, so that the first pad + 1 rows of the table are never a token's.
+# Their positions start after the padding's id: the first pad + 1 rows of the position table belong to no token.
 _POSITIONS_AFTER_PADDING = frozenset(
     {
         "camembert",
@@ -46,7 +46,7 @@ _POSITIONS_AFTER_PADDING = frozenset(
 
 
 class HeldOutSums(BaseModel):
-    """Per class: the sum of its probability over held-out words labelled so, and their number."""
+    """Per class: the sum of its probability over held-out words with that label, and their number."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -55,7 +55,7 @@ class HeldOutSums(BaseModel):
 
 
 class Manifest(BaseModel):
-    """`model.json`. Fields that a reader has no use for (figures, versions) are kept out of here."""
+    """`model.json`, without the fields that are for people only (figures, versions)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -74,7 +74,9 @@ class Manifest(BaseModel):
     files: dict[str, str]
     sha256: dict[str, str] = Field(default_factory=dict)
     held_out: HeldOutSums | None = None
-    held_out_types: HeldOutSums | None = None  # of classes merged to types, whose sums can't be made from the others
+    held_out_types: HeldOutSums | None = (
+        None  # of classes merged to types: their sums can't be computed from `held_out`
+    )
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Manifest:
@@ -83,21 +85,24 @@ class Manifest(BaseModel):
         if self.capitalise_caps and self.joining != "text":
             raise ValueError('`capitalise_caps` goes with `joining` "text" only')
         types = len(merge_by_type(self.labels, self.scheme)[0])
-        for name, held, size in (
+        for name, held_out, size in (
             ("held_out", self.held_out, len(self.labels)),
             ("held_out_types", self.held_out_types, types),
         ):
-            if held is None:
+            if held_out is None:
                 continue
-            if not len(held.sums) == len(held.counts) == size:
+            if not len(held_out.sums) == len(held_out.counts) == size:
                 raise ValueError(f"`{name}` needs {size} sums and as many counts")
-            if any(not 0 <= s <= n * (1 + 1e-6) for s, n in zip(held.sums, held.counts, strict=True)):
+            if any(
+                not 0 <= total <= count * (1 + 1e-6)
+                for total, count in zip(held_out.sums, held_out.counts, strict=True)
+            ):
                 raise ValueError(f"`{name}` has a sum that is negative or larger than its count")
         return self
 
 
 def read_manifest(folder: Path) -> tuple[Manifest, dict[str, Any]]:
-    """The manifest, and everything that the folder's own says, for its digest."""
+    """The manifest, and the whole content of its file, which goes into the digest."""
     if (folder / MANIFEST_FILE).exists():
         content = read_json_object(folder / MANIFEST_FILE)
         return _validate_manifest(content, folder / MANIFEST_FILE), content
@@ -128,7 +133,7 @@ def _manifest_from_config(folder: Path) -> dict[str, Any]:
     try:
         scheme = detect_class_scheme(labels)
     except InvalidInput as error:
-        raise ModelError(f"{folder / CONFIG_FILE}: the scheme of the labels can't be told: {error}") from error
+        raise ModelError(f"{folder / CONFIG_FILE}: the scheme of the labels can't be detected: {error}") from error
     graph = next((name for name in GRAPH_FILES if (folder / name).is_file()), None)
     if graph is None:
         raise ModelError(
@@ -174,20 +179,20 @@ def _read_labels(config: dict[str, Any], path: Path) -> list[str]:
 
 
 def _choose_max_length(folder: Path, config: dict[str, Any], pad: object) -> int:
-    """As many tokens as the position table has places for, or the tokenizer was trained with; never over the default.
+    """The size of the position table or the tokenizer's own limit, whichever is lower; never over the default.
 
-    Models with room for thousands of tokens learn entities from sentences all the same, and attention over one window
-    of 8,192 takes a gigabyte: long sentences go through overlapping windows instead. A model.json may say otherwise.
+    Models with room for thousands of tokens still learn entities from sentences, and attention over one window of
+    8,192 tokens takes a gigabyte: long sentences use overlapping windows instead. A model.json may say otherwise.
     """
-    known = []
+    limits = []
     positions = config.get("max_position_embeddings", config.get("n_positions"))
     if isinstance(positions, int) and positions > 0:
         if config.get("model_type") in _POSITIONS_AFTER_PADDING:
             positions -= 1 + (pad if isinstance(pad, int) and pad >= 0 else 1)
-        known.append(positions)
+        limits.append(positions)
     settings = folder / "tokenizer_config.json"
     if settings.is_file():
         longest = read_json_object(settings).get("model_max_length")
         if isinstance(longest, int) and 0 < longest < 1 << 20:  # exporters write 1e30 for "no limit"
-            known.append(longest)
-    return min([DEFAULT_MAX_LENGTH, *known])
+            limits.append(longest)
+    return min([DEFAULT_MAX_LENGTH, *limits])

@@ -1,4 +1,4 @@
-"""Does a model folder work, how fast is it, and does it answer the same in every batch?"""
+"""Checks a model folder: whether it works, how fast it is, and whether its outputs depend on the batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MIN_DURATION_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ModelCheckReport:
-    """What was found of a folder that works."""
+    """The report about a folder that works."""
 
     folder: ModelFolder
     sentences_per_second: float
@@ -42,13 +42,13 @@ class ModelCheckReport:
         return self.batching == "planned"
 
     def to_text(self) -> str:
-        """For people, a line a finding."""
+        """The report for people, one line per finding."""
         folder = self.folder
-        demanded = "to the bit" if folder.exactly_invariant else f"up to {MAX_BATCH_DEVIATION:g}"
+        allowed = "to the bit" if folder.exactly_invariant else f"up to {MAX_BATCH_DEVIATION:g}"
         verdict = (
-            f"yes (largest change {self.batch_deviation:.2g}, allowed {demanded})"
+            f"yes (largest change {self.batch_deviation:.2g}, allowed {allowed})"
             if self.is_batch_invariant
-            else f"NO (probabilities move by {self.batch_deviation:.2g}, allowed {demanded}): every sentence is run alone"
+            else f"NO (probabilities move by {self.batch_deviation:.2g}, allowed {allowed}): every sentence is run alone"
         )
         prior = "yes" if folder.held_out else "no: thresholds start from the data alone"
         lines = {
@@ -69,20 +69,21 @@ class ModelCheckReport:
 
 
 def check_model_folder(path: Path, *, precision: Precision = "fast", threads: int = 1) -> ModelCheckReport:
-    """Loads the folder, runs it and reports; what is broken is a ModelError."""
+    """Loads and runs the model. A broken one is a ModelError."""
     folder = ModelFolder.load(path, precision=precision)
     classifier = Classifier(folder, threads=threads)
     rng, words = random.Random(0), _SAMPLE_TEXT.split()
     sentences = [[rng.choice(words) for _ in range(rng.randint(4, 25))] for _ in range(_N_SENTENCES)]
-    done, started = 0, time.perf_counter()
-    while done == 0 or time.perf_counter() - started < _MIN_DURATION_S:
-        failed = next((each for each in classifier.infer(sentences) if isinstance(each, InferenceError)), None)
-        if failed is not None:
-            raise ModelError(f"{folder.graph} fails on an ordinary sentence: {failed}")
-        done += len(sentences)
+    n_scored, started = 0, time.perf_counter()
+    while n_scored == 0 or time.perf_counter() - started < _MIN_DURATION_S:
+        results = classifier.infer(sentences)
+        error = next((result for result in results if isinstance(result, InferenceError)), None)
+        if error is not None:
+            raise ModelError(f"{folder.graph} fails on an ordinary sentence: {error}")
+        n_scored += len(sentences)
     return ModelCheckReport(
         folder=folder,
-        sentences_per_second=done / (time.perf_counter() - started),
+        sentences_per_second=n_scored / (time.perf_counter() - started),
         words_per_sentence=sum(map(len, sentences)) / len(sentences),
         threads=threads,
         batch_deviation=0.0 if classifier.runner.batch_deviation is None else classifier.runner.batch_deviation,

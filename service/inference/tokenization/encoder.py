@@ -1,4 +1,4 @@
-"""Words to subwords: ids in windows that a model can read, and which subword belongs to which word."""
+"""Encodes words as subword ids in windows of the model's length, and records which subword belongs to which word."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from service.inference.pooling import Overlaps, find_run_starts
 from service.inference.tokenization.tokenizer import load_tokenizer
 from service.inference.tokenization.windows import cut_windows
 from service.inference.tokenization.word_cache import SubwordCache
-from service.inference.tokenization.word_joining import (
+from service.inference.tokenization.word_joining import join_words
+from service.inference.tokenization.word_shape import (
     N_CASING_CLASSES,
     classify_casing,
     has_lone_surrogate,
     is_plainly_visible,
     is_visible,
-    join_words,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _ALL_SCORED: Mapping[int, str] = MappingProxyType({})
 
 
 class TokenWindow(NamedTuple):
-    """One sequence for the graph, special tokens included, and the positions [keep, keep_end) that are read from it."""
+    """One sequence for the graph with its special tokens; only the outputs of [keep_start, keep_end) are used."""
 
     ids: Ints
     token_types: Ints | None
@@ -53,10 +53,10 @@ class TokenWindow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncodedSentence:
-    """A sentence as the model gets it.
+    """A sentence as input of the model.
 
-    What is kept of its windows, one after the other, are its subwords in order; `overlaps` ties those to words.
-    `unscored` says for each word that has no subword why.
+    The kept parts of its windows, one after the other, are its subwords; `overlaps` maps those to words. `unscored`
+    holds the reason for each word that has no subword.
     """
 
     n_words: int
@@ -67,21 +67,22 @@ class EncodedSentence:
 
 
 class _FlatBatch(NamedTuple):
-    """The subwords of many sentences in one array, and the pairs of subword and word, both counted over all of them."""
+    """The subwords of many sentences in one array, and their pairs of subword and word. Indices count over all."""
 
     ids: Ints
-    sentence_starts: Indices  # of each sentence's subwords, and their number at the end
+    sentence_starts: Indices  # of each sentence's subwords; the last entry is their number
     subword: Indices
     word: Indices
     characters: npt.NDArray[np.float64]
-    casing: Sequence[int]  # the class of each word; empty where the model takes none
+    casing: Sequence[int]  # the class of each word; empty if the model takes none
 
 
 class Encoder:
     """Encodes sentences for one model. Safe to use from several threads."""
 
     def __init__(self, folder: ModelFolder) -> None:
-        # Cores belong to the graph; tokenising is 1/50 of its work, and rayon's own threads would fight for them.
+        # Tokenising takes 1 % of the graph's time (5 of 480 ms for 256 sentences): threads of its own would only
+        # compete with the graph for cores.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self._folder = folder
         self._tokenizer = load_tokenizer(folder)
@@ -100,7 +101,7 @@ class Encoder:
         return self._tokenizer.pad_id
 
     def build_probes(self, lengths: Sequence[int], seed: int = 0) -> list[TokenWindow]:
-        """Sequences of about these numbers of subwords, drawn from the whole vocabulary: for trying a graph out."""
+        """Sequences of about these lengths, drawn from the whole vocabulary, for the self-test of a graph."""
         rng = np.random.default_rng(seed)
         usable = np.flatnonzero(~self._tokenizer.is_special[: self._tokenizer.vocab_size])
         sizes = [min(length, self.capacity) for length in lengths]
@@ -108,10 +109,10 @@ class Encoder:
         return [self._build_window(rng.choice(usable, n), types, 0, n) for n, types in zip(sizes, shapes, strict=True)]
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[EncodedSentence]:
-        """One Encoded a sentence, in order."""
+        """One `EncodedSentence` per sentence, in order."""
         unscored: list[dict[int, str]] = []
         words = [self._blank_unreadable_words(index, sentence, unscored) for index, sentence in enumerate(sentences)]
-        word_starts = _compute_starts(len(each) for each in words)
+        word_starts = _compute_starts(map(len, words))
         flat = (self._tokenize_words if self._folder.joining == "words" else self._tokenize_texts)(words, word_starts)
         types = self._compute_token_types(flat) if self._folder.casing_classes else None
         return self._split_sentences(flat, word_starts, types, unscored)
@@ -119,56 +120,57 @@ class Encoder:
     def _blank_unreadable_words(
         self, index: int, words: Sequence[str], unscored: list[dict[int, str]]
     ) -> Sequence[str]:
-        """The words, with an empty one for each that nothing can be said of."""
+        """The words, with an empty string for each word that cannot be scored."""
         if isinstance(words, str):
             raise InvalidInput("is one string: give a list of words", field="tokens", sentence=index)
-        why: dict[int, str] = {}
-        unscored.append(why)
+        reasons: dict[int, str] = {}
+        unscored.append(reasons)
         try:
             if is_plainly_visible(words):
                 return words if isinstance(words, (list, tuple)) else list(words)
         except TypeError:
             raise _build_word_type_error(index, words) from None
-        for place, word in enumerate(words):
+        for position, word in enumerate(words):
             if has_lone_surrogate(word):
-                why[place] = NOT_UNICODE
+                reasons[position] = NOT_UNICODE
             elif not is_visible(word):
-                why[place] = NOT_VISIBLE
-        return ["" if place in why else word for place, word in enumerate(words)]
+                reasons[position] = NOT_VISIBLE
+        return ["" if position in reasons else word for position, word in enumerate(words)]
 
     def _tokenize_words(self, sentences: Sequence[Sequence[str]], word_starts: Indices) -> _FlatBatch:
-        """Each word by itself: a subword belongs to one word."""
-        pieces = self._subword_cache.tokenize([word for words in sentences for word in words])
+        """Tokenizes each word by itself: a subword belongs to one word."""
+        tokenized = self._subword_cache.tokenize([word for words in sentences for word in words])
         # Lists, not generators: most of these are short.
-        sizes = [len(each.ids) for each in pieces]
-        ids = np.array([one for each in pieces for one in each.ids], np.int64)
-        characters = np.array([one for each in pieces for one in each.characters], np.float64)
+        sizes = [len(subwords.ids) for subwords in tokenized]
+        ids = np.array([subword for subwords in tokenized for subword in subwords.ids], np.int64)
+        characters = np.array([count for subwords in tokenized for count in subwords.characters], np.float64)
         ids, starts, keep = self._replace_special_tokens(ids, _compute_starts(sizes)[word_starts])
-        word = np.repeat(np.arange(len(pieces)), sizes)
-        casing = [each.casing for each in pieces]
+        word = np.repeat(np.arange(len(tokenized)), sizes)
+        casing = [subwords.casing for subwords in tokenized]
         return _FlatBatch(ids, starts, np.arange(len(ids)), word[keep], characters[keep], casing)
 
     def _tokenize_texts(self, sentences: Sequence[Sequence[str]], word_starts: Indices) -> _FlatBatch:
-        """Sentences as text: a subword belongs to each word that it shares a character with."""
+        """Tokenizes sentences as text: a subword belongs to each word that it shares a character with."""
         joined = [join_words(words, capitalise_caps=self._folder.capitalise_caps) for words in sentences]
-        encodings = self._tokenizer.tokenizer.encode_batch([each.text for each in joined], add_special_tokens=False)
+        encodings = self._tokenizer.tokenizer.encode_batch([text.text for text in joined], add_special_tokens=False)
         ids, starts, spans = _flatten_encodings(encodings)
         ids, starts, keep = self._replace_special_tokens(ids, starts)
-        # All texts as one, so that one search finds the words of every subword.
-        text_starts = _compute_starts(len(each.text) for each in joined)
+        # Treat all texts as one, so that one search finds the words of every subword.
+        text_starts = _compute_starts(len(text.text) for text in joined)
         spans = spans[keep] + np.repeat(text_starts[:-1], np.diff(starts))[:, None]
         n_words = int(word_starts[-1])
         begin, end = (
-            np.fromiter(chain.from_iterable(each), np.intp, n_words) + np.repeat(text_starts[:-1], np.diff(word_starts))
-            for each in ((one.starts for one in joined), (one.ends for one in joined))
+            np.fromiter(chain.from_iterable(bounds), np.intp, n_words)
+            + np.repeat(text_starts[:-1], np.diff(word_starts))
+            for bounds in ((text.starts for text in joined), (text.ends for text in joined))
         )
         casing = [classify_casing(word) for words in sentences for word in words] if self._folder.casing_classes else ()
         return _FlatBatch(ids, starts, *_find_overlaps(spans, begin, end), casing)
 
     def _replace_special_tokens(self, ids: Ints, starts: Indices) -> tuple[Ints, Indices, Indices | slice]:
-        """No word may stand as a special token, which some vocabularies hold as entries of their own.
+        """Replaces special tokens that a word was tokenized to, because some vocabularies hold them as ordinary entries.
 
-        Where it would, the unknown token takes its place; without one it is left out. The last answer is what stays.
+        The unknown token takes their place; a vocabulary without one drops them. Also returns what is kept.
         """
         wrong = self._tokenizer.is_special[ids]
         if not wrong.any():
@@ -189,18 +191,18 @@ class Encoder:
     def _split_sentences(
         self, flat: _FlatBatch, word_starts: Indices, token_types: Ints | None, unscored: Sequence[dict[int, str]]
     ) -> list[EncodedSentence]:
-        """The flat arrays, cut into sentences."""
-        # Word by word they come in order.
-        overlaps_of = Overlaps.from_sorted_pairs if self._folder.joining == "words" else Overlaps.from_pairs
-        everything = overlaps_of(flat.subword, flat.word, flat.characters)
+        """Cuts the flat arrays into sentences."""
+        # Pairs of words that were tokenized one by one are sorted already.
+        build_overlaps = Overlaps.from_sorted_pairs if self._folder.joining == "words" else Overlaps.from_pairs
+        everything = build_overlaps(flat.subword, flat.word, flat.characters)
         pair_starts = np.searchsorted(everything.word, word_starts)
         first_starts = np.searchsorted(everything.first_pairs, pair_starts).tolist()
         sentence = np.repeat(np.arange(len(unscored)), np.diff(pair_starts))
         subword = everything.subword - flat.sentence_starts[sentence]
         word = everything.word - word_starts[sentence]
         pair_starts, starts, words = pair_starts.tolist(), flat.sentence_starts.tolist(), word_starts.tolist()
-        answers = []
-        for i, why in enumerate(unscored):
+        encoded = []
+        for i, reasons in enumerate(unscored):
             pairs = slice(pair_starts[i], pair_starts[i + 1])
             overlaps = Overlaps(
                 subword[pairs],
@@ -209,16 +211,16 @@ class Encoder:
                 everything.first_pairs[first_starts[i] : first_starts[i + 1]] - pair_starts[i],
             )
             n_words, start, end = words[i + 1] - words[i], starts[i], starts[i + 1]
-            if len(overlaps.first_pairs) + len(why) < n_words:
-                silent = set(range(n_words)) - set(overlaps.word.tolist()) - why.keys()
-                why.update(dict.fromkeys(sorted(silent), NO_SUBWORD))
+            if len(overlaps.first_pairs) + len(reasons) < n_words:
+                without_subword = set(range(n_words)) - set(overlaps.word.tolist()) - reasons.keys()
+                reasons.update(dict.fromkeys(sorted(without_subword), NO_SUBWORD))
             windows = self._build_windows(
                 flat.ids[start:end], None if token_types is None else token_types[start:end], overlaps
             )
-            answers.append(
-                EncodedSentence(n_words, end - start if windows else 0, windows, overlaps, why or _ALL_SCORED)
+            encoded.append(
+                EncodedSentence(n_words, end - start if windows else 0, windows, overlaps, reasons or _ALL_SCORED)
             )
-        return answers
+        return encoded
 
     def _build_windows(self, ids: Ints, token_types: Ints | None, overlaps: Overlaps) -> tuple[TokenWindow, ...]:
         if not len(overlaps.word):
@@ -233,52 +235,52 @@ class Encoder:
         )
 
     def _build_window(self, ids: Ints, token_types: Ints | None, keep_start: int, keep_end: int) -> TokenWindow:
-        """These subwords between the special tokens."""
-        edge = len(self._prefix)
+        """Puts subwords between the special tokens."""
+        offset = len(self._prefix)
         return TokenWindow(
             np.concatenate([self._prefix, ids, self._suffix]),
             None
             if token_types is None
             else np.concatenate([self._special_token_types[0], token_types, self._special_token_types[1]]),
-            edge + keep_start,
-            edge + keep_end,
+            offset + keep_start,
+            offset + keep_end,
         )
 
 
 def _build_word_type_error(sentence: int, words: Sequence[object]) -> InvalidInput:
-    place, kind = next((i, type(word).__name__) for i, word in enumerate(words) if not isinstance(word, str))
-    return InvalidInput(f"is of type {kind}: a word must be a string", field="tokens", sentence=sentence, word=place)
+    index, kind = next((i, type(word).__name__) for i, word in enumerate(words) if not isinstance(word, str))
+    return InvalidInput(f"is of type {kind}: a word must be a string", field="tokens", sentence=sentence, word=index)
 
 
 def _compute_starts(sizes: Iterable[int]) -> Indices:
-    """Where things of these sizes start when they stand in a row, and where the last one ends."""
+    """The offsets of consecutive parts with these sizes, and the end of the last part."""
     return np.array([0, *accumulate(sizes)], np.intp)
 
 
 def _flatten_encodings(encodings: Sequence[Encoding]) -> tuple[Ints, Indices, Indices]:
-    """Ids, where each sentence's start, and the characters [start, end) of each."""
-    starts = _compute_starts(len(each) for each in encodings)
+    """Ids, the offset of each sentence's ids, and the characters [start, end) of each id."""
+    starts = _compute_starts(map(len, encodings))
     total = int(starts[-1])
-    ids = np.fromiter(chain.from_iterable(each.ids for each in encodings), np.int64, total)
-    offsets: Iterable[int] = chain.from_iterable(chain.from_iterable(each.offsets for each in encodings))
+    ids = np.fromiter(chain.from_iterable(encoding.ids for encoding in encodings), np.int64, total)
+    offsets: Iterable[int] = chain.from_iterable(chain.from_iterable(encoding.offsets for encoding in encodings))
     return ids, starts, np.fromiter(offsets, np.intp, 2 * total).reshape(total, 2)
 
 
 def _find_overlaps(spans: Indices, begin: Indices, end: Indices) -> tuple[Indices, Indices, npt.NDArray[np.float64]]:
-    """Each pair of a span and a word [begin, end) that share characters, and how many. Words stand in order."""
-    real = np.flatnonzero(end > begin)
-    begin, end = begin[real], end[real]
+    """Pairs of a span and a word [begin, end) that share characters, and how many. Words are in order."""
+    non_empty = np.flatnonzero(end > begin)
+    begin, end = begin[non_empty], end[non_empty]
     low = np.searchsorted(end, spans[:, 0], side="right")
     high = np.searchsorted(begin, spans[:, 1], side="left")
     sizes = np.where(spans[:, 1] > spans[:, 0], np.maximum(high - low, 0), 0)
     subword = np.repeat(np.arange(len(spans)), sizes)
-    place = np.arange(len(subword)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + low[subword]
-    shared = np.minimum(end[place], spans[subword, 1]) - np.maximum(begin[place], spans[subword, 0])
-    return subword, real[place], shared.astype(np.float64)
+    word = np.arange(len(subword)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + low[subword]
+    shared = np.minimum(end[word], spans[subword, 1]) - np.maximum(begin[word], spans[subword, 0])
+    return subword, non_empty[word], shared.astype(np.float64)
 
 
 def _find_word_boundaries(overlaps: Overlaps, n_subwords: int) -> list[int]:
-    """Where a window may start or end without parting the subwords of a word."""
+    """The positions where a window may start or end without splitting the subwords of a word."""
     low = overlaps.subword[overlaps.first_pairs]
     high = overlaps.subword[np.append(overlaps.first_pairs[1:], len(overlaps.word)) - 1]
     inside = np.zeros(n_subwords + 2, np.intp)

@@ -1,4 +1,4 @@
-"""A folder's tokenizer, made fit for words: nothing cut or padded, no text read as a special token, words as words."""
+"""Loads a folder's tokenizer for single words: without truncation and padding, and with special tokens as plain text."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _PROBE_TEXTS = ("a", "1", ".", "的")
 
 @dataclass(frozen=True, slots=True)
 class SubwordTokenizer:
-    """The tokenizer and what must be known of it."""
+    """The tokenizer, and the ids that the encoder needs."""
 
     tokenizer: Tokenizer
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
     pad_id: int
     unknown_id: int | None
-    is_special: npt.NDArray[np.bool_]  # by id: may stand at the edges only, never for a word
-    vocab_size: int  # ids below are entries of the vocabulary itself
+    is_special: npt.NDArray[np.bool_]  # by id: only before and after a sentence, never for a word
+    vocab_size: int  # lower ids are entries of the vocabulary itself
 
 
 def load_tokenizer(folder: ModelFolder) -> SubwordTokenizer:
@@ -53,8 +53,8 @@ def load_tokenizer(folder: ModelFolder) -> SubwordTokenizer:
     prefix, suffix = _find_prefix_and_suffix(folder, tokenizer)
     unknown = _find_unknown_id(tokenizer, content)
     special = np.zeros(max(tokenizer.get_vocab_size(), 1 + max([*prefix, *suffix], default=0)), np.bool_)
-    added = [each["id"] for each in content.get("added_tokens") or [] if each.get("special")]
-    special[[*(i for i in added if i < len(special)), *prefix, *suffix]] = True
+    added = [token["id"] for token in content.get("added_tokens") or [] if token.get("special")]
+    special[[*(token_id for token_id in added if token_id < len(special)), *prefix, *suffix]] = True
     if unknown is not None:
         special[unknown] = False
     pads = [folder.pad_id, padding.get("pad_id"), *map(tokenizer.token_to_id, _PAD_TOKENS), 0]
@@ -70,14 +70,14 @@ def load_tokenizer(folder: ModelFolder) -> SubwordTokenizer:
 
 
 def _force_prefix_space(node: Any) -> None:  # noqa: ANN401 - any JSON value
-    """Tells byte-level and Metaspace tokenizers that each word has a space before it.
+    """Makes byte-level and Metaspace tokenizers put a space before each word.
 
-    In running text every word but the first has one, and the model has learned words in that form. Words that come
-    one by one would else be cut into the pieces of a word's middle.
+    In running text every word but the first has one, and the model was trained on that form. Without it a single word
+    is tokenized like the middle of a longer one.
     """
     if isinstance(node, list):
-        for each in node:
-            _force_prefix_space(each)
+        for child in node:
+            _force_prefix_space(child)
     elif isinstance(node, dict):
         if node.get("type") in {"ByteLevel", "RobertaProcessing"} and "add_prefix_space" in node:
             node["add_prefix_space"] = True
@@ -103,7 +103,7 @@ def _find_prefix_and_suffix(folder: ModelFolder, tokenizer: Tokenizer) -> tuple[
 
 
 def _check_unknown_character(folder: ModelFolder, tokenizer: Tokenizer) -> None:
-    """A tokenizer that fails on what its vocabulary lacks would take a whole batch down with one rare character."""
+    """Raises if the tokenizer fails on characters outside its vocabulary: one of them would fail a whole batch."""
     try:
         tokenizer.encode_batch([[_OUT_OF_VOCABULARY]], is_pretokenized=True, add_special_tokens=False)
     except Exception as error:

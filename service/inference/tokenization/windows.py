@@ -1,4 +1,4 @@
-"""Sequences longer than a model reads at once: overlapping windows, and which window answers for what. PURE."""
+"""Overlapping windows over sequences that are longer than the model's input, and which window answers for what. PURE."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class WindowBounds(NamedTuple):
-    """A window [start, end) over subwords, and the part [keep, keep_end) that is read from it."""
+    """A window [start, end) over subwords, and the part [keep_start, keep_end) whose outputs are used."""
 
     start: int
     end: int
@@ -22,9 +22,9 @@ class WindowBounds(NamedTuple):
 def cut_windows(bounds: Sequence[int], capacity: int) -> list[WindowBounds]:
     """Windows of at most `capacity` subwords, each overlapping the next by about half; the kept parts tile everything.
 
-    `bounds` are the subwords that words start at, beginning with 0, and the number of subwords at the end. Windows
-    start and end at words where that loses no more than a quarter of one. A word is kept from the window that it
-    is most central in; one that fits no window is kept piece by piece.
+    `bounds` are the subwords at which words start, beginning with 0, and at the end the number of subwords. Windows
+    start and end at words if that shortens them by no more than a quarter. A word is kept from the window in which it
+    is most central; a word that fits no window is kept in parts.
     """
     total = bounds[-1]
     if total <= capacity:
@@ -47,7 +47,7 @@ def _spread_windows(bounds: Sequence[int], capacity: int) -> list[tuple[int, int
     while start + capacity < total:
         windows.append((start, _snap_to_word_start(bounds, start + capacity, slack)))
         start = _snap_to_word_start(bounds, start + step, slack)
-    last = bounds[bisect_right(bounds, total - capacity - 1)]  # the last window reaches as far back as it can
+    last = bounds[bisect_right(bounds, total - capacity - 1)]  # the last window is as long as possible
     if not windows[-1][0] < last <= windows[-1][1]:
         last = total - capacity
     windows.append((last, total))
@@ -55,16 +55,16 @@ def _spread_windows(bounds: Sequence[int], capacity: int) -> list[tuple[int, int
 
 
 def _snap_to_word_start(bounds: Sequence[int], position: int, slack: int) -> int:
-    """The last word start up to `position`; where there is none within `slack`, the position itself."""
-    found = bounds[bisect_right(bounds, position) - 1]
-    return found if found > position - slack else position
+    """The last word start up to `position`; the position itself if there is none within `slack`."""
+    word_start = bounds[bisect_right(bounds, position) - 1]
+    return word_start if word_start > position - slack else position
 
 
 def _split_overlap(bounds: Sequence[int], left_end: int, right_start: int) -> int:
-    """Where one window stops to answer and the next begins, inside their overlap [right_start, left_end)."""
+    """The position in the overlap [right_start, left_end) where the next window takes over."""
     twice = right_start + left_end
-    place = bisect_right(bounds, twice // 2)
-    word, word_end = bounds[place - 1], bounds[place]
+    index = bisect_right(bounds, twice // 2)
+    word, word_end = bounds[index - 1], bounds[index]
     fits_left, fits_right = word_end <= left_end, word >= right_start
     if fits_left and fits_right:
         return word_end if word + word_end <= twice else word

@@ -13,7 +13,7 @@ from service.errors import InferenceError, InvalidInput, ModelError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.graph_runner import MAX_BATCH_DEVIATION
 from service.inference.model.folder import ModelFolder
-from service.inference.tokenization.word_joining import classify_casing
+from service.inference.tokenization.word_shape import classify_casing
 from tests.support.tiny_models import MAX_LENGTH, POISON_WORD, TOKENIZER_KINDS, TokenizerKind, make_tokenizer
 
 if TYPE_CHECKING:

@@ -112,7 +112,7 @@ def test_how_much_it_reads_at_once(
         ({"id2label": {"0": "O", "1": 5}}, "a class name is expected"),
         ({"id2label": {"0": "O", "1": "O"}}, "names a class twice"),
         ({"id2label": {"0": "O"}}, "labels"),
-        ({"id2label": {"0": "B-PER", "1": "ORG"}}, "the scheme of the labels can't be told"),
+        ({"id2label": {"0": "B-PER", "1": "ORG"}}, "the scheme of the labels can't be detected"),
         ({"max_position_embeddings": 4}, "max_length"),
     ],
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from service.errors import InvalidInput, ModelError
 from service.inference.model.folder import ModelFolder
 from service.inference.tokenization.encoder import NO_SUBWORD, NOT_UNICODE, NOT_VISIBLE, Encoder
-from service.inference.tokenization.word_joining import classify_casing
+from service.inference.tokenization.word_shape import classify_casing
 from tests.support.tiny_models import MAX_LENGTH, TOKENIZER_KINDS, TokenizerKind, make_tokenizer
 
 if TYPE_CHECKING:
