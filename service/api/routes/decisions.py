@@ -1,4 +1,4 @@
-"""What reviewers decide."""
+"""Decisions of reviewers over REST."""
 
 from __future__ import annotations
 
@@ -28,12 +28,8 @@ EXAMPLE = {
 }
 
 
-class Decisions(BaseModel):
-    decisions: list[Decision] = Field(min_length=1)
-
-
 class AcceptedDecisions(BaseModel):
-    accepted: int = Field(description="Decisions that are in the log now; the queue follows in a moment")
+    accepted: int = Field(description="Number of decisions written to the log; the queue follows in a moment")
     request_id: str
 
 
@@ -67,26 +63,25 @@ def _build_body_schema() -> dict[str, Any]:
     },
 )
 async def decide(request: Request, backend: BackendDep) -> AcceptedDecisions:
-    """One decision, or several as `{"decisions": […]}`: all are written, or none.
+    """Send one decision, or several as `{"decisions": […]}`: all of them are written, or none.
 
-    Each is checked against the item, and corrected labels against those of the dataset. Without a `revision` it is about the one in the queue; without `decided_at` it is
-    of now. `"withdrawn": true` takes the reviewer's decision back.
+    Each decision is checked against its item, and corrected labels against the labels of the dataset. `revision` defaults to
+    the revision in the queue, `decided_at` to the current time. `"withdrawn": true` withdraws the reviewer's decision.
     """
     body = await read_json_object(request)
-    outputs = []
-    for at, fields in list_messages(body, "decisions", backend.settings.max_sentences):
-        decision = parse_message(Decision, fields, location=at)
-        found = await require_item(backend, decision.dataset, decision.id, location=at)
+    messages = []
+    for location, fields in list_messages(body, "decisions", backend.settings.max_sentences):
+        decision = parse_message(Decision, fields, location=location)
+        item = await require_item(backend, decision.dataset, decision.id, location=location)
         if "revision" not in decision.model_fields_set:
-            decision = decision.model_copy(update={"revision": found.revision})
+            decision = decision.model_copy(update={"revision": item.revision})
+        label_map = backend.state_view.get_judge(decision.dataset).label_map
         try:
-            checked = check_decision(
-                found, decision, label_map=backend.state_view.get_judge(decision.dataset).label_map
-            )
+            decision = check_decision(item, decision, label_map=label_map)
         except InvalidInput as error:
-            if at is None:
+            if location is None:
                 raise
-            raise with_location(error, at) from error
-        outputs.append(build_decision_message(backend.topics, checked, get_request_id(request)))
-    await backend.appender.append(outputs)
-    return AcceptedDecisions(accepted=len(outputs), request_id=get_request_id(request))
+            raise with_location(error, location) from error
+        messages.append(build_decision_message(backend.topics, decision, get_request_id(request)))
+    await backend.appender.append(messages)
+    return AcceptedDecisions(accepted=len(messages), request_id=get_request_id(request))

@@ -1,4 +1,4 @@
-"""Live updates: who listens is told when the queue has changed, as server-sent events."""
+"""Live updates of the queue, as server-sent events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_LISTENERS = 200
 
 
 class QueueWatcher:
-    """The queue's counters for all listeners together: it is asked once a tick, however many listen."""
+    """The counts of the queue, shared by all listeners: one query per version and dataset, however many listen."""
 
     def __init__(self, backend: Backend, *, poll_interval: float = POLL_INTERVAL_S) -> None:
         self._backend = backend
@@ -40,9 +40,9 @@ class QueueWatcher:
 
     @contextmanager
     def add_listener(self) -> Iterator[None]:
-        """Room for one who listens, or `OverloadedError`."""
+        """Counts the listener for the time of the block. Raises OverloadedError above MAX_LISTENERS."""
         if self.listeners >= MAX_LISTENERS:
-            raise OverloadedError(f"{MAX_LISTENERS} listen already: ask GET /v1/review now and then instead")
+            raise OverloadedError(f"{MAX_LISTENERS} clients listen already: poll GET /v1/review instead")
         self.listeners += 1
         try:
             yield
@@ -56,9 +56,9 @@ class QueueWatcher:
     async def get_counts(self, dataset: str | None) -> Mapping[str, int]:
         async with self._lock:
             version = self.version
-            kept = self._counts_cache.get(dataset)
-            if kept is not None and kept[0] == version:
-                return kept[1]
+            cached = self._counts_cache.get(dataset)
+            if cached is not None and cached[0] == version:
+                return cached[1]
             if len(self._counts_cache) > MAX_LISTENERS:
                 self._counts_cache.clear()
             counts = await run_in_thread(self._backend.queue.count_items, dataset)
@@ -67,24 +67,24 @@ class QueueWatcher:
 
 
 async def queue_events(backend: Backend, watcher: QueueWatcher, dataset: str | None) -> AsyncIterator[str]:
-    """One event at once, one whenever something has changed, and a sign of life in between."""
-    told: int | None = None
-    said_at = time.monotonic()
+    """One event at the start, one for every change, and a comment as a heartbeat in between."""
+    sent_version: int | None = None
+    sent_at = time.monotonic()
     yield "retry: 3000\n\n"
     while not backend.draining.is_set():
         version = watcher.version
-        if version != told:
-            told, said_at = version, time.monotonic()
-            told_of = {"dataset": dataset, "version": version, "counts": dict(await watcher.get_counts(dataset))}
-            yield f"event: queue\ndata: {json.dumps(told_of)}\n\n"
-        elif time.monotonic() - said_at >= HEARTBEAT_INTERVAL_S:
-            said_at = time.monotonic()
+        if version != sent_version:
+            sent_version, sent_at = version, time.monotonic()
+            data = {"dataset": dataset, "version": version, "counts": dict(await watcher.get_counts(dataset))}
+            yield f"event: queue\ndata: {json.dumps(data)}\n\n"
+        elif time.monotonic() - sent_at >= HEARTBEAT_INTERVAL_S:
+            sent_at = time.monotonic()
             yield ": still here\n\n"
         await asyncio.sleep(watcher.poll_interval)
 
 
 class QueueEventsResponse(StreamingResponse):
-    """Takes its place as it begins to answer: of many who ask at once no more get in than there is room for."""
+    """Counts as a listener from its first byte to its last, so that simultaneous requests can't exceed the limit."""
 
     def __init__(self, backend: Backend, watcher: QueueWatcher, dataset: str | None) -> None:
         super().__init__(
@@ -105,7 +105,7 @@ class QueueEventsResponse(StreamingResponse):
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "`queue` events with the number of items by state, whenever it has changed",
+            "description": "A `queue` event with the number of items by state, at the start and after every change",
             "content": {
                 "text/event-stream": {
                     "schema": {"type": "string"},
@@ -116,5 +116,5 @@ class QueueEventsResponse(StreamingResponse):
     },
 )
 async def events(request: Request, backend: BackendDep, dataset: DatasetQuery = None) -> StreamingResponse:
-    """Stays open; ends when the service is about to stop, so that the client connects to another."""
+    """The stream ends when the service shuts down: the client then reconnects, to another replica."""
     return QueueEventsResponse(backend, request.app.state.queue_watcher, dataset)

@@ -1,4 +1,4 @@
-"""What the queue and the decisions add up to, for the console."""
+"""Counts of the queue and its decisions over REST, for the console."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ router = APIRouter(tags=["review"])
     dependencies=[Depends(reject_unknown_parameters)],
 )
 async def overview(backend: BackendDep, dataset: DatasetQuery = None) -> Overview:
-    """Days, scores, confusions and annotators of the queue, and reviewers' precision; with `dataset` also its recall."""
+    """Counts by day, score, label pair and annotator, and the precision of the flags. With `dataset`, also the recall."""
     return await run_in_thread(backend.queue.build_overview, dataset)

@@ -1,4 +1,4 @@
-"""The review queue: worst first, and who has what open."""
+"""The review queue over REST: its items, worst first, and claims on them."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ DEFAULT_CLAIM_MINUTES = 10.0
 MAX_CLAIM_MINUTES = 24 * 60.0
 CLAIM_TIMEOUT_S = 2.0
 CLAIM_POLL_INTERVAL_S = 0.02
-CLAIM_NOT_VISIBLE = "the review queue does not show the claim yet, so it was taken back: ask again in a moment"
+CLAIM_NOT_VISIBLE = "the review queue does not show the claim yet, so the claim was withdrawn: try again in a moment"
 
-SentenceIdPath = Annotated[str, Path(min_length=1, max_length=512, description="The sentence", examples=["doc-7-3"])]
+SentenceIdPath = Annotated[
+    str, Path(min_length=1, max_length=512, description="Id of the sentence", examples=["doc-7-3"])
+]
 
 
 class ReviewPage(BaseModel):
     items: list[ReviewItem]
-    next: str | None = Field(description="What to give as `after` for the next page; none: this was the last")
+    next: str | None = Field(description="Value of `after` for the next page; null on the last page")
 
 
 class ClaimRequest(BaseModel):
-    """Who looks at the item, and for how long others should leave it alone."""
+    """The reviewer who works on the item, and for how many minutes other reviewers should skip it."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reviewer": "anna", "minutes": 10}]})
 
@@ -56,30 +58,30 @@ async def review(
     *,
     dataset: DatasetQuery = None,
     given: Annotated[
-        str | None, Query(max_length=512, description="Given label of a doubtful word, in full or its type")
+        str | None, Query(max_length=512, description="Given label of a doubtful word, in full or by its type")
     ] = None,
     suggested: Annotated[
-        str | None, Query(max_length=512, description="Suggested label of a doubtful word, in full or its type")
+        str | None, Query(max_length=512, description="Suggested label of a doubtful word, in full or by its type")
     ] = None,
-    annotator: Annotated[str | None, Query(max_length=512, description="Who labelled it")] = None,
+    annotator: Annotated[str | None, Query(max_length=512, description="Name of the annotator")] = None,
     kind: Annotated[SuspectKind | None, Query(description="Kind of suspect")] = None,
     state: Annotated[
         Literal["open", "decided", "closed", "all"],
-        Query(description="`closed`: annotated again with nothing to doubt, or deleted"),
+        Query(description="`closed`: annotated again and no longer doubtful, or deleted"),
     ] = "open",
     reviewer: Annotated[
         str | None,
         Query(
             min_length=1,
             max_length=128,
-            description='Who is asking: leaves out what others have open. Not "decided by"',
+            description="The reviewer who asks: leaves out items that others have claimed. It does not select by decision",
         ),
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)] = 50,
-    after: Annotated[str | None, Query(max_length=4096, description="`next` of the page before")] = None,
+    after: Annotated[str | None, Query(max_length=4096, description="`next` of the previous page")] = None,
 ) -> Response:
-    """Items worst first (`rank` ascending). Page on with `after`."""
-    wanted = QueueFilter(
+    """Items, worst first (`rank` ascending). Use `after` for the next page."""
+    queue_filter = QueueFilter(
         dataset=dataset,
         given=given,
         suggested=suggested,
@@ -88,19 +90,19 @@ async def review(
         state=state,
         reviewer=reviewer,
     )
-    page = await run_in_thread(backend.queue.get_page, wanted, limit=limit, after=after)
+    page = await run_in_thread(backend.queue.get_page, queue_filter, limit=limit, after=after)
     return _to_json_response(ReviewPage.model_construct(items=list(page.items), next=page.next))
 
 
 @router.get("/v1/review/{dataset}/{id:path}", summary="One item", response_model=ReviewItem)
 async def item(dataset: DatasetPath, id: SentenceIdPath, backend: BackendDep) -> Response:  # noqa: A002 - as the messages call it
-    """The item of one sentence, whatever its state."""
+    """The item of a sentence, in any state."""
     return _to_json_response(await require_item(backend, dataset, id))
 
 
 @router.post(
     "/v1/review/{dataset}/{id:path}/claim",
-    summary="Have an item open",
+    summary="Claim an item",
     status_code=202,
     openapi_extra={
         "requestBody": {
@@ -110,38 +112,38 @@ async def item(dataset: DatasetPath, id: SentenceIdPath, backend: BackendDep) ->
     },
 )
 async def claim(dataset: DatasetPath, id: SentenceIdPath, request: Request, backend: BackendDep) -> Claim:  # noqa: A002 - as above
-    """Tells others that somebody looks at it. Claim it again to have it longer; 409 where another has it open.
+    """Other reviewers skip the item until the claim ends. Claim it again to prolong the claim; 409 if another reviewer has it.
 
-    Of several who claim it at once, the first in the log has it: the answer comes when the queue shows who that is.
+    If several reviewers claim an item at once, the first claim in the log counts. The response waits until the queue shows it.
     """
-    asked = parse_message(ClaimRequest, await read_json_object(request))
-    found = await require_item(backend, dataset, id)
-    if found.claimed_by not in (None, asked.reviewer):
-        raise _build_claim_conflict(found)
-    until = datetime.now(UTC) + timedelta(minutes=asked.minutes)
-    made = Claim(dataset=dataset, id=id, reviewer=asked.reviewer, until=until)
-    await _append_claim(backend, made, request)
-    first = await _wait_for_claim(backend, made)
-    if first is None and found.claimed_by == asked.reviewer:
-        return made  # who had it keeps its place in the log, however late the queue shows for how long
-    if first is None or first.claimed_by != asked.reviewer:
-        with suppress(StreamError):  # one that can't be taken back ends by itself
-            await _append_claim(backend, made.model_copy(update={"until": None}), request)
-        raise NotReadyError(CLAIM_NOT_VISIBLE) if first is None else _build_claim_conflict(first)
-    return made
+    body = parse_message(ClaimRequest, await read_json_object(request))
+    item = await require_item(backend, dataset, id)
+    if item.claimed_by not in (None, body.reviewer):
+        raise _build_claim_conflict(item)
+    until = datetime.now(UTC) + timedelta(minutes=body.minutes)
+    own_claim = Claim(dataset=dataset, id=id, reviewer=body.reviewer, until=until)
+    await _append_claim(backend, own_claim, request)
+    claimed_item = await _wait_for_claim(backend, own_claim)
+    if claimed_item is None and item.claimed_by == body.reviewer:
+        return own_claim  # a prolonged claim keeps its position in the log, even if the queue is slow to show it
+    if claimed_item is None or claimed_item.claimed_by != body.reviewer:
+        with suppress(StreamError):  # a claim that can't be withdrawn ends by itself
+            await _append_claim(backend, own_claim.model_copy(update={"until": None}), request)
+        raise NotReadyError(CLAIM_NOT_VISIBLE) if claimed_item is None else _build_claim_conflict(claimed_item)
+    return own_claim
 
 
 async def _wait_for_claim(backend: Backend, own_claim: Claim) -> ReviewItem | None:
-    """The item when it shows who was first: claims are read in the log's order, so whoever is seen there was.
+    """The item once it shows a claim. The queue reads claims in the order of the log, so the claim it shows was the first.
 
-    None where nobody is shown in time: the queue is behind, or the reviewer has let it go meanwhile.
+    None if it shows none in time: the queue is behind, or the reviewer has released the item.
     """
-    seen: int | None = None
-    ends = time.monotonic() + CLAIM_TIMEOUT_S
-    while time.monotonic() < ends:
+    read_version: int | None = None
+    deadline = time.monotonic() + CLAIM_TIMEOUT_S
+    while time.monotonic() < deadline:
         version = backend.queue.version
-        if version != seen:
-            seen = version
+        if version != read_version:
+            read_version = version
             item = await run_in_thread(backend.queue.get_item, own_claim.dataset, own_claim.id)
             if item is not None and item.claimed_by is not None and not _is_older_claim(item, own_claim):
                 return item
@@ -150,7 +152,7 @@ async def _wait_for_claim(backend: Backend, own_claim: Claim) -> ReviewItem | No
 
 
 def _is_older_claim(item: ReviewItem, own_claim: Claim) -> bool:
-    """Whether what is shown is the reviewer's own claim, but not yet as it was prolonged; to a millisecond."""
+    """Whether the item shows an earlier claim of the same reviewer, which is not prolonged yet. Times have 1 ms tolerance."""
     if item.claimed_by != own_claim.reviewer or item.claimed_until is None or own_claim.until is None:
         return False
     return item.claimed_until < own_claim.until - timedelta(milliseconds=1)
@@ -158,41 +160,41 @@ def _is_older_claim(item: ReviewItem, own_claim: Claim) -> bool:
 
 def _build_claim_conflict(item: ReviewItem) -> ConflictError:
     return ConflictError(
-        f"{item.claimed_by!r} has it open until {item.claimed_until}: take another one", field="reviewer"
+        f"{item.claimed_by!r} has it open until {item.claimed_until}: choose another item", field="reviewer"
     )
 
 
-@router.delete("/v1/review/{dataset}/{id:path}/claim", summary="Let an item go", status_code=202)
+@router.delete("/v1/review/{dataset}/{id:path}/claim", summary="Release an item", status_code=202)
 async def let_go(
     dataset: DatasetPath,
     id: SentenceIdPath,  # noqa: A002 - as above
     request: Request,
     backend: BackendDep,
-    reviewer: Annotated[str, Query(min_length=1, max_length=128, description="Who had it open")],
+    reviewer: Annotated[str, Query(min_length=1, max_length=128, description="The reviewer whose claim ends")],
 ) -> Claim:
-    """Ends a reviewer's own claim; where there is none, nothing changes."""
+    """Ends the reviewer's claim. Without a claim, nothing changes."""
     await require_item(backend, dataset, id)
-    gone = Claim(dataset=dataset, id=id, reviewer=reviewer)
-    await _append_claim(backend, gone, request)
-    return gone
+    ended_claim = Claim(dataset=dataset, id=id, reviewer=reviewer)
+    await _append_claim(backend, ended_claim, request)
+    return ended_claim
 
 
 async def require_item(backend: Backend, dataset: str, id: str, *, location: str | None = None) -> ReviewItem:  # noqa: A002
-    """The item, or the problem that there is none. `at`: where its name stands in the body."""
-    found = await run_in_thread(backend.queue.get_item, dataset, id)
-    if found is None and not backend.projector.caught_up:
+    """The item; raises NotFoundError or NotReadyError without one. `location` is the path of the message in the body."""
+    item = await run_in_thread(backend.queue.get_item, dataset, id)
+    if item is None and not backend.projector.caught_up:
         raise NotReadyError("the review queue is still being built: try again in a moment")
-    if found is None:
-        where = f"{location}.id" if location else "id"
+    if item is None:
+        field = f"{location}.id" if location else "id"
         raise NotFoundError(
-            f"{dataset}/{id} is not in the review queue: only sentences sent to review are", field=where
+            f"{dataset}/{id} is not in the review queue: it holds only sentences that were sent to review", field=field
         )
-    return found
+    return item
 
 
-async def _append_claim(backend: Backend, message: Claim, request: Request) -> None:
-    output = build_claim_message(backend.topics, message, get_request_id(request))
-    await backend.appender.append([output])
+async def _append_claim(backend: Backend, claim: Claim, request: Request) -> None:
+    message = build_claim_message(backend.topics, claim, get_request_id(request))
+    await backend.appender.append([message])
 
 
 def _to_json_response(model: BaseModel) -> Response:

@@ -1,4 +1,4 @@
-"""The few calls of Label Studio's API that pushing predictions needs."""
+"""A client for the part of Label Studio's REST API that pushing predictions needs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_S = 30.0
 MAX_RESPONSE_BYTES = 500_000_000
 UNAUTHORIZED = 401
+FORBIDDEN = 403
+NOT_FOUND = 404
 
 
 class LabelStudioRejectedError(StreamError):
-    """Label Studio answered, and said no to this one request."""
+    """Label Studio answered a request with an error status."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(f"Label Studio refused it with {status}: {detail}")
@@ -28,7 +30,7 @@ class LabelStudioRejectedError(StreamError):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the token along to wherever it points."""
+    """Refuses redirects: urllib would send the token to the new address."""
 
     def redirect_request(  # noqa: PLR0917 - as urllib calls it
         self,
@@ -39,11 +41,13 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         headers: Message,  # noqa: ARG002
         newurl: str,
     ) -> None:
-        raise SettingsError(f"--url: {req.full_url} leads on to {newurl}: name the address that answers itself")
+        raise SettingsError(
+            f"--url: {req.full_url} redirects to {newurl}: use the address that answers without a redirect"
+        )
 
 
 class LabelStudioClient:
-    """`token` is an access token of the old kind, or a personal one (a JWT), which is traded for short-lived ones."""
+    """`token` is a legacy access token, or a personal access token (a JWT), which is exchanged for short-lived ones."""
 
     def __init__(self, url: str, token: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         try:
@@ -51,7 +55,9 @@ class LabelStudioClient:
         except InvalidInput as error:
             raise SettingsError(f"--url: {error.problem}") from None
         if not token.isascii() or not token.isprintable() or " " in token:
-            raise SettingsError("the token is not one of Label Studio's: copy it again from its account page")
+            raise SettingsError(
+                "the token is not one of Label Studio's: copy it again from Label Studio's account page"
+            )
         self._token = token
         self._is_personal_token = token.count(".") == 2
         self._authorization = f"Token {token}"
@@ -61,37 +67,37 @@ class LabelStudioClient:
             self._refresh_access_token()
 
     def get_project(self, number: int) -> dict[str, Any]:
-        found = self._call("GET", f"/api/projects/{number}/")
-        if not isinstance(found, dict):
-            raise StreamError(f"{self.url} does not answer like Label Studio: is the address right?")
-        return found
+        project = self._call("GET", f"/api/projects/{number}/")
+        if not isinstance(project, dict):
+            raise self._build_wrong_address_error()
+        return project
 
     def list_predictions(self, project: int) -> list[dict[str, Any]]:
-        """All of a project's, also where they come in pages."""
-        found: list[dict[str, Any]] = []
-        asked: set[str] = set()
+        """All predictions of a project, from one list or from pages."""
+        predictions: list[dict[str, Any]] = []
+        requested: set[str] = set()
         query = f"project={quote(str(project))}"
         while query:
-            asked.add(query)
+            requested.add(query)
             page = self._call("GET", f"/api/predictions/?{query}")
-            # The address of the next page is the server's word: only its query is taken, so that the token stays here.
-            following = page.get("next") if isinstance(page, dict) else None
-            query = urlsplit(following).query if isinstance(following, str) else ""
-            listed = page.get("results") if isinstance(page, dict) else page
-            if not isinstance(listed, list) or query in asked:
-                raise StreamError(f"{self.url} does not answer like Label Studio: is the address right?")
-            found += [one for one in listed if isinstance(one, dict)]
-        return found
+            # Only the query of the next page's address is used: the token must not go to another host.
+            next_url = page.get("next") if isinstance(page, dict) else None
+            query = urlsplit(next_url).query if isinstance(next_url, str) else ""
+            results = page.get("results") if isinstance(page, dict) else page
+            if not isinstance(results, list) or query in requested:
+                raise self._build_wrong_address_error()
+            predictions += [prediction for prediction in results if isinstance(prediction, dict)]
+        return predictions
 
     def create_prediction(self, prediction: dict[str, Any]) -> dict[str, Any]:
-        found = self._call("POST", "/api/predictions/", prediction)
-        return found if isinstance(found, dict) else {}
+        created = self._call("POST", "/api/predictions/", prediction)
+        return created if isinstance(created, dict) else {}
 
     def delete_prediction(self, prediction: int) -> None:
         try:
             self._call("DELETE", f"/api/predictions/{prediction}/")
         except LabelStudioRejectedError as error:
-            if error.status != 404:  # it is gone already
+            if error.status != NOT_FOUND:  # a prediction that is already deleted is no error
                 raise
 
     # -- HTTP ------------------------------------------------------------------------------------------------------
@@ -106,19 +112,19 @@ class LabelStudioClient:
         return self._call_once(method, path, body)
 
     def _refresh_access_token(self) -> None:
-        """Short-lived tokens live for minutes."""
+        """Exchanges the personal token for a short-lived one, which is valid for minutes."""
         try:
-            found = self._call_once("POST", "/api/token/refresh/", {"refresh": self._token}, authorized=False)
+            response = self._call_once("POST", "/api/token/refresh/", {"refresh": self._token}, authorized=False)
         except LabelStudioRejectedError as error:
             raise self._translate_rejection(error) from None
-        access = found.get("access") if isinstance(found, dict) else None
+        access = response.get("access") if isinstance(response, dict) else None
         if not isinstance(access, str):
-            raise StreamError(f"{self.url} gives no access token: is the address right?")
+            raise StreamError(f"{self.url} returns no access token: is the address right?")
         self._authorization = f"Bearer {access}"
 
     def _translate_rejection(self, error: LabelStudioRejectedError) -> Exception:
-        if error.status in (UNAUTHORIZED, 403):
-            return SettingsError(f"{self.url} does not take the token: {error}")
+        if error.status in (UNAUTHORIZED, FORBIDDEN):
+            return SettingsError(f"{self.url} does not accept the token: {error}")
         return error
 
     def _call_once(self, method: str, path: str, body: object, *, authorized: bool = True) -> Any:  # noqa: ANN401 - any JSON
@@ -126,12 +132,12 @@ class LabelStudioClient:
         if authorized:
             headers["Authorization"] = self._authorization
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(  # noqa: S310 - only http and https get past link_base
+        request = urllib.request.Request(  # noqa: S310 - normalize_base_url accepts only http and https
             self.url + path, data=data, method=method, headers=headers
         )
         try:
-            with self._opener.open(request, timeout=self._timeout_s) as answer:
-                raw = answer.read(MAX_RESPONSE_BYTES)
+            with self._opener.open(request, timeout=self._timeout_s) as response:
+                raw = response.read(MAX_RESPONSE_BYTES)
         except urllib.error.HTTPError as error:
             with error:
                 raise LabelStudioRejectedError(error.code, error.read(500).decode(errors="replace")) from None
@@ -141,4 +147,7 @@ class LabelStudioClient:
         try:
             return json.loads(raw) if raw else None
         except ValueError:
-            raise StreamError(f"{self.url} does not answer like Label Studio: is the address right?") from None
+            raise self._build_wrong_address_error() from None
+
+    def _build_wrong_address_error(self) -> StreamError:
+        return StreamError(f"{self.url} does not answer like Label Studio: is the address right?")

@@ -434,8 +434,8 @@ def test_one_of_several_controls_is_chosen(desk: CommandHarness, studio: FakeLab
     ("options", "variables", "told"),
     [
         ([], {"LABEL_STUDIO_TOKEN": ""}, "LABEL_STUDIO_TOKEN is not set"),
-        ([], {"LABEL_STUDIO_TOKEN": "wrong"}, "does not take the token"),
-        ([], {"LABEL_STUDIO_TOKEN": "a.b.c"}, "does not take the token"),
+        ([], {"LABEL_STUDIO_TOKEN": "wrong"}, "does not accept the token"),
+        ([], {"LABEL_STUDIO_TOKEN": "a.b.c"}, "does not accept the token"),
         ([], {"LABEL_STUDIO_TOKEN": "two\nlines"}, "the token is not one of Label Studio's"),
         (["--project", "9"], {}, "refused it with 404"),
         (["--control", "none"], {}, "project 3 has no control for spans called none"),
@@ -459,7 +459,7 @@ def test_the_token_does_not_follow_a_redirect(desk: CommandHarness, studio: Fake
     studio.redirect = "http://127.0.0.1:1/elsewhere"
     ran = push(desk, studio)
     assert ran.code == 1
-    assert "leads on to http://127.0.0.1:1/elsewhere" in ran.err
+    assert "redirects to http://127.0.0.1:1/elsewhere" in ran.err
 
 
 def test_what_comes_later_is_pushed_too(
