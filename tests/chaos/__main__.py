@@ -1,4 +1,4 @@
-"""Chaos in earnest: `python -m tests.chaos --seed 1 --runs 20 [--brokers 3]`, one row a run; ends non-zero if one fails."""
+"""Chaos runs: `python -m tests.chaos --seed 1 --runs 20 [--brokers 3]`. Prints one row per run; fails if one run fails."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pathlib import Path
 from tests.chaos.kafka_chaos import ChaosReport, run_chaos
 from tests.chaos.plan import LONG_PROFILES, SHORT_PROFILES, FaultKind
 
-COLUMNS = ("seed", "brokers", "messages", *FaultKind, "ended", "undone", "seconds", "standstill", "verdict")
-WIDTH = 10
+COLUMNS = ("seed", "brokers", "messages", *FaultKind, "exits", "uncommitted", "seconds", "stall", "verdict")
+WIDTH = 11
 
 
 def format_row(report: ChaosReport) -> str:
-    ended = ",".join(f"{n}×{why}" for why, n in sorted(report.worker_exits.items())) or "-"
+    exits = ",".join(f"{count}×{reason}" for reason, count in sorted(report.worker_exits.items())) or "-"
     cells = (
         report.seed,
         report.brokers,
         report.messages,
         *(report.faults.get(kind, 0) for kind in FaultKind),
-        ended,
+        exits,
         report.uncommitted,
         f"{report.seconds:.0f}",
         f"{report.longest_stall.seconds:.1f}",
@@ -36,35 +36,33 @@ def format_row(report: ChaosReport) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1, help="of the first run; each further run takes the next")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first run; each further run adds one")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--brokers", type=int, default=1, choices=sorted(LONG_PROFILES))
-    parser.add_argument("--short", action="store_true", help="few faults: on one broker, the run that the tests make")
-    parser.add_argument("--keep", action="store_true", help="keep the logs of runs that went well, too")
-    given = parser.parse_args()
-    shape = (SHORT_PROFILES if given.short else LONG_PROFILES)[given.brokers]
+    parser.add_argument("--short", action="store_true", help="few faults, as in the tests")
+    parser.add_argument("--keep", action="store_true", help="keep the logs of successful runs too")
+    arguments = parser.parse_args()
+    profile = (SHORT_PROFILES if arguments.short else LONG_PROFILES)[arguments.brokers]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     faults: Counter[str] = Counter()
     failed = 0
     print("  ".join(f"{name:>{WIDTH}}" for name in COLUMNS), flush=True)
-    for seed in range(given.seed, given.seed + given.runs):
+    for seed in range(arguments.seed, arguments.seed + arguments.runs):
         folder = Path(tempfile.mkdtemp(prefix=f"labelwatch-chaos-{seed}-"))
-        report = run_chaos(folder, seed=seed, profile=shape, servers=os.environ.get("KAFKA_BOOTSTRAP_SERVERS"))
+        report = run_chaos(folder, seed=seed, profile=profile, servers=os.environ.get("KAFKA_BOOTSTRAP_SERVERS"))
         print(format_row(report), flush=True)
         faults.update(report.faults)
         if report.problems:
             failed += 1
             print("\n".join(f"  {problem}" for problem in report.problems))
-        if report.problems or given.keep:
-            still = report.longest_stall
-            print(
-                f"  partition {still.partition} stood still for {still.seconds:.1f} s from {still.since:%H:%M:%S.%f} on"
-            )
+        if report.problems or arguments.keep:
+            stall = report.longest_stall
+            print(f"  partition {stall.partition} stalled for {stall.seconds:.1f} s from {stall.since:%H:%M:%S.%f} on")
             print(f"  logs are in {folder}", flush=True)
         else:
             shutil.rmtree(folder)
-    told = ", ".join(f"{faults[kind]} {kind}" for kind in FaultKind)
-    print(f"{given.runs - failed} of {given.runs} runs exact; faults: {told}")
+    totals = ", ".join(f"{faults[kind]} {kind}" for kind in FaultKind)
+    print(f"{arguments.runs - failed} of {arguments.runs} runs exact; faults: {totals}")
     return 1 if failed else 0
 
 

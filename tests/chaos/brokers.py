@@ -1,4 +1,4 @@
-"""What may happen to brokers, one at a time: two of three gone is an outage, not a fault to survive without a stall."""
+"""Faults of brokers, one at a time: two of three brokers down is an outage, which no client survives without a stall."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def _now_ms() -> int:
 
 
 class Brokers:
-    """The cluster of a run, or brokers that are somebody else's: those are never touched."""
+    """The cluster of a run, or external brokers, which are never broken."""
 
     def __init__(self, servers: str, cluster: Cluster | None) -> None:
         self._servers = servers.split(",")
         self._cluster = cluster
         self._down: int | None = None
         self._outage_began_ms = 0
-        self.outages: list[tuple[int, int]] = []  # when there was none that answered, in milliseconds
+        self.outages: list[tuple[int, int]] = []  # times without any broker, in milliseconds
 
     def _open_admin(self) -> KafkaAdminClient:
         return KafkaAdminClient(bootstrap_servers=self._servers, bootstrap_timeout_ms=5_000)
@@ -49,15 +49,15 @@ class Brokers:
         return self._cluster is not None and len(self._cluster.nodes) == 1
 
     def inject_fault(self, kind: FaultKind, node: int) -> None:
-        assert self._cluster is not None, "brokers that are somebody else's can't be broken"
-        assert not (kind is FaultKind.CRASH and self.single), "a single broker has no copy of what it had in hand"
-        does = {
+        assert self._cluster is not None, "external brokers can't be broken"
+        assert not (kind is FaultKind.CRASH and self.single), "a single broker has no replica"
+        inject = {
             FaultKind.CRASH: self._cluster.kill,
             FaultKind.RESTART: self._cluster.stop,
             FaultKind.HANG: self._cluster.pause,
         }
         self._outage_began_ms = _now_ms()
-        does[kind](node)
+        inject[kind](node)
         self._down = node
 
     def repair(self, kind: FaultKind, node: int) -> None:
@@ -72,7 +72,7 @@ class Brokers:
             self.outages.append((self._outage_began_ms, _now_ms()))
 
     def is_healthy(self) -> bool:
-        """Whether every broker is there and has caught up."""
+        """Whether every broker is up and all replicas are in sync."""
         if self._cluster is None:
             return True
         if self._down is not None:
@@ -93,24 +93,31 @@ class Brokers:
         try:
             with self._open_admin() as admin:
                 return not any(
-                    one.state in OPEN_STATES for listed in admin.list_transactions().values() for one in listed
+                    transaction.state in OPEN_STATES
+                    for transactions in admin.list_transactions().values()
+                    for transaction in transactions
                 )
         except TRANSIENT_ERRORS:
             return False
 
     def find_hanging_transactions(self, topics: Iterable[str], partitions: int) -> list[str]:
-        """Partitions that wait for the end of a transaction which its coordinator takes for ended: no client can help."""
-        found: list[str] = []
+        """Returns partitions with an open transaction that its coordinator considers ended. No client can repair that."""
+        hanging: list[str] = []
         try:
             with self._open_admin() as admin:
-                known = {one.producer_id: one.state for listed in admin.list_transactions().values() for one in listed}
-                places = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]
-                for place, state in admin.describe_producers(places).items():
-                    found += [
-                        f"{place.topic}-{place.partition} (producer {one.producer_id})"
-                        for one in state.active_producers
-                        if one.current_transaction_start_offset >= 0 and known.get(one.producer_id) not in OPEN_STATES
+                states = {
+                    transaction.producer_id: transaction.state
+                    for transactions in admin.list_transactions().values()
+                    for transaction in transactions
+                }
+                targets = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]
+                for partition, description in admin.describe_producers(targets).items():
+                    hanging += [
+                        f"{partition.topic}-{partition.partition} (producer {producer.producer_id})"
+                        for producer in description.active_producers
+                        if producer.current_transaction_start_offset >= 0
+                        and states.get(producer.producer_id) not in OPEN_STATES
                     ]
         except TRANSIENT_ERRORS as error:
-            found.append(f"not known: {error!r}")
-        return found
+            hanging.append(f"unknown: {error!r}")
+        return hanging

@@ -1,7 +1,7 @@
-"""What must be true of the topics after any chaos, said of their content alone: a list of what is wrong, empty if nothing.
+"""Checks the content of the topics after a chaos run, and lists the problems.
 
-Every assessment is published to the scores topic too, so that it is known of each sentence what the worker thought
-of it, and what the review topic must and must not hold.
+The workers publish every assessment to the scores topic too. So the checks know the assessment of each sentence, and
+what the review topic must contain.
 """
 
 from __future__ import annotations
@@ -48,35 +48,36 @@ class TopicDumps:
 
 
 class ProblemList(list[str]):
-    """Sentences; many of one kind are told by the first few."""
+    """Descriptions of problems. Of many problems of one kind it shows the first few."""
 
-    def add_group(self, what: str, places: Iterable[object]) -> None:
-        found = list(places)
-        if found:
-            more = f" and {len(found) - MAX_SHOWN} more" if len(found) > MAX_SHOWN else ""
-            self.append(f"{what}: {', '.join(map(str, found[:MAX_SHOWN]))}{more}")
+    def add_group(self, problem: str, items: Iterable[object]) -> None:
+        affected = list(items)
+        if affected:
+            more = f" and {len(affected) - MAX_SHOWN} more" if len(affected) > MAX_SHOWN else ""
+            self.append(f"{problem}: {', '.join(map(str, affected[:MAX_SHOWN]))}{more}")
 
 
 class TopicChecker:
-    """Holds topics against what was sent, with one pass of the model over all of it."""
+    """Compares the topics with what was sent, in one pass of the model over all messages."""
 
     def __init__(self, classifier: Classifier, *, min_words: int, prior_words: int) -> None:
         self._classifier = classifier
         self._min_words, self._prior_words = min_words, prior_words
-        self._judges = {one.name: self._build_judge(one) for one in DATASETS}
+        self._judges = {settings.name: self._build_judge(settings) for settings in DATASETS}
 
-    def check(self, logs: TopicDumps, sent: Mapping[int, GeneratedMessage], acknowledged: Iterable[int]) -> list[str]:
+    def check(self, dumps: TopicDumps, sent: Mapping[int, GeneratedMessage], acknowledged: Iterable[int]) -> list[str]:
         problems = ProblemList()
-        inputs = {message.partition_offset: message for message in logs.sentences.messages}
-        serials = {place: int(dict(message.headers)[SERIAL]) for place, message in inputs.items()}
+        inputs = {message.partition_offset: message for message in dumps.sentences.messages}
+        serials = {position: int(dict(message.headers)[SERIAL]) for position, message in inputs.items()}
         problems.add_group(
             "acknowledged messages are not in the input", sorted(set(acknowledged) - set(serials.values()))
         )
-        bad = {place: stage for place, serial in serials.items() if (stage := sent[serial].stage)}
-        self._check_dead_letters(logs.dead_letters, inputs, bad, problems)
-        seen = self._observe_all(inputs[place] for place in inputs if place not in bad)
-        self._check_assessments(logs, {place: inputs[place] for place in seen}, seen, problems)
-        self._check_state(logs, seen, problems)
+        stages = {position: stage for position, serial in serials.items() if (stage := sent[serial].stage)}
+        self._check_dead_letters(dumps.dead_letters, inputs, stages, problems)
+        observations = self._observe_all(inputs[position] for position in inputs if position not in stages)
+        valid = {position: inputs[position] for position in observations}
+        self._check_assessments(dumps, valid, observations, problems)
+        self._check_state(dumps, observations, problems)
         return problems
 
     def get_judge(self, dataset: str) -> Judge:
@@ -89,17 +90,18 @@ class TopicChecker:
         return Judge(folder, settings, min_words=self._min_words, prior_words=self._prior_words)
 
     def _observe_all(self, messages: Iterable[ConsumedMessage]) -> dict[PartitionOffset, Observation | None]:
-        """Every good sentence with its words as the model sees them; none for one that is deleted."""
+        """Observes every valid sentence. A deletion has no observation."""
         sentences = {
             message.partition_offset: read_sentence(message.value or b"", max_words=MAX_WORDS) for message in messages
         }
-        there = [place for place, sentence in sentences.items() if not sentence.deleted]
-        answers = self._classifier.infer([sentences[place].tokens for place in there])
-        seen: dict[PartitionOffset, Observation | None] = dict.fromkeys(sentences)
-        for place, words in zip(there, answers, strict=True):
+        positions = [position for position, sentence in sentences.items() if not sentence.deleted]
+        inferred = self._classifier.infer([sentences[position].tokens for position in positions])
+        observations: dict[PartitionOffset, Observation | None] = dict.fromkeys(sentences)
+        for position, words in zip(positions, inferred, strict=True):
             assert isinstance(words, WordProbs)
-            seen[place] = self.get_judge(sentences[place].dataset).observe(sentences[place], words)
-        return seen
+            sentence = sentences[position]
+            observations[position] = self.get_judge(sentence.dataset).observe(sentence, words)
+        return observations
 
     # -- outputs ---------------------------------------------------------------------------------------------------
 
@@ -107,127 +109,131 @@ class TopicChecker:
     def _check_dead_letters(
         topic: TopicDump,
         inputs: Mapping[PartitionOffset, ConsumedMessage],
-        bad: Mapping[PartitionOffset, str],
+        stages: Mapping[PartitionOffset, str],
         problems: ProblemList,
     ) -> None:
         letters = [(_read_origin(letter), letter) for letter in topic.messages]
-        _check_exactly_once("dead letters", (place for place, _ in letters), bad, problems)
-        for place, letter in letters:
-            if place not in bad:
+        _check_exactly_once("dead letters", (position for position, _ in letters), stages, problems)
+        for position, letter in letters:
+            if position not in stages:
                 continue
-            original = inputs[place]
-            kept = letter.headers[: len(original.headers)]
-            if (letter.key, letter.value, kept) != (original.key, original.value, original.headers):
-                problems.append(f"the dead letter of {place} is not its message byte for byte")
+            original = inputs[position]
+            headers = letter.headers[: len(original.headers)]
+            if (letter.key, letter.value, headers) != (original.key, original.value, original.headers):
+                problems.append(f"the dead letter of {position} is not its message byte for byte")
             stage = dict(letter.headers)[f"{ERROR_HEADER_PREFIX}stage"].decode()
-            if stage != bad[place]:
-                problems.append(f"the dead letter of {place} says {stage} where {bad[place]} is right")
+            if stage != stages[position]:
+                problems.append(f"the dead letter of {position} says {stage} instead of {stages[position]}")
 
     def _check_assessments(
         self,
-        logs: TopicDumps,
-        good: Mapping[PartitionOffset, ConsumedMessage],
-        seen: Mapping[PartitionOffset, Observation | None],
+        dumps: TopicDumps,
+        valid: Mapping[PartitionOffset, ConsumedMessage],
+        observations: Mapping[PartitionOffset, Observation | None],
         problems: ProblemList,
     ) -> None:
-        scored = [(_read_position(message), message) for message in logs.scores.messages]
-        _check_exactly_once("scores", (place for place, _ in scored), good, problems)
-        said = dict(scored)
-        wanted = []
-        for place, message in said.items():
-            if place in good:
+        scored = [(_read_position(message), message) for message in dumps.scores.messages]
+        _check_exactly_once("scores", (position for position, _ in scored), valid, problems)
+        scores = dict(scored)
+        expected_in_review = []
+        for position, message in scores.items():
+            if position in valid:
                 assessment = json.loads(message.value or b"")
                 if assessment["reason"] != "scored":
-                    wanted.append(place)
-                problems.extend(f"{place}: {what}" for what in self._reassess(good[place], assessment, seen[place]))
-        reviewed = [(_read_position(message), message) for message in logs.review.messages]
-        _check_exactly_once("review", (place for place, _ in reviewed), wanted, problems)
+                    expected_in_review.append(position)
+                differences = self._reassess(valid[position], assessment, observations[position])
+                problems.extend(f"{position}: {difference}" for difference in differences)
+        reviewed = [(_read_position(message), message) for message in dumps.review.messages]
+        _check_exactly_once("review", (position for position, _ in reviewed), expected_in_review, problems)
         problems.add_group(
-            "review says something else than scores of",
+            "review and scores differ for",
             [
-                place
-                for place, message in reviewed
-                if place in said and (message.key, message.value) != (said[place].key, said[place].value)
+                position
+                for position, message in reviewed
+                if position in scores and (message.key, message.value) != (scores[position].key, scores[position].value)
             ],
         )
 
-    def _reassess(self, message: ConsumedMessage, said: dict[str, Any], seen: Observation | None) -> Iterable[str]:
-        """An assessment's own tokens, labels and thresholds must give its flags, and those its reason."""
+    def _reassess(
+        self, message: ConsumedMessage, assessment: dict[str, Any], observation: Observation | None
+    ) -> Iterable[str]:
+        """The tokens, labels and thresholds of an assessment must give its flags, and the flags its reason."""
         sent = json.loads(message.value or b"")
         identity = sent.get("id") or f"{message.topic}-{message.partition}-{message.offset}"
         dataset = sent.get("dataset", "default")
-        if (said["id"], said["dataset"]) != (identity, dataset):
-            yield f"is assessed as {said['dataset']}/{said['id']} and is {dataset}/{identity}"
+        if (assessment["id"], assessment["dataset"]) != (identity, dataset):
+            yield f"it is assessed as {assessment['dataset']}/{assessment['id']} and is {dataset}/{identity}"
         for field in ("tokens", "labels"):
-            if said[field] != sent.get(field, []):
+            if assessment[field] != sent.get(field, []):
                 yield f"its assessment has other {field}"
-        if seen is None:
-            if said["reason"] != "deleted":
-                yield f"is deleted, and its assessment says {said['reason']}"
+        if observation is None:
+            if assessment["reason"] != "deleted":
+                yield f"it is deleted, and its assessment says {assessment['reason']}"
             return
         judge = self.get_judge(dataset)
-        told = (said["thresholds"].get(name) for name in judge.classes)
-        carried = np.array([UNREACHABLE_THRESHOLD if one is None else one for one in told])  # none: too little evidence
-        flagged = seen.word_index[flag_words(seen.probs, seen.given, carried)].tolist()
-        if [flag["index"] for flag in said["flags"]] != flagged:
-            yield f"judged again the words {flagged} are flagged, its assessment says {said['flags']}"
+        published = (assessment["thresholds"].get(name) for name in judge.classes)
+        # A class without a threshold has too little evidence.
+        thresholds = np.array([UNREACHABLE_THRESHOLD if value is None else value for value in published])
+        flagged = observation.word_index[flag_words(observation.probs, observation.given, thresholds)].tolist()
+        if [flag["index"] for flag in assessment["flags"]] != flagged:
+            yield f"judged again, the words {flagged} are flagged; its assessment says {assessment['flags']}"
         control = _hash_to_share(f"{dataset}/{identity}") < judge.settings.control_share
         reason = "flagged" if flagged else "update" if sent.get("update") else "control" if control else "scored"
-        if said["reason"] != reason:
-            yield f"its assessment says {said['reason']} and must say {reason}"
+        if assessment["reason"] != reason:
+            yield f"its assessment says {assessment['reason']} and must say {reason}"
 
     # -- state -----------------------------------------------------------------------------------------------------
 
     def _check_state(
-        self, logs: TopicDumps, seen: Mapping[PartitionOffset, Observation | None], problems: ProblemList
+        self, dumps: TopicDumps, observations: Mapping[PartitionOffset, Observation | None], problems: ProblemList
     ) -> None:
         positions: dict[int, int] = {}
-        kept: dict[tuple[int, str], RunningStats] = {}
-        for (at, key), value in logs.state.compact().items():
+        learned: dict[tuple[int, str], RunningStats] = {}
+        for (state_partition, key), value in dumps.state.compact().items():
             kind, partition, *account = json.loads(key or b"")
-            if partition != at:
-                problems.append(f"state of partition {partition} lies in partition {at} of the state topic")
+            if partition != state_partition:
+                problems.append(f"partition {state_partition} of the state topic holds state of partition {partition}")
             if kind == "position":
                 positions[partition] = json.loads(value or b"")["next_offset"]
                 continue
             dataset, stats_key = account
-            if stats_key != self.get_judge(dataset).stats_key or (partition, dataset) in kept:
+            if stats_key != self.get_judge(dataset).stats_key or (partition, dataset) in learned:
                 problems.append(f"{dataset} has statistics under the unknown key {stats_key}")
-            kept[partition, dataset] = RunningStats.restore(json.loads(value or b""))
-        ends = {partition: end for partition, end in logs.sentences.end_offsets.items() if end}
+            learned[partition, dataset] = RunningStats.restore(json.loads(value or b""))
+        ends = {partition: end for partition, end in dumps.sentences.end_offsets.items() if end}
         if positions != ends:
             problems.append(f"the positions in the state are {positions} and the input ends at {ends}")
-        wanted, sentences = self._sum_by_partition(seen)
-        for partition, dataset in sorted(wanted.keys() | kept.keys()):
-            found = kept.get((partition, dataset), self.get_judge(dataset).create_empty_stats())
-            right = wanted.get((partition, dataset), ClassStats.empty(found.n_classes))
-            if found.get_total() != right:
+        expected, sentences = self._sum_by_partition(observations)
+        for partition, dataset in sorted(expected.keys() | learned.keys()):
+            stats = learned.get((partition, dataset), self.get_judge(dataset).create_empty_stats())
+            sums = expected.get((partition, dataset), ClassStats.empty(stats.n_classes))
+            if stats.get_total() != sums:
                 problems.append(
-                    f"partition {partition}, {dataset}: {found.get_total()} learned where one pass gives {right}"
+                    f"partition {partition}, {dataset}: the workers learned {stats.get_total()}, one pass gives {sums}"
                 )
-            number = sentences[partition, dataset]
-            if found.histogram.total != number:
-                problems.append(f"partition {partition}, {dataset}: {found.histogram.total} of {number} sentences")
-        for dataset in sorted({name for _, name in wanted}):
-            if _merge_stats(dataset, {place: stats.get_total() for place, stats in kept.items()}) != _merge_stats(
-                dataset, wanted
-            ):
+            count = sentences[partition, dataset]
+            if stats.histogram.total != count:
+                problems.append(f"partition {partition}, {dataset}: {stats.histogram.total} of {count} sentences")
+        totals = {key: stats.get_total() for key, stats in learned.items()}
+        for dataset in sorted({name for _, name in expected}):
+            if _merge_stats(dataset, totals) != _merge_stats(dataset, expected):
                 problems.append(f"{dataset}: the sums over all partitions are not those of one pass")
 
     def _sum_by_partition(
-        self, seen: Mapping[PartitionOffset, Observation | None]
+        self, observations: Mapping[PartitionOffset, Observation | None]
     ) -> tuple[dict[tuple[int, str], ClassStats], Counter[tuple[int, str]]]:
-        together: defaultdict[tuple[int, str], list[Observation]] = defaultdict(list)
-        for (partition, _), one in seen.items():
-            if one is not None and len(one.given):
-                together[partition, one.sentence.dataset].append(one)
+        groups: defaultdict[tuple[int, str], list[Observation]] = defaultdict(list)
+        for (partition, _), observation in observations.items():
+            if observation is not None and len(observation.given):
+                groups[partition, observation.sentence.dataset].append(observation)
         sums = {
-            place: ClassStats.empty(len(self.get_judge(place[1]).classes)).update(
-                np.concatenate([one.probs for one in observed]), np.concatenate([one.given for one in observed])
+            (partition, dataset): ClassStats.empty(len(self.get_judge(dataset).classes)).update(
+                np.concatenate([observation.probs for observation in group]),
+                np.concatenate([observation.given for observation in group]),
             )
-            for place, observed in together.items()
+            for (partition, dataset), group in groups.items()
         }
-        return sums, Counter({place: len(observed) for place, observed in together.items()})
+        return sums, Counter({key: len(group) for key, group in groups.items()})
 
 
 def _merge_stats(dataset: str, sums: Mapping[tuple[int, str], ClassStats]) -> ClassStats | None:
@@ -239,12 +245,14 @@ def _merge_stats(dataset: str, sums: Mapping[tuple[int, str], ClassStats]) -> Cl
 
 
 def _check_exactly_once(
-    topic: str, found: Iterable[PartitionOffset], wanted: Iterable[PartitionOffset], problems: ProblemList
+    topic: str, actual: Iterable[PartitionOffset], expected: Iterable[PartitionOffset], problems: ProblemList
 ) -> None:
-    counts, must = Counter(found), set(wanted)
-    problems.add_group(f"{topic} holds more than once", sorted(place for place, n in counts.items() if n > 1))
-    problems.add_group(f"{topic} lacks", sorted(must - counts.keys()))
-    problems.add_group(f"{topic} holds what does not belong there", sorted(counts.keys() - must))
+    counts, required = Counter(actual), set(expected)
+    problems.add_group(
+        f"{topic} contains more than once", sorted(position for position, count in counts.items() if count > 1)
+    )
+    problems.add_group(f"{topic} lacks", sorted(required - counts.keys()))
+    problems.add_group(f"{topic} contains by mistake", sorted(counts.keys() - required))
 
 
 def _read_origin(letter: ConsumedMessage) -> PartitionOffset:
@@ -261,7 +269,7 @@ def _hash_to_share(name: str) -> float:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) / 2**64
 
 
-# -- how long partitions stood still -----------------------------------------------------------------------------------
+# -- stalls -----------------------------------------------------------------------------------
 
 
 class Stall(NamedTuple):
@@ -273,16 +281,16 @@ class Stall(NamedTuple):
 def find_longest_stall(
     sentences: TopicDump, positions: Mapping[int, Sequence[tuple[int, int]]], outages: Sequence[tuple[int, int]] = ()
 ) -> Stall:
-    """The longest time in which a partition had messages to read and none was committed, once it had begun.
+    """Finds the longest time in which a partition had messages to read and no commit, after its first commit.
 
-    `positions` are (milliseconds, next offset), in order; `away` is when there was no broker at all, which is not counted.
+    `positions` are (milliseconds, next offset), in order. `outages` are times without any broker; they do not count.
     """
     arrived = {message.partition_offset: message.timestamp_ms for message in sentences.messages}
     longest = (0, 0, 0)
     for partition, steps in positions.items():
         for (before, offset), (now, _) in pairwise(steps):
             since = max(before, arrived.get((partition, offset), now))
-            nobody = sum(max(0, min(now, end) - max(since, start)) for start, end in outages)
-            longest = max(longest, (now - since - nobody, partition, since))
-    waited, partition, since = longest
-    return Stall(waited / 1000, partition, datetime.fromtimestamp(since / 1000, UTC))
+            outage_ms = sum(max(0, min(now, end) - max(since, start)) for start, end in outages)
+            longest = max(longest, (now - since - outage_ms, partition, since))
+    stalled_ms, partition, since = longest
+    return Stall(stalled_ms / 1000, partition, datetime.fromtimestamp(since / 1000, UTC))

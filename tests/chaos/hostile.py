@@ -1,7 +1,7 @@
-"""Hostile messages by the thousand: `python -m tests.chaos.hostile --messages 20000`.
+"""Thousands of hostile messages: `python -m tests.chaos.hostile --messages 20000`.
 
-A real worker on a real Kafka must make a dead letter of each, or assess it, and need no more memory at the end than
-after a tenth of them. Ends non-zero where it does not.
+A real worker on a real Kafka must turn each into a dead letter or assess it. Its memory must not grow by more than
+`MAX_GROWTH` after the first tenth. The exit status says whether both hold.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +56,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """What is remembered of a message: enough to know its dead letter again."""
+    """What the check needs to recognise the dead letter of a message."""
 
     kind: str
     fates: frozenset[str]
@@ -67,7 +67,7 @@ class SentMessage:
 class HostileOutcome:
     fates: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
-    memory: list[int] = field(default_factory=list)  # bytes resident, after a tenth and after all
+    memory: list[int] = field(default_factory=list)  # resident bytes after a tenth of the messages and after all
     peak: int = 0
     seconds: float = 0.0
 
@@ -77,11 +77,11 @@ class HostileOutcome:
 
 
 def _hash_message(key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
-    """Of every byte that a dead letter must keep."""
-    said = hashlib.sha256()
+    """Hashes every byte that a dead letter must repeat."""
+    digest = hashlib.sha256()
     for part in (key, value, *itertools.chain.from_iterable((name.encode(), text) for name, text in headers)):
-        said.update(b"none" if part is None else b"%d:" % len(part) + part)
-    return said.digest()
+        digest.update(b"none" if part is None else b"%d:" % len(part) + part)
+    return digest.digest()
 
 
 class HostileRun:
@@ -98,17 +98,16 @@ class HostileRun:
             cluster = stack.enter_context(Cluster(self._folder / "kafka"))
             settings = KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
             create_topics(settings, self._topics, partitions=PARTITIONS, replication=1, min_isr=1)
-            stream = KafkaLog(settings)
-            stack.callback(stream.close)
+            log = stack.enter_context(closing(KafkaLog(settings)))
             forgets = DatasetSettings(name="forgets", version=1, forget_after_days=1)
-            stream.append([Output(self._topics.datasets, b"forgets", forgets.model_dump_json().encode())])
-            onlooker = stack.enter_context(
+            log.append([Output(self._topics.datasets, b"forgets", forgets.model_dump_json().encode())])
+            progress = stack.enter_context(
                 ProgressMonitor(cluster.bootstrap_servers, self._topics, partitions=PARTITIONS)
             )
             workers = stack.enter_context(WorkerProcesses(self._folder, self._make_environment(settings), ("hostile",)))
-            began = time.monotonic()
-            self._feed(stream, onlooker, workers)
-            self.outcome.seconds = time.monotonic() - began
+            started_at = time.monotonic()
+            self._send_all(log, progress, workers)
+            self.outcome.seconds = time.monotonic() - started_at
             workers.drain()
             self.outcome.problems += workers.problems
             if workers.starts > 1:
@@ -125,83 +124,83 @@ class HostileRun:
             "LABELWATCH_WORKER_PUBLISH_SCORES": "true",
         }
 
-    def _feed(self, stream: KafkaLog, onlooker: ProgressMonitor, workers: WorkerProcesses) -> None:
+    def _send_all(self, log: KafkaLog, progress: ProgressMonitor, workers: WorkerProcesses) -> None:
         messages = itertools.islice(generate_hostile_messages(self._seed), self._messages)
-        while portion := list(itertools.islice(messages, CHUNK_SIZE)):
-            stream.append([self._record_sent(one) for one in portion], timeout=STALL_TIMEOUT_S)
-            self._wait_until_processed(onlooker, workers, len(self._sent) - MAX_BACKLOG)
-            if not self.outcome.memory and sum(onlooker.positions.values()) >= self._messages // 10:
+        while chunk := list(itertools.islice(messages, CHUNK_SIZE)):
+            log.append([self._record_sent(message) for message in chunk], timeout=STALL_TIMEOUT_S)
+            self._wait_until_processed(progress, workers, len(self._sent) - MAX_BACKLOG)
+            if not self.outcome.memory and sum(progress.positions.values()) >= self._messages // 10:
                 self.outcome.memory.append(_read_memory(workers, "VmRSS"))
-        self._wait_until_processed(onlooker, workers, len(self._sent))
+        self._wait_until_processed(progress, workers, len(self._sent))
         self.outcome.memory.append(_read_memory(workers, "VmRSS"))
         self.outcome.peak = _read_memory(workers, "VmHWM")
 
-    def _record_sent(self, one: HostileMessage) -> Output:
+    def _record_sent(self, message: HostileMessage) -> Output:
         partition = len(self._sent) % PARTITIONS
         self._sent[partition, self._counts[partition]] = SentMessage(
-            one.kind, one.fates, _hash_message(one.key, one.value, one.headers)
+            message.kind, message.fates, _hash_message(message.key, message.value, message.headers)
         )
         self._counts[partition] += 1
-        return Output(self._topics.sentences, one.key, one.value, one.headers, partition)
+        return Output(self._topics.sentences, message.key, message.value, message.headers, partition)
 
     @staticmethod
-    def _wait_until_processed(onlooker: ProgressMonitor, workers: WorkerProcesses, done: int) -> None:
-        """Until so many are worked on. A worker that ends is started again, and told of in the end."""
-        reached, since = -1, time.monotonic()
-        while (now := sum(onlooker.positions.values())) < done:
+    def _wait_until_processed(progress: ProgressMonitor, workers: WorkerProcesses, target: int) -> None:
+        """Waits until `target` messages are processed. A worker that exits is started again."""
+        highest, progressed_at = -1, time.monotonic()
+        while (processed := sum(progress.positions.values())) < target:
             workers.supervise()
-            if now > reached:
-                reached, since = now, time.monotonic()
-            if time.monotonic() - since > STALL_TIMEOUT_S:
+            if processed > highest:
+                highest, progressed_at = processed, time.monotonic()
+            if time.monotonic() - progressed_at > STALL_TIMEOUT_S:
                 raise TimeoutError(
-                    f"nothing moved for {STALL_TIMEOUT_S:.0f} s after {now} messages: see the worker's log"
+                    f"no progress for {STALL_TIMEOUT_S:.0f} s after {processed} messages: see the worker's log"
                 )
             time.sleep(0.1)
 
     def _check(self, servers: str) -> None:
-        found: Counter[tuple[int, int]] = Counter()
+        counts: Counter[tuple[int, int]] = Counter()
         for letter in _iter_committed(servers, self._topics.dead_letters):
-            added = dict(letter.headers[-N_ADDED_HEADERS:])
-            place = int(added[f"{ERROR_HEADER_PREFIX}partition"]), int(added[f"{ERROR_HEADER_PREFIX}offset"])
-            found[place] += 1
-            sent = self._sent[place]
-            stage = added[f"{ERROR_HEADER_PREFIX}stage"].decode()
+            headers = dict(letter.headers[-N_ADDED_HEADERS:])
+            position = int(headers[f"{ERROR_HEADER_PREFIX}partition"]), int(headers[f"{ERROR_HEADER_PREFIX}offset"])
+            counts[position] += 1
+            sent = self._sent[position]
+            stage = headers[f"{ERROR_HEADER_PREFIX}stage"].decode()
             self.outcome.fates[stage] += 1
             if stage not in sent.fates:
-                self.outcome.problems.append(f"{place} ({sent.kind}) ended as {stage}")
+                self.outcome.problems.append(f"{position} ({sent.kind}) became a dead letter of the stage {stage}")
             if _hash_message(letter.key, letter.value, tuple(letter.headers[:-N_ADDED_HEADERS])) != sent.digest:
                 self.outcome.problems.append(
-                    f"the dead letter of {place} ({sent.kind}) is not its message byte for byte"
+                    f"the dead letter of {position} ({sent.kind}) is not its message byte for byte"
                 )
         for record in _iter_committed(servers, self._topics.scores):
             identity = dict(record.headers)["ce_id"].decode()
             partition, offset = identity.rsplit("-", 2)[-2:]
-            place = int(partition), int(offset)
-            found[place] += 1
+            position = int(partition), int(offset)
+            counts[position] += 1
             self.outcome.fates[ASSESSED] += 1
-            if ASSESSED not in self._sent[place].fates:
-                self.outcome.problems.append(f"{place} ({self._sent[place].kind}) was assessed")
-        often = [place for place, times in found.items() if times > 1]
-        lost = [place for place in self._sent if place not in found]
-        self.outcome.problems += [f"{len(often)} came out more than once"] if often else []
+            if ASSESSED not in self._sent[position].fates:
+                self.outcome.problems.append(f"{position} ({self._sent[position].kind}) was assessed")
+        repeated = [position for position, count in counts.items() if count > 1]
+        lost = [position for position in self._sent if position not in counts]
+        self.outcome.problems += [f"{len(repeated)} have more than one output"] if repeated else []
         self.outcome.problems += [f"{len(lost)} are lost, such as {lost[:5]}"] if lost else []
 
 
 def _read_memory(workers: WorkerProcesses, which: str) -> int:
-    """Bytes, as the system counts them."""
+    """Bytes, as the kernel counts them."""
     lines = Path(f"/proc/{workers.get_pid(0)}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{which}:")) * 1024
 
 
 def _iter_committed(servers: str, topic: str) -> Iterator[ConsumerRecord]:
-    """One by one: all of them together would be gigabytes."""
-    with open_consumer(servers) as reader:
-        places = [TopicPartition(topic, number) for number in reader.partitions_for_topic(topic) or ()]
-        ends = reader.end_offsets(places)
-        reader.assign(places)
-        reader.seek_to_beginning(*places)
-        while any(reader.position(place) < ends[place] for place in places):
-            for records in reader.poll(timeout_ms=500).values():
+    """Yields one record at a time: all of them would not fit into memory."""
+    with open_consumer(servers) as consumer:
+        partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+        ends = consumer.end_offsets(partitions)
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        while any(consumer.position(partition) < ends[partition] for partition in partitions):
+            for records in consumer.poll(timeout_ms=500).values():
                 yield from records
 
 
@@ -209,14 +208,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--model", type=Path, help="a model folder; without: a tiny one")
-    given = parser.parse_args()
+    parser.add_argument("--model", type=Path, help="a model folder; default: a tiny one")
+    arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="labelwatch-hostile-"))
-    outcome = HostileRun(folder, messages=given.messages, seed=given.seed, model=given.model).run()
-    fates = ", ".join(f"{n} {stage or 'assessed'}" for stage, n in outcome.fates.most_common())
+    outcome = HostileRun(folder, messages=arguments.messages, seed=arguments.seed, model=arguments.model).run()
+    fates = ", ".join(f"{count} {stage or 'assessed'}" for stage, count in outcome.fates.most_common())
     first, last = outcome.memory
-    print(f"{given.messages} messages in {outcome.seconds:.0f} s: {fates}")
+    print(f"{arguments.messages} messages in {outcome.seconds:.0f} s: {fates}")
     print(f"memory after 10 %: {first / MIB:.0f} MiB, after 100 %: {last / MIB:.0f} MiB, ratio {outcome.growth:.3f}")
     print(f"most at any time: {outcome.peak / MIB:.0f} MiB")
     if outcome.growth > MAX_GROWTH:

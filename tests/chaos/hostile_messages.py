@@ -1,4 +1,4 @@
-"""Messages of those who mean harm, or whose producers are broken, from a seed; with what must become of each."""
+"""Generates messages of attackers and of broken producers from a seed, with the fate that each must have."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 ASSESSED = ""  # not a dead letter
 MAX_WORDS = 5_000
-MAX_VALUE_BYTES = MAX_INPUT_BYTES - 8 * 1024  # of the value: key, headers and the batch around them count too
+MAX_VALUE_BYTES = MAX_INPUT_BYTES - 8 * 1024  # key, headers and the batch count towards the limit too
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
-LARGE_WEIGHT = 0.03  # how often a kind of large messages is chosen, where others are chosen once
+LARGE_WEIGHT = 0.03  # of a kind of large messages; the others have 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class HostileMessage:
     key: bytes | None
     value: bytes | None
     headers: Headers
-    fates: frozenset[str]  # stages of the dead letter that it may become; or it is assessed
+    fates: frozenset[str]  # stages of the dead letter that it may become, or `ASSESSED`
 
     @property
     def large(self) -> bool:
@@ -45,15 +45,15 @@ class HostileKind:
 
 
 def make_one_of_each(seed: int) -> list[HostileMessage]:
-    """One of each, in a random order."""
+    """Makes one message of each kind, in random order."""
     rng = random.Random(f"hostile {seed}")
-    made = [_make_message(rng, kind) for kind in KINDS]
-    rng.shuffle(made)
-    return made
+    messages = [_make_message(rng, kind) for kind in KINDS]
+    rng.shuffle(messages)
+    return messages
 
 
 def generate_hostile_messages(seed: int) -> Iterator[HostileMessage]:
-    """A mix in which large ones are rare, or nothing else would come through."""
+    """Yields a mix in which large messages are rare: they would take most of the time."""
     rng = random.Random(f"hostile {seed}")
     weights = [LARGE_WEIGHT if kind.large else 1.0 for kind in KINDS]
     while True:
@@ -69,8 +69,8 @@ def _to_json(**fields: object) -> bytes:
     return json.dumps({"tokens": ["the", "fox"], "labels": ["O", "B-PER"], **fields}, ensure_ascii=False).encode()
 
 
-def _make_words(n: int, word: str = "a", label: str = "O") -> bytes:
-    return _to_json(tokens=[word] * n, labels=[label] * n)
+def _make_words(count: int, word: str = "a", label: str = "O") -> bytes:
+    return _to_json(tokens=[word] * count, labels=[label] * count)
 
 
 def _nest(depth: int, opening: bytes, closing: bytes, inner: bytes = b"") -> bytes:
@@ -78,31 +78,33 @@ def _nest(depth: int, opening: bytes, closing: bytes, inner: bytes = b"") -> byt
 
 
 def _make_mutated(rng: random.Random) -> bytes:
-    """A good message with a few bytes changed."""
+    """A valid message with a few bytes changed."""
     value = bytearray(
         _to_json(
             id="1", revision=3, annotated_at="2024-05-31T12:00:00Z", meta={"a": [1, None]}, source="s", update=True
         )
     )
     for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(value))
+        index = rng.randrange(len(value))
         if rng.random() < 0.5:
-            value[at] = rng.randrange(256)
+            value[index] = rng.randrange(256)
         else:
-            value[at:at] = rng.choice([b'"', b"{", b"[", b"null", b"1e99", b"\xff", b"\\ud800", b"\\u0000", b",", b"-"])
+            value[index:index] = rng.choice(
+                [b'"', b"{", b"[", b"null", b"1e99", b"\xff", b"\\ud800", b"\\u0000", b",", b"-"]
+            )
     return bytes(value)
 
 
 def _make_wrong_type(rng: random.Random) -> bytes:
-    """A field of a type that it can't have."""
+    """A field of the wrong type."""
     field = rng.choice(["tokens", "labels", "dataset", "id", "revision", "update", "deleted", "annotator", "source"])
     return _to_json(**{field: rng.choice([{"a": 1}, [[1]], 1.5, [None], {"tokens": []}])})
 
 
 def _make_good(rng: random.Random) -> bytes:
-    n = rng.randint(1, 12)
+    count = rng.randint(1, 12)
     words = ["the", "of", "paris", "Müller", "東京", "e\u0301", "\u200b", "\x00", "\u202e", "", " ", "[PAD]", "##s"]
-    return _to_json(tokens=rng.choices(words, k=n), labels=rng.choices(LABELS, k=n))
+    return _to_json(tokens=rng.choices(words, k=count), labels=rng.choices(LABELS, k=count))
 
 
 EXTREMES = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59", "0001-01-01", "2999-01-01")
@@ -192,5 +194,5 @@ def _make_deep_meta(depth: int) -> bytes:
     return _make_words(1)[:-1] + b', "meta": {"a": ' + _nest(depth, b"[", b"]") + b"}}"
 
 
-def _make_compact_words(n: int) -> bytes:
-    return json.dumps({"tokens": ["a"] * n, "labels": ["O"] * n}, separators=(",", ":")).encode()
+def _make_compact_words(count: int) -> bytes:
+    return json.dumps({"tokens": ["a"] * count, "labels": ["O"] * count}, separators=(",", ":")).encode()

@@ -1,6 +1,6 @@
-"""Real workers on real Kafka, and things that happen to both. `run` gives a report.
+"""Runs real workers on a real Kafka and injects faults into both.
 
-A report without problems says: exact to the bit, everything once, nothing missing.
+A report without problems means: exact to the bit, every message once, none missing.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ BATCH_RECORDS = 16
 MIN_WORDS = 1
 PRIOR_WORDS = 0
 TICK_S = 0.05
-RETRY_INTERVAL_S = 2.0  # seconds between questions to the brokers, each of which takes its time
-MAX_RECOVERY_WAIT_S = 60.0  # seconds for which a fault waits at most until the one before is got over
-STALL_TIMEOUT_S = 300.0  # seconds without any progress, after which a run is given up
+RETRY_INTERVAL_S = 2.0  # between health checks of the brokers
+MAX_RECOVERY_WAIT_S = 60.0  # the longest time that a fault waits for the recovery from the one before
+STALL_TIMEOUT_S = 300.0  # a run without any progress for so long has failed
 
 
 class StalledError(Exception):
-    """Nothing moves any more."""
+    """The workers make no progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +53,22 @@ class ChaosReport:
     seed: int
     brokers: int
     messages: int
-    faults: Mapping[FaultKind, int]  # that hit
-    worker_exits: Mapping[str, int]  # workers that ended by themselves and were started again, by why
-    uncommitted: (
-        int  # messages that workers wrote and never committed: the traces of faults that hit in mid-transaction
-    )
+    faults: Mapping[FaultKind, int]  # that were injected
+    worker_exits: Mapping[str, int]  # workers that exited by themselves, by reason
+    uncommitted: int  # messages that were written and never committed: faults that hit in the middle of a transaction
     seconds: float
     longest_stall: Stall
     problems: tuple[str, ...]
 
 
 def run_chaos(folder: Path, *, seed: int, profile: RunProfile, servers: str | None = None) -> ChaosReport:
-    """One run, on the brokers named or on ones of its own; logs of workers and brokers stay in the folder."""
+    """Runs once, on the named brokers or on new ones. The logs of workers and brokers stay in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         cluster = None
         if servers is None:
-            quick = {"broker.session.timeout.ms": str(BROKER_SESSION_MS), "broker.heartbeat.interval.ms": "1000"}
-            cluster = stack.enter_context(Cluster(folder / "kafka", brokers=profile.brokers, settings=quick))
+            settings = {"broker.session.timeout.ms": str(BROKER_SESSION_MS), "broker.heartbeat.interval.ms": "1000"}
+            cluster = stack.enter_context(Cluster(folder / "kafka", brokers=profile.brokers, settings=settings))
             servers = cluster.bootstrap_servers
         chaos = ChaosRun(folder, seed, profile, servers, Brokers(servers, cluster))
         return chaos.run(stack)
@@ -82,7 +80,7 @@ class ChaosRun:
         self._topics = Topics(f"chaos-{uuid.uuid4().hex[:8]}.")
         self._model = make_model(folder / "model", "wordpiece", poison="fails", manifest={"invariant": "exact"})
         self._classifier = Classifier(ModelFolder.load(self._model))
-        # Two with a fixed identity, one without: both ways of being a member go on at once.
+        # Two static members and one dynamic member: both kinds of membership are tested together.
         identities = (*(f"chaos-{number}" for number in range(N_WORKERS - 1)), None)
         self._workers = WorkerProcesses(folder, self._make_environment(), identities)
         self._progress = ProgressMonitor(servers, self._topics, partitions=PARTITIONS)
@@ -113,53 +111,53 @@ class ChaosRun:
         }
 
     def run(self, stack: ExitStack) -> ChaosReport:
-        copies = 3 if self._profile.brokers >= 3 else 1
+        replicas = 3 if self._profile.brokers >= 3 else 1
         create_topics(
             KafkaSettings(bootstrap_servers=self._servers),
             self._topics,
             partitions=PARTITIONS,
-            replication=copies,
-            min_isr=min(2, copies),
+            replication=replicas,
+            min_isr=min(2, replicas),
         )
         send_settings(self._servers, self._topics)
-        for part in (self._progress, self._workers, self._load):
-            stack.enter_context(part)
-        began = time.monotonic()
+        for manager in (self._progress, self._workers, self._load):
+            stack.enter_context(manager)
+        started_at = time.monotonic()
         try:
             self._run_until(lambda: len(self._progress.positions) == PARTITIONS, "every partition is read")
-            began = time.monotonic()
+            started_at = time.monotonic()
             self._schedule_faults(plan_faults(self._seed, self._profile))
             self._run_until(lambda: not self._scheduled, "the faults are over")
-            self._run_until(lambda: len(self._load.sent) >= self._profile.messages, "enough is sent")
-            self._run_until(self._brokers.is_healthy, "the brokers are whole again")
+            self._run_until(lambda: len(self._load.sent) >= self._profile.messages, "enough messages are sent")
+            self._run_until(self._brokers.is_healthy, "the brokers have recovered")
             acknowledged = self._load.finish()
             ends = read_topic(self._servers, self._topics.sentences).end_offsets
-            wanted = {partition: end for partition, end in ends.items() if end}
-            self._run_until(lambda: self._progress.positions == wanted, f"all is read, up to {wanted}")
+            expected = {partition: end for partition, end in ends.items() if end}
+            self._run_until(lambda: self._progress.positions == expected, f"all messages are read, up to {expected}")
         except StalledError as error:
-            return self._report_stall(str(error), time.monotonic() - began)
-        seconds = time.monotonic() - began
+            return self._report_stall(str(error), time.monotonic() - started_at)
+        seconds = time.monotonic() - started_at
         self._workers.drain()
-        logs = self._read_topics()
+        dumps = self._read_topics()
         checker = TopicChecker(self._classifier, min_words=MIN_WORDS, prior_words=PRIOR_WORDS)
         written = read_topic(self._servers, self._topics.state, committed=False)
         return self._make_report(
             seconds,
-            [*self._workers.problems, *checker.check(logs, self._load.sent, acknowledged)],
-            messages=len(logs.sentences.messages),
-            uncommitted=len(written.messages) - len(logs.state.messages),
-            longest_stall=find_longest_stall(logs.sentences, self._progress.history, self._brokers.outages),
+            [*self._workers.problems, *checker.check(dumps, self._load.sent, acknowledged)],
+            messages=len(dumps.sentences.messages),
+            uncommitted=len(written.messages) - len(dumps.state.messages),
+            longest_stall=find_longest_stall(dumps.sentences, self._progress.history, self._brokers.outages),
         )
 
     def _read_topics(self) -> TopicDumps:
         names = self._topics
-        read = (
+        dumps = (
             read_topic(self._servers, topic)
             for topic in (names.sentences, names.review, names.scores, names.dead_letters, names.state)
         )
-        return TopicDumps(*read)
+        return TopicDumps(*dumps)
 
-    def _report_stall(self, why: str, seconds: float) -> ChaosReport:
+    def _report_stall(self, reason: str, seconds: float) -> ChaosReport:
         names = self._topics
         hanging = self._brokers.find_hanging_transactions(
             (names.review, names.scores, names.dead_letters, names.state), PARTITIONS
@@ -168,7 +166,7 @@ class ChaosRun:
         sentences = read_topic(self._servers, names.sentences)
         return self._make_report(
             seconds,
-            [why, *lost, *self._workers.problems],
+            [reason, *lost, *self._workers.problems],
             messages=len(sentences.messages),
             uncommitted=0,
             longest_stall=find_longest_stall(sentences, self._progress.history, self._brokers.outages),
@@ -191,67 +189,70 @@ class ChaosRun:
 
     # -- time --------------------------------------------------------------------------------------------------------
 
-    def _run_until(self, done: Callable[[], bool], what: str) -> None:
-        """Does what is due until a condition holds; gives up only where nothing has moved for very long."""
+    def _run_until(self, is_done: Callable[[], bool], goal: str) -> None:
+        """Runs scheduled actions until a condition holds. Gives up after a long time without progress."""
         waiting_since = time.monotonic()
-        while not done():
+        while not is_done():
             while self._scheduled and self._scheduled[0][0] <= time.monotonic():
                 heapq.heappop(self._scheduled)[2]()
             self._workers.supervise()
-            quiet = time.monotonic() - max(self._progress.last_progress_at, waiting_since)
-            if quiet > STALL_TIMEOUT_S:
-                at = self._progress.positions
-                raise StalledError(f"nothing moved for {quiet:.0f} s, waiting until {what}; the positions are {at}")
+            idle_s = time.monotonic() - max(self._progress.last_progress_at, waiting_since)
+            if idle_s > STALL_TIMEOUT_S:
+                positions = self._progress.positions
+                raise StalledError(
+                    f"no progress for {idle_s:.0f} s, waiting until {goal}; the positions are {positions}"
+                )
             time.sleep(TICK_S)
 
     def _call_later(self, seconds: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._scheduled, (time.monotonic() + seconds, next(self._order), action))
 
     def _schedule_faults(self, faults: list[Fault]) -> None:
-        until = time.monotonic() + MAX_RECOVERY_WAIT_S
+        deadline = time.monotonic() + MAX_RECOVERY_WAIT_S
         for fault in faults:
-            self._call_later(fault.at, functools.partial(self._apply_fault, fault, until + fault.at))
+            self._call_later(fault.at, functools.partial(self._apply_fault, fault, deadline + fault.at))
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
-    def _apply_fault(self, fault: Fault, until: float) -> None:
-        hit = (
-            self._inject_broker_fault(fault) if fault.kind in BROKER_FAULTS else self._inject_worker_fault(fault, until)
-        )
-        if hit:
+    def _apply_fault(self, fault: Fault, deadline: float) -> None:
+        if fault.kind in BROKER_FAULTS:
+            injected = self._inject_broker_fault(fault)
+        else:
+            injected = self._inject_worker_fault(fault, deadline)
+        if injected:
             self._fault_counts[fault.kind] += 1
             self._last_fault_at = time.monotonic()
         else:
             self._call_later(
-                RETRY_INTERVAL_S if fault.kind in BROKER_FAULTS else TICK_S, lambda: self._apply_fault(fault, until)
+                RETRY_INTERVAL_S if fault.kind in BROKER_FAULTS else TICK_S, lambda: self._apply_fault(fault, deadline)
             )
 
-    def _inject_worker_fault(self, fault: Fault, until: float) -> bool:
-        """The one that is meant, or another where that one is down already."""
+    def _inject_worker_fault(self, fault: Fault, deadline: float) -> bool:
+        """Hits the target, or another worker if the target is down."""
         numbers = [(fault.target + step) % N_WORKERS for step in range(N_WORKERS)]
-        if not fault.sudden and time.monotonic() < until:
-            # A fault that hits while its victim is still getting over the last one is worth little.
+        if not fault.sudden and time.monotonic() < deadline:
+            # A fault during the recovery from the last one tests little.
             if self._progress.last_progress_at < self._last_fault_at:
                 return False
             numbers = [number for number in numbers if self._workers.has_partitions(number)]
-        return any(self._hit_worker_number(fault, number) for number in numbers)
+        return any(self._hit_worker(fault, number) for number in numbers)
 
-    def _hit_worker_number(self, fault: Fault, number: int) -> bool:
+    def _hit_worker(self, fault: Fault, number: int) -> bool:
         if fault.kind is FaultKind.KILL:
             return self._workers.kill(number, pause=fault.seconds)
         if fault.kind is FaultKind.DRAIN:
             return self._workers.terminate(number, pause=fault.seconds)
-        hit = self._workers.freeze(number)
-        if hit:
+        frozen = self._workers.freeze(number)
+        if frozen:
             self._call_later(fault.seconds, lambda: self._workers.thaw(number))
-        return hit
+        return frozen
 
     def _inject_broker_fault(self, fault: Fault) -> bool:
         if not self._brokers.is_healthy():
             return False
         if self._brokers.single and fault.kind is FaultKind.RESTART:
-            # A single broker that ends takes transactions for committed whose end it can't write any more (Kafka
-            # 4.3): readers are then stuck, and no client can help it. So its restart waits for a moment without any.
+            # A single broker that shuts down can report a transaction as committed and not write its commit marker (Kafka
+            # 4.3). Readers then wait forever, and no client can repair it. So the restart waits until none is open.
             self._load.pause()
             if self._progress.positions != self._load.end_offsets or not self._brokers.is_idle():
                 return False

@@ -1,4 +1,4 @@
-"""What a stream meets, from a seed: sentences of several datasets, updates, deletions, and messages that are none."""
+"""Generates messages from a seed: sentences of several datasets, updates, deletions, and invalid messages."""
 
 from __future__ import annotations
 
@@ -24,22 +24,20 @@ WORDS = (
     *("Oslo", "rates", "12", "Müller", "quickly", ".", "東京", "e\u0301"),
 )
 CHUNK_SIZE = 64
-WRONG_LABEL_SHARE = (
-    0.05  # of the words have another label than the model would give, so that being flagged is not the rule
-)
-# The datasets whose settings are sent before the first sentence. Others are made as they come.
+WRONG_LABEL_SHARE = 0.05  # of the words; the others have the label that the model predicts
+# The datasets whose settings are sent before the first sentence. The others use the defaults.
 DATASETS = (
     DatasetSettings(
         name="mapped", version=1, label_map={"PERSON": "PER"}, unmapped="unscored", control_share=0.25, scheme="iob2"
     ),
     DatasetSettings(name="types", version=1, scheme="io"),
 )
-DATASET_NAMES = ("default", "news", *(one.name for one in DATASETS))
+DATASET_NAMES = ("default", "news", *(settings.name for settings in DATASETS))
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedMessage:
-    """A message, and what must become of it: a dead letter of that stage, or none."""
+    """A message, and the stage of the dead letter that it must become; none if it is valid."""
 
     serial: int
     key: bytes | None
@@ -49,7 +47,7 @@ class GeneratedMessage:
 
 
 def generate_messages(seed: int, classifier: Classifier) -> Iterator[GeneratedMessage]:
-    """Without end; the same for the same seed and model."""
+    """Yields messages without end. They depend on the seed and the model only."""
     rng = random.Random(seed)
     known: list[tuple[str, str]] = []
     serial = 0
@@ -82,16 +80,16 @@ def _make_headers(rng: random.Random, serial: int) -> Headers:
 def _make_sentence(
     rng: random.Random, serial: int, tokens: list[str], given: list[str], known: list[tuple[str, str]]
 ) -> tuple[bytes | None, bytes]:
-    """New ones, and sometimes one that came before, annotated again."""
+    """A new sentence, or sometimes a known one that is annotated again."""
     name = rng.choice(DATASET_NAMES)
     message: dict[str, Any] = {"tokens": tokens, "labels": given}
     if name == "default" and rng.random() < 0.8:
-        return None, _to_json(message)  # as bare as a message can be
+        return None, _to_json(message)  # a minimal message
     again = bool(known) and rng.random() < 0.15
     name, identity = rng.choice(known) if again else (name, f"s{serial}")
     if name == "mapped":
         given = [label.replace("PER", "PERSON") for label in given]
-        given = [label.replace("MISC", "THING") for label in given]  # which has no class in the model
+        given = [label.replace("MISC", "THING") for label in given]  # the model has no such class
     elif name == "types":
         given = [label.split("-")[-1] for label in given]
     message |= {"labels": given, "dataset": name, "id": identity, "new_field": None}

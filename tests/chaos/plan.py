@@ -1,4 +1,4 @@
-"""The faults of a run, from a seed: which, when, whom and for how long."""
+"""Plans the faults of a run from a seed: kind, time, target and duration."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SUDDEN_SHARE = 0.3  # of the faults
 
 
 class FaultKind(StrEnum):
-    KILL = "kill"  # a worker, by SIGKILL, started again
-    FREEZE = "freeze"  # a worker, by SIGSTOP, for longer than the group waits and than a batch may take
-    DRAIN = "drain"  # a worker, by SIGTERM, started again
-    CRASH = "crash"  # a broker, by SIGKILL, started again: its partitions get other leaders
-    RESTART = "restart"  # a broker, by SIGTERM, started again
+    KILL = "kill"  # a worker, by SIGKILL; it is started again
+    FREEZE = "freeze"  # a worker, by SIGSTOP, for longer than the session and poll time-outs
+    DRAIN = "drain"  # a worker, by SIGTERM; it is started again
+    CRASH = "crash"  # a broker, by SIGKILL; it is started again, and its partitions get other leaders
+    RESTART = "restart"  # a broker, by SIGTERM; it is started again
     HANG = "hang"  # a broker, by SIGSTOP
 
 
@@ -28,16 +28,16 @@ BROKER_FAULTS = frozenset({FaultKind.CRASH, FaultKind.RESTART, FaultKind.HANG})
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    at: float  # seconds after the faults began
+    at: float  # seconds after the first fault may begin
     kind: FaultKind
     target: int  # worker from 0, or broker from 1
-    seconds: float  # stopped, or away
-    sudden: bool = False  # whatever the state of things; else it waits until the one before is got over
+    seconds: float  # how long the target is stopped
+    sudden: bool = False  # does not wait until the workers have recovered from the fault before
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long things are waited for, in milliseconds: short, so that a run is."""
+    """Kafka time-outs in milliseconds. They are short, so that a run is short."""
 
     session: int
     poll: int
@@ -47,7 +47,7 @@ class Timeouts:
 
     @property
     def environment(self) -> dict[str, str]:
-        named = {
+        timeouts = {
             "SESSION_TIMEOUT_MS": self.session,
             "HEARTBEAT_INTERVAL_MS": min(1_000, self.session // 4),
             "MAX_POLL_INTERVAL_MS": self.poll,
@@ -55,23 +55,23 @@ class Timeouts:
             "DELIVERY_TIMEOUT_MS": self.delivery,
             "REQUEST_TIMEOUT_MS": self.request,
         }
-        return {f"LABELWATCH_KAFKA_{name}": str(value) for name, value in named.items()}
+        return {f"LABELWATCH_KAFKA_{name}": str(value) for name, value in timeouts.items()}
 
 
 FAST_TIMEOUTS = Timeouts(session=6_000, poll=10_000, transaction=5_000, delivery=4_000, request=4_000)
-# Transactions outlast the time in which the brokers notice that one of them is gone.
+# Transactions last longer than the brokers need to notice that one of them is down.
 FAILOVER_TIMEOUTS = Timeouts(session=10_000, poll=24_000, transaction=12_000, delivery=10_000, request=10_000)
 BROKER_SESSION_MS = 6_000
 
 
 @dataclass(frozen=True, slots=True)
 class RunProfile:
-    """What a run is made of; a seed decides the rest."""
+    """The parameters of a run. The seed decides the rest."""
 
     brokers: int
-    messages: int  # at least; they go on coming until the last fault is over
-    rate: float  # messages a second, as long as the workers keep up
-    window: float  # seconds over which the faults are spread, where they need not wait for each other
+    messages: int  # at least; the producer continues until the last fault is over
+    rate: float  # messages per second, while the workers keep up
+    window: float  # seconds over which the faults are spread
     faults: Mapping[FaultKind, int]
     timeouts: Timeouts
 
@@ -94,7 +94,7 @@ SHORT_PROFILES = {
         timeouts=FAILOVER_TIMEOUTS,
     ),
 }
-# A single broker is never crashed: there is no copy of what it had in hand.
+# A single broker never crashes: it has no replica of what it had not written yet.
 LONG_PROFILES = {
     1: RunProfile(
         brokers=1,
@@ -123,20 +123,20 @@ LONG_PROFILES = {
 
 
 def plan_faults(seed: int, profile: RunProfile) -> list[Fault]:
-    """Spread over the window, each kind by itself, so that they meet in all ways; in the order of time."""
+    """Spreads each kind of fault over the window, so that kinds overlap in all ways. Returns them in order of time."""
     rng = random.Random(f"faults of {seed}")
-    asleep = max(profile.timeouts.poll, profile.timeouts.session) / 1000
-    noticed = profile.timeouts.request / 1000
+    group_timeout = max(profile.timeouts.poll, profile.timeouts.session) / 1000
+    request_timeout = profile.timeouts.request / 1000
     seconds = {
-        FaultKind.FREEZE: (asleep + 1.5, asleep + 4),
-        FaultKind.HANG: (noticed + 0.5, noticed + 5),
+        FaultKind.FREEZE: (group_timeout + 1.5, group_timeout + 4),
+        FaultKind.HANG: (request_timeout + 0.5, request_timeout + 5),
         FaultKind.CRASH: (0, 8),
     }
     faults = []
-    for kind, n in profile.faults.items():
+    for kind, count in profile.faults.items():
         targets = range(1, profile.brokers + 1) if kind in BROKER_FAULTS else range(N_WORKERS)
-        for number in range(n):
-            at = (number + rng.random()) * profile.window / n
-            away = rng.uniform(*seconds.get(kind, (0, 3)))
-            faults.append(Fault(at, kind, rng.choice(targets), away, rng.random() < SUDDEN_SHARE))
+        for number in range(count):
+            at = (number + rng.random()) * profile.window / count
+            duration = rng.uniform(*seconds.get(kind, (0, 3)))
+            faults.append(Fault(at, kind, rng.choice(targets), duration, rng.random() < SUDDEN_SHARE))
     return sorted(faults, key=lambda fault: fault.at)

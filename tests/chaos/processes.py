@@ -1,4 +1,4 @@
-"""Real workers as processes: started as a user would, killed, stopped, and started again when they end."""
+"""Real workers as processes: started as a user starts them, killed, frozen, and started again when they exit."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ COMMAND = (str(Path(sys.executable).with_name("labelwatch")), "worker")
 HAS_PARTITIONS = "assigned partitions: ["
 DRAIN_TIMEOUT_S = 180.0
 MAX_OUTPUT_CHARS = 4_000
-# Ends that are meant: whoever runs workers starts them again.
+# Exits by design: whoever runs workers starts them again.
 FENCED_MESSAGES = ("another process uses the transactional id", "another process uses the worker id")
 
 
 @dataclass(slots=True)
 class WorkerSlot:
-    """A worker's place: its process comes and goes."""
+    """One worker, and the process that runs it at this moment."""
 
     name: str
     environment: Mapping[str, str]
     log: Path
     process: subprocess.Popen[bytes] | None = None
     frozen: bool = False
-    stop_requested: bool = False  # to end, by a signal of ours
-    start_at: float = 0.0  # when to start it
+    stop_requested: bool = False  # by a signal of the harness
+    start_at: float = 0.0  # monotonic time of the next start
 
     @property
     def alive(self) -> bool:
@@ -46,22 +46,22 @@ class WorkerSlot:
 
 @dataclass(slots=True)
 class WorkerProcesses:
-    """Numbered from 0. Only one thread may use it, and it must live as long as the workers: they end with it."""
+    """The workers, numbered from 0. One thread uses it. That thread must outlive the workers: they end with it."""
 
     folder: Path
     environment: Mapping[str, str]
     identities: tuple[str | None, ...]
     problems: list[str] = field(default_factory=list)
-    exits: dict[str, int] = field(default_factory=dict)  # why workers ended by themselves, and how often
+    exits: dict[str, int] = field(default_factory=dict)  # how often workers exited by themselves, by reason
     starts: int = 0
     _slots: list[WorkerSlot] = field(default_factory=list)
 
     def __enter__(self) -> WorkerProcesses:
         atexit.register(self.close)
         for number, identity in enumerate(self.identities):
-            given = {**os.environ, **self.environment}
-            given |= {"LABELWATCH_WORKER_ID": identity} if identity else {}
-            self._slots.append(WorkerSlot(f"worker {number}", given, self.folder / f"worker-{number}.log"))
+            environment = {**os.environ, **self.environment}
+            environment |= {"LABELWATCH_WORKER_ID": identity} if identity else {}
+            self._slots.append(WorkerSlot(f"worker {number}", environment, self.folder / f"worker-{number}.log"))
         self.supervise()
         return self
 
@@ -69,7 +69,7 @@ class WorkerProcesses:
         self.close()
 
     def supervise(self) -> None:
-        """Starts what is due, and notes who has ended."""
+        """Records exits and starts the workers that are due."""
         for slot in self._slots:
             if slot.process is not None and slot.process.poll() is not None:
                 self._record_exit(slot)
@@ -88,51 +88,51 @@ class WorkerProcesses:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a Ctrl-C is for the harness, which then ends its workers
+                start_new_session=True,  # Ctrl-C goes to the harness only, which then ends its workers
             )
         slot.frozen = slot.stop_requested = False
 
     def _record_exit(self, slot: WorkerSlot) -> None:
         assert slot.process is not None
-        status, asked = slot.process.returncode, slot.stop_requested
+        status, requested = slot.process.returncode, slot.stop_requested
         slot.process = None
-        if asked and status in (0, -signal.SIGKILL):
+        if requested and status in (0, -signal.SIGKILL):
             return
-        told = self._read_output(slot)[-MAX_OUTPUT_CHARS:]
-        if asked and status == -signal.SIGTERM and len(told.splitlines()) <= 1:
-            return  # asked before it could listen, or say anything: it had nothing to finish
+        output = self._read_output(slot)[-MAX_OUTPUT_CHARS:]
+        if requested and status == -signal.SIGTERM and len(output.splitlines()) <= 1:
+            return  # the signal came before its handler was installed: there was nothing to finish
         if status == HUNG:
-            why = "hung"
-        elif status == 1 and any(sentence in told for sentence in FENCED_MESSAGES):
-            why = "fenced"
+            reason = "hung"
+        elif status == 1 and any(message in output for message in FENCED_MESSAGES):
+            reason = "fenced"
         else:
-            why = f"status {status}"
-            self.problems.append(f"{slot.name} ended with status {status}:\n{told}")
-        self.exits[why] = self.exits.get(why, 0) + 1
+            reason = f"status {status}"
+            self.problems.append(f"{slot.name} ended with status {status}:\n{output}")
+        self.exits[reason] = self.exits.get(reason, 0) + 1
 
     @staticmethod
     def _read_output(slot: WorkerSlot) -> str:
-        """All that it has said since it was started."""
+        """The output since the last start."""
         return slot.log.read_bytes().rpartition(b"--- start ")[2].decode(errors="replace")
 
     def has_partitions(self, number: int) -> bool:
-        """Whether it has been given partitions since it was started, as it tells in its log."""
+        """Whether its log says that it has been assigned partitions since the last start."""
         slot = self._slots[number]
         return slot.alive and not slot.frozen and HAS_PARTITIONS in self._read_output(slot)
 
     def get_pid(self, number: int) -> int:
         process = self._slots[number].process
-        assert process is not None, "it does not run"
+        assert process is not None, "the worker does not run"
         return process.pid
 
-    # -- what may happen to a worker -------------------------------------------------------------------------------
+    # -- faults -------------------------------------------------------------------------------
 
     def kill(self, number: int, *, pause: float) -> bool:
-        """Kills it without warning; it is started again after `pause`. False where there is nobody to kill."""
+        """Kills a worker, which is started again after `pause` seconds. Returns False if it does not run."""
         return self._stop_with(number, signal.SIGKILL, pause)
 
     def terminate(self, number: int, *, pause: float) -> bool:
-        """Asks it to end, as an orchestrator does."""
+        """Asks a worker to exit, as an orchestrator does."""
         return self._stop_with(number, signal.SIGTERM, pause)
 
     def _stop_with(self, number: int, with_signal: signal.Signals, pause: float) -> bool:
@@ -145,7 +145,7 @@ class WorkerProcesses:
         return True
 
     def freeze(self, number: int) -> bool:
-        """Freezes it, so that it can't know how time goes by."""
+        """Suspends a worker, which does not notice how much time passes."""
         slot = self._slots[number]
         if not slot.alive or slot.frozen or slot.stop_requested:
             return False
@@ -161,18 +161,18 @@ class WorkerProcesses:
         slot.frozen = False
 
     def drain(self) -> None:
-        """Asks all to end in order, which they must do by themselves."""
+        """Asks all workers to exit and waits until they have."""
         for number, slot in enumerate(self._slots):
             self.thaw(number)
             if slot.alive and slot.process is not None:
                 slot.stop_requested = True
                 slot.process.send_signal(signal.SIGTERM)
-        until = time.monotonic() + DRAIN_TIMEOUT_S
+        deadline = time.monotonic() + DRAIN_TIMEOUT_S
         for slot in self._slots:
             if slot.process is None:
                 continue
             with contextlib.suppress(subprocess.TimeoutExpired):
-                slot.process.wait(max(0.0, until - time.monotonic()))
+                slot.process.wait(max(0.0, deadline - time.monotonic()))
             if slot.alive:
                 self.problems.append(
                     f"{slot.name} did not end after SIGTERM:\n{self._read_output(slot)[-MAX_OUTPUT_CHARS:]}"

@@ -1,4 +1,4 @@
-"""Topics read back by a plain consumer that knows nothing of the service: what anybody else would see."""
+"""Reads topics with a plain consumer, independent of the service."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class ConsumedMessage:
 
 @dataclass(frozen=True, slots=True)
 class TopicDump:
-    """Everything that a topic holds, in the order of each partition, and where its partitions end."""
+    """All messages of a topic, in the order of each partition, and the ends of its partitions."""
 
     messages: tuple[ConsumedMessage, ...]
     end_offsets: Mapping[int, int]
 
     def compact(self) -> dict[tuple[int, bytes | None], bytes | None]:
-        """By partition and key, as compaction would leave it."""
+        """The last value by partition and key, as compaction leaves it."""
         return {(message.partition, message.key): message.value for message in self.messages}
 
 
@@ -81,28 +81,28 @@ def to_messages(records: Iterable[ConsumerRecord]) -> list[ConsumedMessage]:
 
 
 def read_topic(servers: str, topic: str, *, committed: bool = True) -> TopicDump:
-    """Up to the end that the topic has now, open transactions included: those are waited for."""
-    until = time.monotonic() + READ_TIMEOUT_S
+    """Reads to the present end of the topic. Waits for open transactions."""
+    deadline = time.monotonic() + READ_TIMEOUT_S
     while True:
         try:
-            return _read_to_end(servers, topic, committed=committed, until=until)
+            return _read_to_end(servers, topic, committed=committed, deadline=deadline)
         except TRANSIENT_ERRORS:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(1)
 
 
-def _read_to_end(servers: str, topic: str, *, committed: bool, until: float) -> TopicDump:
-    with open_consumer(servers, committed=False) as looker:
-        places = [TopicPartition(topic, number) for number in looker.partitions_for_topic(topic) or ()]
-        ends = {place.partition: int(end) for place, end in looker.end_offsets(places).items()}
-    found: list[ConsumedMessage] = []
-    with open_consumer(servers, committed=committed) as reader:
-        reader.assign(places)
-        reader.seek_to_beginning(*places)
-        while any(reader.position(place) < ends[place.partition] for place in places):
-            for records in reader.poll(timeout_ms=500).values():
-                found += to_messages(records)
-            if time.monotonic() > until:
+def _read_to_end(servers: str, topic: str, *, committed: bool, deadline: float) -> TopicDump:
+    with open_consumer(servers, committed=False) as consumer:
+        partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+        ends = {partition.partition: int(end) for partition, end in consumer.end_offsets(partitions).items()}
+    messages: list[ConsumedMessage] = []
+    with open_consumer(servers, committed=committed) as consumer:
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        while any(consumer.position(partition) < ends[partition.partition] for partition in partitions):
+            for records in consumer.poll(timeout_ms=500).values():
+                messages += to_messages(records)
+            if time.monotonic() > deadline:
                 raise TimeoutError(f"{topic} could not be read to its end in {READ_TIMEOUT_S:.0f} s")
-    return TopicDump(tuple(found), ends)
+    return TopicDump(tuple(messages), ends)

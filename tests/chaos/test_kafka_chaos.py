@@ -1,4 +1,4 @@
-"""Three real workers on a real broker, killed, frozen and ended while sentences come: exact to the bit all the same."""
+"""Three real workers on a real broker are killed, frozen and drained under load: the result is exact to the bit."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SEED = 5
 
 
 def test_kills_and_stops_leave_no_trace(tmp_path: Path) -> None:
-    shape = SHORT_PROFILES[1]
-    report = run_chaos(tmp_path, seed=SEED, profile=shape, servers=os.environ.get("KAFKA_BOOTSTRAP_SERVERS"))
+    profile = SHORT_PROFILES[1]
+    report = run_chaos(tmp_path, seed=SEED, profile=profile, servers=os.environ.get("KAFKA_BOOTSTRAP_SERVERS"))
     assert not report.problems, "\n".join(report.problems)
-    assert report.messages >= shape.messages
-    assert report.faults == shape.faults
+    assert report.messages >= profile.messages
+    assert report.faults == profile.faults

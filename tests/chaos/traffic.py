@@ -1,4 +1,4 @@
-"""A producer that goes on whatever happens to the brokers, and an onlooker who sees how far the workers are."""
+"""A producer that continues whatever happens to the brokers, and a monitor of the workers' progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.chaos.messages import GeneratedMessage
 
 SEND_TIMEOUT_S = 300.0
-MAX_BACKLOG = 300  # enough that no worker ever waits for work, little enough that a slow machine gets through
+MAX_BACKLOG = 300  # so many that no worker waits for messages, so few that a slow machine catches up
 
 
 def open_producer(servers: str) -> KafkaProducer:
@@ -37,18 +37,18 @@ def open_producer(servers: str) -> KafkaProducer:
 
 
 def send_settings(servers: str, topics: Topics) -> None:
-    """Before the workers start: a sentence judged before its dataset was set up would be right too, but not checkable."""
-    with open_producer(servers) as sender:
+    """Sends the dataset settings. It must run before the workers start, because the checks expect these settings only."""
+    with open_producer(servers) as producer:
         futures = [
-            sender.send(topics.datasets, key=one.name.encode(), value=one.model_dump_json().encode())
-            for one in DATASETS
+            producer.send(topics.datasets, key=settings.name.encode(), value=settings.model_dump_json().encode())
+            for settings in DATASETS
         ]
         for future in futures:
             future.get(timeout=SEND_TIMEOUT_S)
 
 
 class LoadGenerator:
-    """Sends messages at a steady rate until it is told that there were enough; waits where the workers are far behind."""
+    """Sends messages at a steady rate until `finish` is called. It waits while the workers are far behind."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class LoadGenerator:
         self._count_processed = count_processed
         self._stop = threading.Event()
         self._paused = False
-        self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="load-generator", daemon=True)
         self._futures: dict[int, FutureRecordMetadata] = {}
         self.sent: dict[int, GeneratedMessage] = {}
         self.error: BaseException | None = None
@@ -83,24 +83,24 @@ class LoadGenerator:
     def _run(self) -> None:
         due = time.monotonic()
         try:
-            for one in self._messages:
-                self.sent[one.serial] = one
-                self._futures[one.serial] = self._producer.send(
-                    self._topic, key=one.key, value=one.value, headers=list(one.headers)
+            for message in self._messages:
+                self.sent[message.serial] = message
+                self._futures[message.serial] = self._producer.send(
+                    self._topic, key=message.key, value=message.value, headers=list(message.headers)
                 )
-                due = max(due + self._interval_s, time.monotonic() - 1)  # what was missed for long is not made up for
+                due = max(due + self._interval_s, time.monotonic() - 1)  # makes up for one second at most
                 if self._stop.wait(max(0.0, due - time.monotonic())):
                     return
                 while self._must_wait() and not self._stop.wait(0.1):
                     pass
-        except BaseException as error:  # noqa: BLE001 - told by the thread that waits for us
+        except BaseException as error:  # noqa: BLE001 - `finish` raises it
             self.error = error
 
     def _must_wait(self) -> bool:
         return self._paused or len(self.sent) - self._count_processed() > MAX_BACKLOG
 
     def pause(self) -> None:
-        """Sends nothing more until it is released."""
+        """Sends nothing until `resume`."""
         self._paused = True
 
     def resume(self) -> None:
@@ -108,7 +108,7 @@ class LoadGenerator:
 
     @property
     def end_offsets(self) -> dict[int, int] | None:
-        """Where the partitions end, by what was acknowledged; none while answers are missing."""
+        """The ends of the partitions after the acknowledged messages; none while acknowledgements are missing."""
         ends: dict[int, int] = {}
         for future in list(self._futures.values()):
             if not future.succeeded():
@@ -117,7 +117,7 @@ class LoadGenerator:
         return ends
 
     def finish(self) -> set[int]:
-        """Stops sending; gives the serial numbers of what the brokers have acknowledged."""
+        """Stops sending. Returns the serial numbers of the acknowledged messages."""
         self._stop.set()
         self._thread.join()
         if self.error is not None:
@@ -127,14 +127,14 @@ class LoadGenerator:
 
 
 class ProgressMonitor:
-    """Follows the positions in the state topic as any reader of committed messages could."""
+    """Follows the positions in the state topic, as any reader of committed messages can."""
 
     def __init__(self, servers: str, topics: Topics, *, partitions: int) -> None:
         self._servers = servers
         self._partitions = [TopicPartition(topics.state, number) for number in range(partitions)]
         self._next_offsets = dict.fromkeys(self._partitions, 0)
         self._close = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="onlooker", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="progress-monitor", daemon=True)
         self.history: dict[int, list[tuple[int, int]]] = {number: [] for number in range(partitions)}
         self.last_progress_at = time.monotonic()
 
@@ -153,19 +153,19 @@ class ProgressMonitor:
     def _run(self) -> None:
         while not self._close.is_set():
             try:
-                with open_consumer(self._servers) as reader:
-                    self._follow(reader)
+                with open_consumer(self._servers) as consumer:
+                    self._follow(consumer)
             except TRANSIENT_ERRORS:
                 time.sleep(0.5)
 
-    def _follow(self, reader: KafkaConsumer) -> None:
-        reader.assign(self._partitions)
-        for place, offset in self._next_offsets.items():
-            reader.seek(place, offset)
+    def _follow(self, consumer: KafkaConsumer) -> None:
+        consumer.assign(self._partitions)
+        for state_partition, offset in self._next_offsets.items():
+            consumer.seek(state_partition, offset)
         while not self._close.is_set():
-            for place, records in reader.poll(timeout_ms=200).items():
+            for state_partition, records in consumer.poll(timeout_ms=200).items():
                 for record in records:
-                    self._next_offsets[place] = record.offset + 1
+                    self._next_offsets[state_partition] = record.offset + 1
                     kind, partition, *_ = json.loads(record.key)
                     if kind == "position":
                         offset = json.loads(record.value)["next_offset"]

@@ -1,9 +1,9 @@
-"""A real Apache Kafka for tests: started from its jars in KRaft mode, on free ports, without a container.
+"""A real Apache Kafka for tests: it runs from its jars in KRaft mode, on free ports, without a container.
 
     with Cluster(folder, brokers=3) as cluster:
         cluster.bootstrap_servers, cluster.kill(2), cluster.start(2), cluster.pause(1), cluster.resume(1)
 
-`python -m tests.kafka.broker` runs one until it is interrupted and prints where it listens.
+`python -m tests.kafka.broker` runs one until it is interrupted and prints its address.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PACKAGES = {"java": "default-jre-headless", "mvn": "maven"}
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 600.0
 JAVA = ("java", "-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-# The kernel ends the broker with us, however we end; it stays the same process through exec.
+# The kernel kills the broker when the tests end, however they end. The setting survives exec.
 SHIM = """
 import ctypes, os, sys
 try:
@@ -49,7 +49,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 
 
 class KafkaUnavailableError(RuntimeError):
-    """There is no broker to test with. The message says what to do."""
+    """No broker can be started. The message says what to do."""
 
 
 def require_commands(*commands: str) -> None:
@@ -68,7 +68,7 @@ def get_cache_folder() -> Path:
 
 
 def fetch_jars() -> Path:
-    """The folder of the broker's jars; fetched the first time, then kept outside the checkout."""
+    """Returns the folder of the broker's jars. They are downloaded once, to a cache outside the checkout."""
     folder = get_cache_folder() / hashlib.sha256(POM.read_bytes()).hexdigest()[:16]
     if folder.is_dir():
         return folder
@@ -90,31 +90,31 @@ def _file_lock(path: Path) -> Iterator[None]:
 def _download_jars(folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         shutil.copy(POM, scratch)
-        made = Path(scratch) / "jars"
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={made}"]
+        jars = Path(scratch) / "jars"
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
         ran = subprocess.run(
             ["mvn", "-q", "-B", "-f", f"{scratch}/pom.xml", *goal], capture_output=True, text=True, check=False
         )
-        if ran.returncode or not any(made.glob("kafka_*.jar")):
+        if ran.returncode or not any(jars.glob("kafka_*.jar")):
             raise KafkaUnavailableError(
-                f"Maven could not fetch Kafka's jars:\n{ran.stdout[-4000:]}{ran.stderr[-2000:]}"
+                f"Maven could not download Kafka's jars:\n{ran.stdout[-4000:]}{ran.stderr[-2000:]}"
             )
-        made.rename(folder)
+        jars.rename(folder)
 
 
-def find_free_ports(n: int) -> list[int]:
+def find_free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for one in taken:
-            one.bind((HOST, 0))
-        return [int(one.getsockname()[1]) for one in taken]
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [int(each.getsockname()[1]) for each in sockets]
 
 
 def _make_cluster_id() -> str:
     while True:
-        made = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
-        if not made.startswith("-"):
-            return made
+        cluster_id = base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        if not cluster_id.startswith("-"):  # the storage tool would take it for an option
+            return cluster_id
 
 
 class Cluster:
@@ -152,7 +152,7 @@ class Cluster:
     def _format_and_start(self) -> None:
         require_commands("java")
         fetch_jars()
-        identity = _make_cluster_id()
+        cluster_id = _make_cluster_id()
         for node in self._nodes:
             config = self._write_config(node)
             command = [
@@ -162,7 +162,7 @@ class Cluster:
                 "kafka.tools.StorageTool",
                 "format",
                 "-t",
-                identity,
+                cluster_id,
                 "-c",
                 str(config),
             ]
@@ -176,10 +176,10 @@ class Cluster:
     def _write_config(self, node: int) -> Path:
         data = self._folder / f"broker-{node}"
         data.mkdir(parents=True)
-        copies = 3 if len(self._nodes) >= 3 else 1
-        enough = 2 if copies == 3 else 1
+        replicas = 3 if len(self._nodes) >= 3 else 1
+        min_isr = 2 if replicas == 3 else 1
         voters = ",".join(f"{other}@{HOST}:{port}" for other, port in self._controllers.items())
-        made = {
+        config = {
             "process.roles": "broker,controller",
             "node.id": node,
             "controller.quorum.voters": voters,
@@ -195,26 +195,26 @@ class Cluster:
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 1000,
             "offsets.topic.num.partitions": 4,
-            "offsets.topic.replication.factor": copies,
+            "offsets.topic.replication.factor": replicas,
             "transaction.state.log.num.partitions": 4,
-            "transaction.state.log.replication.factor": copies,
-            "transaction.state.log.min.isr": enough,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": min_isr,
             "share.coordinator.state.topic.num.partitions": 1,
-            "share.coordinator.state.topic.replication.factor": copies,
-            "share.coordinator.state.topic.min.isr": enough,
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": min_isr,
             "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
             "log.cleaner.backoff.ms": 1000,
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
             **self._settings,
         }
         path = data / "server.properties"
-        path.write_text("".join(f"{name}={value}\n" for name, value in made.items()))
+        path.write_text("".join(f"{name}={value}\n" for name, value in config.items()))
         return path
 
-    # -- what may happen to a broker -------------------------------------------------------------------------------
+    # -- lifecycle -------------------------------------------------------------------------------
 
     def start(self, node: int) -> None:
-        """Starts a broker, or starts it again with the data it had. `wait` says when it answers."""
+        """Starts a broker, with its data if it has run before. Does not wait until it is ready."""
         data = self._folder / f"broker-{node}"
         command = [*JAVA, "-cp", f"{fetch_jars()}/*", "kafka.Kafka", str(data / "server.properties")]
         with (data / "output.log").open("ab") as log:
@@ -223,7 +223,7 @@ class Cluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a Ctrl-C is for the tests, which then end their brokers in order
+                start_new_session=True,  # Ctrl-C goes to the tests only, which then stop their brokers
             )
 
     def kill(self, node: int) -> None:
@@ -231,7 +231,7 @@ class Cluster:
         self._processes.pop(node).wait()
 
     def stop(self, node: int) -> None:
-        """As an administrator would: leadership moves first."""
+        """Shuts a broker down in order: leadership moves first."""
         self._send_signal(node, signal.SIGTERM)
         process = self._processes.pop(node)
         try:
@@ -250,24 +250,24 @@ class Cluster:
         self._processes[node].send_signal(number)
 
     def wait_until_ready(self, timeout: float = START_TIMEOUT_S) -> None:
-        """Until an admin call answers and tells of every broker that was started: an open port says little."""
-        until = time.monotonic() + timeout
-        last: object = "no answer"
-        while time.monotonic() < until:
+        """Waits until an admin call lists every started broker. An open port is not enough."""
+        deadline = time.monotonic() + timeout
+        state: object = "no answer"
+        while time.monotonic() < deadline:
             for node, process in self._processes.items():
                 if process.poll() is not None:
                     raise KafkaUnavailableError(f"broker {node} has ended:\n{self._read_output(node)}")
             try:
                 up = self._count_brokers()
             except (KafkaError, OSError) as error:
-                last = error
+                state = error
             else:
                 if up >= len(self._processes):
                     return
-                last = f"{up} of {len(self._processes)} brokers are up"
+                state = f"{up} of {len(self._processes)} brokers are up"
             time.sleep(0.3)
         raise KafkaUnavailableError(
-            f"Kafka was not ready after {timeout:.0f} s: {last}\n{self._read_output(self.nodes[0])}"
+            f"Kafka was not ready after {timeout:.0f} s: {state}\n{self._read_output(self.nodes[0])}"
         )
 
     def _count_brokers(self) -> int:
@@ -283,14 +283,14 @@ class Cluster:
     def close(self) -> None:
         atexit.unregister(self.close)
         for process in self._processes.values():
-            process.kill()  # the data is thrown away with the folder, and a kill ends a stopped one too
+            process.kill()  # its data is deleted with the folder, and SIGKILL also ends a paused one
         for process in self._processes.values():
             process.wait()
         self._processes.clear()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Runs Apache Kafka for trying out, until it is interrupted.")
+    parser = argparse.ArgumentParser(description="Runs Apache Kafka for trials, until it is interrupted.")
     parser.add_argument("--brokers", type=int, default=1, choices=(1, 3))
     brokers = parser.parse_args().brokers
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -1,4 +1,4 @@
-"""`make run-kafka`: a real broker, a worker and a producer, and the flagged sentences as they come. Ctrl-C ends it all."""
+"""`make run-kafka`: runs a broker, a worker and a producer, and prints the flagged sentences. Ctrl-C ends all of them."""
 
 from __future__ import annotations
 

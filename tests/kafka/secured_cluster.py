@@ -1,4 +1,4 @@
-"""A broker that asks who one is and looks up what he may do, with the rights that a table in docs/ grants."""
+"""A broker with authentication, and with the ACLs of the table in docs/."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESOURCE_TYPES = {
     "transactional id": ResourceType.TRANSACTIONAL_ID,
 }
 RESOURCE_PATTERN = re.compile(r"(topic|group|transactional id)s?( with the prefix)? ((?:`[^`]+`(?:, )?)+)")
-# A broker that was killed may only come back once the controller has given up on its former self.
+# A killed broker may register again only after the session of its former process has expired.
 FAST_SESSION_SETTINGS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
 
 
@@ -35,29 +35,32 @@ class AclGrant(NamedTuple):
 
 
 def parse_acl_table(page: str = "operations.md") -> list[AclGrant]:
-    """What the table under `## ACLs` says, line by line; who is left out is the one above."""
+    """Reads the table under `## ACLs`. A row without a principal continues the one above."""
     (section,) = re.findall(r"^## ACLs\n(.*?)^## ", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
-    found: list[AclGrant] = []
-    who = ""
+    grants: list[AclGrant] = []
+    principals = ""
     for row in [line for line in section.splitlines() if line.startswith("|")][2:]:
-        named, resources, operations = (cell.strip() for cell in row.strip("|").split("|"))
-        who = named.partition(" (")[0].replace("`", "").replace(", ", ",").replace(" ", "-") or who
-        words = tuple(re.findall(r"\b[A-Z][A-Z_]+\b", operations.partition("(")[0]))
-        there = RESOURCE_PATTERN.findall(resources)
-        assert there, f"the table names nothing that is known: {row}"
-        assert words, row
-        for kind, prefixed, names in there:
-            found += [AclGrant(who, kind, name, bool(prefixed), words) for name in re.findall(r"`([^`]+)`", names)]
-    return found
+        users, resources, operations = (cell.strip() for cell in row.strip("|").split("|"))
+        principals = users.partition(" (")[0].replace("`", "").replace(", ", ",").replace(" ", "-") or principals
+        names_of_operations = tuple(re.findall(r"\b[A-Z][A-Z_]+\b", operations.partition("(")[0]))
+        patterns = RESOURCE_PATTERN.findall(resources)
+        assert patterns, f"this row of the table names no resource: {row}"
+        assert names_of_operations, row
+        for kind, prefixed, names in patterns:
+            grants += [
+                AclGrant(principals, kind, name, bool(prefixed), names_of_operations)
+                for name in re.findall(r"`([^`]+)`", names)
+            ]
+    return grants
 
 
 class SecuredCluster(NamedTuple):
     cluster: Cluster
-    servers: str  # where one has to log in
+    servers: str  # of the listener with authentication
     users: tuple[str, ...]
 
     def make_login_settings(self, user: str) -> dict[str, str]:
-        """The settings with which labelwatch is this user."""
+        """The environment with which labelwatch logs in as this user."""
         assert user in self.users
         return {
             "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": self.servers,
@@ -70,16 +73,16 @@ class SecuredCluster(NamedTuple):
 
 @contextmanager
 def secured_cluster(folder: Path) -> Iterator[SecuredCluster]:
-    """Who comes in by the cluster's own address is nobody, and may do anything: the tests' administrator."""
-    granted = parse_acl_table()
-    users = tuple(sorted({name for right in granted for name in right.principals.split(",")}))
+    """Starts the broker. On its plain listener every client is anonymous and may do anything: the tests use it as admin."""
+    grants = parse_acl_table()
+    users = tuple(sorted({name for grant in grants for name in grant.principals.split(",")}))
     (port,) = find_free_ports(1)
     cluster = Cluster(folder, settings=FAST_SESSION_SETTINGS)
-    inside, controller = cluster._ports[1], cluster._controllers[1]
+    internal, controller = cluster._ports[1], cluster._controllers[1]
     logins = " ".join(f'user_{user}="of-{user}"' for user in users)
     cluster._settings |= {
-        "listeners": f"PLAINTEXT://{HOST}:{inside},CONTROLLER://{HOST}:{controller},CLIENTS://{HOST}:{port}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{inside},CLIENTS://{HOST}:{port}",
+        "listeners": f"PLAINTEXT://{HOST}:{internal},CONTROLLER://{HOST}:{controller},CLIENTS://{HOST}:{port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{internal},CLIENTS://{HOST}:{port}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.clients.plain.sasl.jaas.config": (
@@ -90,15 +93,15 @@ def secured_cluster(folder: Path) -> Iterator[SecuredCluster]:
     }
     with cluster:
         with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
-            admin.create_acls([acl for right in granted for acl in _to_acls(right)])
+            admin.create_acls([acl for grant in grants for acl in _to_acls(grant)])
         yield SecuredCluster(cluster, f"{HOST}:{port}", users)
 
 
-def _to_acls(right: AclGrant) -> list[ACL]:
-    pattern = ACLResourcePatternType.PREFIXED if right.prefixed else ACLResourcePatternType.LITERAL
-    place = ResourcePattern(RESOURCE_TYPES[right.kind], right.name, pattern)
+def _to_acls(grant: AclGrant) -> list[ACL]:
+    pattern = ACLResourcePatternType.PREFIXED if grant.prefixed else ACLResourcePatternType.LITERAL
+    resource = ResourcePattern(RESOURCE_TYPES[grant.kind], grant.name, pattern)
     return [
-        ACL(f"User:{user}", "*", ACLOperation[operation], ACLPermissionType.ALLOW, place)
-        for user in right.principals.split(",")
-        for operation in right.operations
+        ACL(f"User:{user}", "*", ACLOperation[operation], ACLPermissionType.ALLOW, resource)
+        for user in grant.principals.split(",")
+        for operation in grant.operations
     ]
