@@ -2,11 +2,15 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 from service.cli.main import main
+from tests.support.command_harness import CommandHarness
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -35,3 +39,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
         return CommandResult(code if isinstance(code, int) else int(code is not None), out, err)
 
     return call
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
+    """The commands on an embedded log, with the real worker and a tiny model."""
+    return CommandHarness(tmp_path, tiny_model, capfd=capfd)

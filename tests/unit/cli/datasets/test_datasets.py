@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 TOPICS = Topics()
 
 
-@pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
-    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
-
-
 def put(desk: CommandHarness, *arguments: object) -> str:
     ran = desk.run("datasets", "set", *arguments)
     assert ran.code == 0, ran.err

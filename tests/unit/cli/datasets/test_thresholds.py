@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import pytest
 import typer
 
 from service.log.codec import to_state_key
@@ -18,12 +17,9 @@ from tests.support.tiny_models import LABELS, make_model
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
+
 TOPICS = Topics()
-
-
-@pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
-    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
 
 
 def test_shown_thresholds_are_those_that_sentences_are_judged_with(desk: CommandHarness) -> None:

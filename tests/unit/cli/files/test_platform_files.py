@@ -11,10 +11,9 @@ from service.contracts import Assessment, LabelledSentence
 from service.formats.text.alignment import to_text_spans
 from service.log.topics import Topics
 from tests.support import platform_bodies as bodies
-from tests.support.command_harness import CommandHarness
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.support.command_harness import CommandHarness
 
 TOPICS = Topics()
 TASKS = [
@@ -32,11 +31,6 @@ FILES: dict[str, Any] = {
     "prodigy": [{"text": bodies.TEXT, "spans": [dict(zip(("start", "end", "label"), one, strict=True)) for one in SPANS], "answer": "accept"}],
     "spans": [{"text": bodies.TEXT, "spans": SPANS}],
 }  # fmt: skip
-
-
-@pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
-    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
 
 
 def sent(desk: CommandHarness) -> list[LabelledSentence]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-import pytest
-
 from service.log.codec import to_state_key
 from service.log.protocol import Output
 from service.log.topics import Topics
@@ -14,14 +12,9 @@ from service.stream.state.snapshot import StatsKey
 from tests.support.command_harness import CommandHarness, make_sentences
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pytest
 
 TOPICS = Topics()
-
-
-@pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
-    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
 
 
 def find_problems(desk: CommandHarness, **variables: str) -> list[str]:

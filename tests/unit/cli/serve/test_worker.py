@@ -22,14 +22,8 @@ from tests.support.failing_session import use_failing_session
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
-    from pathlib import Path
 
 TOPICS = Topics()
-
-
-@pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
-    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
 
 
 def test_once_reads_to_the_end_and_prints_a_summary(desk: CommandHarness) -> None:

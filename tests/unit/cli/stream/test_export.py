@@ -8,16 +8,10 @@ import pytest
 from service.contracts import LabelledSentence
 from service.labels import detect_scheme, get_entity_type
 from service.log.protocol import Output
-from tests.support.command_harness import CommandHarness
 from tests.support.review_queue import make_assessment, make_decision_output, make_review_output
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-
-@pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
-    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
+    from tests.support.command_harness import CommandHarness
 
 
 def sent(identity: str | None, labels: tuple[str, ...] = ("O", "B-PER"), **fields: Any) -> Output:

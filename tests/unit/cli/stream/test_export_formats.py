@@ -12,19 +12,15 @@ from service.formats import ReadOptions, read_sentences
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
 from service.log.protocol import Output
-from tests.support.command_harness import CommandHarness
 from tests.support.review_queue import make_decision_output
 from tests.unit.formats.platforms.round_trip_bodies import BODIES, CORRECTED, GIVEN, NAMES, drop_region_ids
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.command_harness import CommandHarness
+
 COLUMNS = "# id = c-1\nMara\tB-PER\nwon\tO\n\n"
-
-
-@pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
-    return CommandHarness(tmp_path, tiny_model, capfd=capfd)
 
 
 def send(desk: CommandHarness, body: object, form: str, *more: str) -> list[LabelledSentence]:
