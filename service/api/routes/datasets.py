@@ -219,7 +219,8 @@ async def thresholds(name: DatasetPath, backend: BackendDep) -> Thresholds:
     view = backend.state_view
     check_dataset_exists(name, view.list_names())
     history = await run_in_thread(backend.queue.list_threshold_points, name)
-    current, folder = build_threshold_view(view.get_judge(name), view.get_stats(name)), backend.classifier.folder
+    context, folder = view.get_context(name), backend.classifier.folder
+    current = build_threshold_view(context.judge, context.stats)
     return Thresholds(
         dataset=name,
         version=current.version,

@@ -13,6 +13,7 @@ import typer
 
 from service.cli.shared.terminal import STDOUT, open_output, print_stderr
 from service.contracts import Assessment, LabelledSentence, read_sentence
+from service.datasets.registry import check_dataset_exists
 from service.errors import InvalidInput, SettingsError
 from service.formats import FORMATS, choose_format, write_sentences
 from service.formats.text.restored_text import WriteContext
@@ -155,13 +156,10 @@ def _list_notes(context: WriteContext) -> Iterator[str]:
 
 
 def _check_dataset_exists(log: Log, topics: Topics, dataset: str) -> None:
-    """Raises InvalidInput for an unknown dataset: an empty file for a misspelt name would look like a result."""
-    learned = read_state(log, topics).snapshot.datasets
+    """Raises an error for an unknown dataset: an empty file for a misspelt name would look like a result."""
     received = {sentence.dataset for sentence in _read_received_sentences(log, topics)}
-    names = {*read_dataset_settings(log, topics), *learned, *received}
-    if dataset not in names:
-        known = ", ".join(sorted(names)) or "none yet"
-        raise InvalidInput(f"{dataset!r} is not known: the datasets are {known} (option --dataset)", field="dataset")
+    settings, statistics = read_dataset_settings(log, topics), read_state(log, topics).snapshot
+    check_dataset_exists(dataset, sorted({*settings, *statistics.datasets, *received}))
 
 
 def _summarize_outcomes(outcomes: Counter[str]) -> str:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from service.contracts import Claim, DatasetSettings, Decision
-from service.errors import StreamError
+from service.contracts import Claim, Decision
+from service.datasets.settings_records import get_dataset_name, read_settings_record
+from service.errors import InvalidInput, StreamError
 from service.review.messages import ErasedAssessment, parse_decision_record, parse_review_record
 from service.review.projection.control_sample import has_controls, position_all_controls, position_control
 from service.review.projection.outcomes import update_outcomes
@@ -157,7 +158,11 @@ class ReviewProjector:
             for record in records:
                 try:
                     apply(db, record)
-                except (ValidationError, OverflowError):  # SQLite can't store an integer of more than 64 bits
+                except (
+                    ValidationError,
+                    InvalidInput,
+                    OverflowError,
+                ):  # SQLite can't store an integer of more than 64 bits
                     self.unreadable_records += 1
                     logger.warning(
                         "%s %d@%d can't be read as a message of this topic: it is skipped",
@@ -173,11 +178,11 @@ class ReviewProjector:
 
     def _apply_settings(self, db: sqlite3.Connection, record: Record) -> None:
         if record.value is None:
-            dataset = (record.key or b"").decode(errors="replace")
+            dataset = get_dataset_name(record)
             db.execute("DELETE FROM settings WHERE dataset = ?", (dataset,))
             self._datasets_to_fit.add(dataset)
             return
-        settings = DatasetSettings.model_validate_json(record.value)
+        settings = read_settings_record(record)
         if put_settings(db, settings):
             self._datasets_to_fit.add(settings.name)
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings
+from service.datasets.settings_records import get_dataset_name
 from service.errors import StateError, StreamError
 from service.log.protocol import PingableFollower
 from service.stream.state.context import JudgingContext
@@ -115,7 +116,7 @@ class StateView:
             return
         self._datasets.apply_records(records)
         for record in records:
-            self._contexts.pop((record.key or b"").decode(errors="replace"), None)
+            self._contexts.pop(get_dataset_name(record), None)
 
     def _apply_state(self, records: Sequence[Record]) -> None:
         draft = self._snapshot.start_draft()
