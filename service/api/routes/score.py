@@ -138,6 +138,7 @@ class ScoreFastPath:
             response = await score(request)
         except LabelwatchError as error:
             response = respond_to_error(error, request_id=get_request_id(request))
+        # An NDJSON response may raise when it runs: the framework's exception handlers must be around it.
         await (self._app if isinstance(response, NdjsonResponse) else response)(scope, receive, send)
 
 

@@ -1,4 +1,4 @@
-"""One list of sentences to score, whatever form they came in: its limits, and the end of the work with its client."""
+"""Limits of a scoring request with one list of sentences, and its end when the client disconnects."""
 
 from __future__ import annotations
 
@@ -22,22 +22,17 @@ MIN_WATCHED_SENTENCES: Final = 64  # in the queue, with the request's own: fewer
 
 
 async def score_unless_disconnected(
-    request: Request,
-    scorer: Scorer,
-    sentences: Sequence[LabelledSentence],
-    options: ScoreOptions,
-    *,
-    wait: bool = False,
+    request: Request, scorer: Scorer, sentences: Sequence[LabelledSentence], options: ScoreOptions
 ) -> ScoringResult:
     """Scores the sentences; behind a long queue it stops when the client disconnects."""
-    work = scorer.score(sentences, options, request_id=get_request_id(request), wait=wait)
-    if not wait and get_backend(request).batcher.waiting + len(sentences) > MIN_WATCHED_SENTENCES:
+    work = scorer.score(sentences, options, request_id=get_request_id(request))
+    if get_backend(request).batcher.waiting + len(sentences) > MIN_WATCHED_SENTENCES:
         work = cancel_on_disconnect(request, work)
     return await work
 
 
 def check_datasets(sentences: Sequence[LabelledSentence], locations: Sequence[str | None]) -> None:
-    """`locations`: the path of each sentence in the body; None if it is the body itself."""
+    """Raises `InvalidInput` if there are too many. `locations`: the path of each sentence in the body, if it is a list."""
     datasets: set[str] = set()
     for sentence, location in zip(sentences, locations, strict=True):
         datasets.add(sentence.dataset)

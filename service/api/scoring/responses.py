@@ -16,21 +16,19 @@ if TYPE_CHECKING:
 
 def build_score_response(result: ScoringResult, outcomes: Sequence[RecordOutcome] | None = None) -> Response:
     """`outcomes`: the outcome of each platform record; None if the body held sentences."""
-    records = None if outcomes is None else to_json([outcome.model_dump(exclude_none=True) for outcome in outcomes])
     return Response(
-        render_scores(result, records), media_type="application/json", headers={"Server-Timing": result.server_timing}
+        _render_scores(result, outcomes),
+        media_type="application/json",
+        headers={"Server-Timing": result.server_timing},
     )
 
 
-def render_scores(result: ScoringResult, records: bytes | None = None) -> bytes:
+def _render_scores(result: ScoringResult, outcomes: Sequence[RecordOutcome] | None) -> bytes:
     assessments = b",".join(answer for answer in result.answers if isinstance(answer, bytes))
     contexts = result.contexts.items()
     settings = b",".join(b'"%b":%b' % (dataset.encode(), context.settings_json) for dataset, context in contexts)
     thresholds = b",".join(b'"%b":%b' % (dataset.encode(), context.thresholds_json) for dataset, context in contexts)
-    records_field = b"" if records is None else b',"records":' + records
-    return b'{"assessments":[%b],"settings":{%b},"thresholds":{%b}%b}' % (
-        assessments,
-        settings,
-        thresholds,
-        records_field,
-    )
+    fields = b'"assessments":[%b],"settings":{%b},"thresholds":{%b}' % (assessments, settings, thresholds)
+    if outcomes is not None:
+        fields += b',"records":' + to_json([outcome.model_dump(exclude_none=True) for outcome in outcomes])
+    return b"{%b}" % fields

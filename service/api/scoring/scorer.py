@@ -59,7 +59,7 @@ class Scorer:
         self._backend = backend
 
     def get_context(self, dataset: str, options: ScoreOptions) -> JudgingContext:
-        """What sentences of the dataset are judged with now; InvalidInput for options that don't exist."""
+        """What sentences of the dataset are judged with now. Raises `InvalidInput` for unknown options."""
         context = self._backend.state_view.get_context(dataset)
         return context.with_scores(method=options.method, token_score=options.token_score)
 

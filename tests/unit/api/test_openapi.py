@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.support.api_harness import ApiHarness
 
 
-def test_the_page_needs_nothing_from_elsewhere(quiet: ApiHarness) -> None:
+def test_the_page_loads_nothing_from_other_hosts(quiet: ApiHarness) -> None:
     page = quiet.client.get("/docs")
     assert page.status_code == 200
     found = re.findall(r'(?:src|href)="([^"]+)"', page.text)
@@ -28,14 +28,14 @@ def test_the_page_needs_nothing_from_elsewhere(quiet: ApiHarness) -> None:
 
 
 @pytest.mark.parametrize("name", ASSETS)
-def test_its_parts_are_served_as_what_they_are(quiet: ApiHarness, name: str) -> None:
+def test_assets_are_served_with_their_media_type(quiet: ApiHarness, name: str) -> None:
     answer = quiet.client.get(f"/docs/assets/{name}")
     assert answer.headers["content-type"].startswith(ASSETS[name])
     assert len(answer.content) > 1000
 
 
 @pytest.mark.parametrize("name", ["core.py", "..%2Fcore.py", "redoc.standalone.js", "%2e%2e/core.py"])
-def test_and_nothing_else_is(quiet: ApiHarness, name: str) -> None:
+def test_no_other_path_is_served(quiet: ApiHarness, name: str) -> None:
     assert quiet.client.get(f"/docs/assets/{name}").status_code == 404
 
 
@@ -58,7 +58,7 @@ def test_every_operation_is_described(quiet: ApiHarness) -> None:
         assert reference in document["components"]["schemas"]
 
 
-def test_the_first_request_builds_nothing(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_routes_are_built_before_the_first_request(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would hold up all others."""
     built = []
     real = TypeAdapter.__init__

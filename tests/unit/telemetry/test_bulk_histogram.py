@@ -13,7 +13,7 @@ numbers = st.one_of(st.sampled_from(BUCKETS), st.floats(0, 100))
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["a", 'b"\n']), st.lists(numbers, max_size=8)), max_size=6))
-def test_it_tells_what_the_clients_own_histogram_tells(batches: list[tuple[str, list[float]]]) -> None:
+def test_it_exposes_what_the_librarys_own_histogram_exposes(batches: list[tuple[str, list[float]]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
     tally = BulkHistogram("seconds", "Some time", BUCKETS, ["stage"], registry=ours)
     histogram = Histogram("seconds", "Some time", ["stage"], buckets=BUCKETS, registry=theirs)
@@ -34,7 +34,7 @@ def test_it_tells_what_the_clients_own_histogram_tells(batches: list[tuple[str, 
         assert ours.get_sample_value("seconds_sum", {"stage": label}) == pytest.approx(expected)
 
 
-def test_what_is_below_0_does_not_make_the_sum_fall() -> None:
+def test_negative_values_do_not_make_the_sum_fall() -> None:
     registry = CollectorRegistry()
     BulkHistogram("scores", "Some scores", BUCKETS, registry=registry).observe_all([-3.0, 0.25])
     assert registry.get_sample_value("scores_sum") == 0.25

@@ -59,7 +59,7 @@ def test_console_lines_stay_lines() -> None:
     assert out.getvalue().endswith("INFO service.somewhere: a name\\nwith a break dataset=news\n")
 
 
-def test_setting_up_again_replaces_only_its_own() -> None:
+def test_configuring_again_replaces_only_its_own_handler() -> None:
     first, second, foreign = io.StringIO(), io.StringIO(), logging.StreamHandler(io.StringIO())
     logging.getLogger().addHandler(foreign)
     configure_logging("json", stream=first)
@@ -71,7 +71,7 @@ def test_setting_up_again_replaces_only_its_own() -> None:
     assert foreign in logging.getLogger().handlers
 
 
-def test_known_secrets_are_masked_wherever_they_stand() -> None:
+def test_known_secrets_are_masked_everywhere() -> None:
     out = io.StringIO()
     configure_logging("json", secrets=["s3cr3t-part", "s3cr3t-part-longer", "abc", ""], stream=out)
     logger.info("url of %s", {"x": "s3cr3t-part-longer"}, extra={"sent": "to s3cr3t-part, abc"})

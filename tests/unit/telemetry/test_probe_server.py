@@ -70,13 +70,13 @@ def test_metrics_health_and_readiness() -> None:
         assert (head.status_code, head.content) == (503, b"")
 
 
-def test_a_client_that_says_nothing_holds_up_nobody() -> None:
+def test_a_silent_client_does_not_block_others() -> None:
     probes = ProbeServer(Telemetry(), host=HOST, port=0, conditions=dict)
     with serving(probes) as client, socket.create_connection((HOST, probes.port)):
         assert client.get("/readyz").status_code == 200
 
 
-def test_an_answer_that_fails_is_logged_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_probe_is_logged_and_the_next_one_works(caplog: pytest.LogCaptureFixture) -> None:
     failing = [True]
 
     def conditions() -> dict[str, str]:
@@ -92,7 +92,7 @@ def test_an_answer_that_fails_is_logged_and_the_next_one_comes(caplog: pytest.Lo
     assert "can't answer a probe" in caplog.text
 
 
-def test_a_port_in_use_is_told_by_the_setting() -> None:
+def test_a_port_in_use_is_an_error_of_the_setting() -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SettingsError, match=f"LABELWATCH_WORKER_METRICS_PORT: can't listen on {HOST}:{port}"):

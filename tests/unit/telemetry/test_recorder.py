@@ -60,7 +60,7 @@ def doubted(dataset: str = "news", *pairs: tuple[str, str]) -> Assessment:
 # -- before anything happened ------------------------------------------------------------------------------------------
 
 
-def test_everything_that_can_be_foreseen_is_there_at_0() -> None:
+def test_known_label_sets_are_created_at_0() -> None:
     telemetry = Telemetry()
     telemetry.register_dataset("default", CLASSES, given_types=["PERSON"])
     telemetry.register_routes([("/v1/score", "POST")])
@@ -87,7 +87,7 @@ def test_everything_that_can_be_foreseen_is_there_at_0() -> None:
     assert not any(name.endswith("_created") for name in found)
 
 
-def test_each_has_a_registry_of_its_own_and_importing_has_no_side_effects() -> None:
+def test_each_telemetry_has_its_own_registry_and_importing_has_no_side_effects() -> None:
     first, second = Telemetry(), Telemetry()
     first.count_lost_records(3)
     assert value(first, "records_lost_total") == 3
@@ -144,14 +144,14 @@ def test_a_committed_batch() -> None:
     assert value(telemetry, "annotator_sentences_total", dataset="news", annotator="other") == 1
 
 
-def test_lag_tells_of_the_partitions_we_have_now() -> None:
+def test_lag_has_the_owned_partitions_only() -> None:
     telemetry = Telemetry()
     telemetry.set_lag({0: 5, 3: 7})
     telemetry.set_lag({3: 2})
     assert read(telemetry)["labelwatch_lag_records"] == {(("partition", "3"),): 2.0}
 
 
-def test_runs_of_the_model_tell_what_padding_costs() -> None:
+def test_runs_of_the_model_count_padding() -> None:
     telemetry = Telemetry()
     telemetry.observe_model_run(sequences=2, tokens=30, padded=40)
     telemetry.observe_model_run(sequences=1, tokens=10, padded=10)
@@ -162,7 +162,7 @@ def test_runs_of_the_model_tell_what_padding_costs() -> None:
 # -- bounds ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_dataset_named_other_is_one_like_any() -> None:
+def test_a_dataset_may_be_named_other() -> None:
     telemetry = Telemetry(max_datasets=2)
     telemetry.register_dataset("other", CLASSES)
     telemetry.set_thresholds("other", ThresholdReport({"O": 0.5}, {"O": 1}))
@@ -173,7 +173,7 @@ def test_a_dataset_named_other_is_one_like_any() -> None:
         assert {dict(labels)["dataset"] for labels in found[f"labelwatch_{name}"]} == {"other"}
 
 
-def test_more_datasets_than_there_is_room_for_are_others() -> None:
+def test_datasets_over_the_limit_share_a_label() -> None:
     telemetry = Telemetry(max_datasets=2)
     report = BatchReport(sentences=[judged(f"d{n}") for n in range(10)], flagged=[doubted(f"d{n}") for n in range(10)])
     report.threshold_reports = {f"d{n}": ThresholdReport({"O": 0.5}, {"O": 1}) for n in range(10)}
@@ -194,7 +194,7 @@ def test_more_datasets_than_there_is_room_for_are_others() -> None:
         assert {dict(labels)["dataset"] for labels in found[f"labelwatch_{name}"]} == {"d0", "d1"}
 
 
-def test_labels_that_somebody_makes_up_are_bounded() -> None:
+def test_invented_labels_are_bounded() -> None:
     telemetry = Telemetry()
     pairs = [(f"B-T{n}", "O") for n in range(MAX_CONFUSION_LABELS + 50)]
     telemetry.observe_batch(BatchReport(flagged=[doubted("news", *pairs)]))
@@ -203,13 +203,13 @@ def test_labels_that_somebody_makes_up_are_bounded() -> None:
     assert value(telemetry, "confusions_total", dataset="news", given="other", suggested="other") == 50
 
 
-def test_a_model_of_very_many_types_is_not_made_at_0() -> None:
+def test_confusions_of_a_model_with_very_many_types_are_not_created_at_0() -> None:
     telemetry = Telemetry()
     telemetry.register_dataset("news", ["O", *(f"B-T{n}" for n in range(200))])
     assert "labelwatch_confusions_total" not in read(telemetry)
 
 
-def test_paths_and_methods_that_somebody_makes_up_are_bounded() -> None:
+def test_invented_paths_and_methods_are_bounded() -> None:
     telemetry = Telemetry()
     for n in range(MAX_ROUTE_LABELS + 10):
         telemetry.observe_http_request(route=f"/{n}", method=f"M{n}", status=404, seconds=0.01)
@@ -221,7 +221,7 @@ def test_paths_and_methods_that_somebody_makes_up_are_bounded() -> None:
     assert value(telemetry, "http_requests_total", route="/0", method="GET", status="2xx") == 1
 
 
-def test_names_of_people_stand_behind_a_list() -> None:
+def test_names_of_annotators_need_a_setting() -> None:
     assert [AnnotatorLabels().to_label(name) for name in ("ann", None, "")] == ["other", "unknown", "unknown"]
     some = AnnotatorLabels(" ann , ben,,")
     assert [some.to_label(name) for name in ("ann", "ben", "eve")] == ["ann", "ben", "other"]
@@ -232,7 +232,7 @@ def test_names_of_people_stand_behind_a_list() -> None:
     assert first.to_label("n0") == "n0"
 
 
-def test_bounded_keeps_the_first() -> None:
+def test_a_label_limit_admits_the_first_values() -> None:
     known: LabelLimit[str] = LabelLimit(2)
     assert ["a" in known, "b" in known, "c" in known, "a" in known] == [True, True, False, True]
     assert known.remaining == 0
@@ -260,7 +260,7 @@ def test_readiness_by_condition() -> None:
     assert value(telemetry, "degraded", condition="broker") == 0
 
 
-def test_a_part_that_fails_does_not_take_the_others_along(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gauge_that_fails_does_not_fail_the_scrape(caplog: pytest.LogCaptureFixture) -> None:
     telemetry = Telemetry()
 
     def broken() -> None:
@@ -291,7 +291,7 @@ def test_the_queue_and_its_reviewers() -> None:
     assert "labelwatch_recall_estimate" not in read(telemetry)
 
 
-def test_classes_that_a_dataset_no_longer_has_are_not_told() -> None:
+def test_classes_that_a_dataset_no_longer_has_are_removed() -> None:
     """As after a change of its label map: an old threshold would stand still for ever beside the new ones."""
     telemetry = Telemetry()
     telemetry.set_thresholds("news", ThresholdReport({"B-PER": 0.8, "I-PER": 0.7}, {"B-PER": 30, "I-PER": 40}))
@@ -310,7 +310,7 @@ def test_the_model_in_use_is_the_only_one() -> None:
     assert read(telemetry)["labelwatch_model_info"] == {(("fingerprint", "ab" * 6), ("name", "new")): 1.0}
 
 
-def test_waiting_sentences_are_asked_for() -> None:
+def test_waiting_sentences_are_read_at_each_scrape() -> None:
     telemetry = Telemetry()
     waiting = [3]
     telemetry.watch_queue(lambda: waiting[0])

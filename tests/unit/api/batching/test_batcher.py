@@ -131,7 +131,7 @@ lists = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=30), min_
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(lists, min_size=1, max_size=8), st.sampled_from([1, 3, 16]), st.sampled_from([16, 64, 512]))
-def test_answers_do_not_depend_on_who_shared_the_batch(
+def test_answers_do_not_depend_on_the_batch(
     classifier: Classifier, requests: list[list[list[str]]], max_batch: int, tokens: int
 ) -> None:
     async def ask(batcher: MicroBatcher) -> list[Any]:
@@ -148,7 +148,7 @@ def test_answers_do_not_depend_on_who_shared_the_batch(
             assert answer.unscored == alone.unscored
 
 
-def test_an_idle_model_takes_what_is_there_and_a_busy_one_what_came_meanwhile(classifier: Classifier) -> None:
+def test_an_idle_model_runs_at_once_and_a_busy_one_batches_what_arrives(classifier: Classifier) -> None:
     model = Gated(classifier)
 
     async def ask(batcher: MicroBatcher) -> None:
@@ -167,7 +167,7 @@ def test_an_idle_model_takes_what_is_there_and_a_busy_one_what_came_meanwhile(cl
     assert [sizes for sizes, _ in model.runs] == [[1], [2] * 5]
 
 
-def test_a_model_told_to_waits_for_company(classifier: Classifier) -> None:
+def test_with_a_delay_an_idle_model_waits_for_more_sentences(classifier: Classifier) -> None:
     model = Gated(classifier, opened=True)
 
     async def ask(batcher: MicroBatcher) -> None:
@@ -180,7 +180,7 @@ def test_a_model_told_to_waits_for_company(classifier: Classifier) -> None:
     assert [sizes for sizes, _ in model.runs] == [[1] * 4]
 
 
-def test_batches_hold_sentences_of_like_length_within_the_budget(classifier: Classifier) -> None:
+def test_batches_hold_sentences_of_similar_length_within_the_budget(classifier: Classifier) -> None:
     model = Gated(classifier)
 
     async def ask(batcher: MicroBatcher) -> None:
@@ -197,7 +197,7 @@ def test_batches_hold_sentences_of_like_length_within_the_budget(classifier: Cla
     assert [sizes for sizes, _ in model.runs[1:]] == [[20, 20], [2] * 4, [20, 20]]
 
 
-def test_a_long_list_does_not_hold_up_a_single_sentence(classifier: Classifier) -> None:
+def test_a_long_list_does_not_delay_a_single_sentence(classifier: Classifier) -> None:
     model = Gated(classifier)
 
     async def ask(batcher: MicroBatcher) -> None:
@@ -233,7 +233,7 @@ def test_sentences_of_another_pooling_do_not_share_a_run(classifier: Classifier)
     assert [how for _, how in model.runs] == [None, "mean", "first"]
 
 
-def test_a_full_queue_turns_requests_away_and_recovers(classifier: Classifier) -> None:
+def test_a_full_queue_rejects_requests_and_recovers(classifier: Classifier) -> None:
     model = Gated(classifier)
 
     async def ask(batcher: MicroBatcher) -> None:
@@ -275,7 +275,7 @@ def test_a_list_longer_than_the_queue_gets_in_when_nothing_waits(classifier: Cla
         assert len(answered(batcher.infer([["of"]] * 10)).answers) == 10
 
 
-def test_who_may_wait_gets_in_when_there_is_room(classifier: Classifier) -> None:
+def test_a_waiting_call_enters_when_there_is_space(classifier: Classifier) -> None:
     model = Gated(classifier)
 
     async def ask(batcher: MicroBatcher) -> None:
@@ -291,7 +291,7 @@ def test_who_may_wait_gets_in_when_there_is_room(classifier: Classifier) -> None
         answered(ask(batcher))
 
 
-def test_sentences_of_a_client_that_has_gone_are_not_run(classifier: Classifier) -> None:
+def test_sentences_of_a_disconnected_client_do_not_run(classifier: Classifier) -> None:
     model = Gated(classifier)
 
     async def ask(batcher: MicroBatcher) -> None:
@@ -313,7 +313,7 @@ def test_sentences_of_a_client_that_has_gone_are_not_run(classifier: Classifier)
     assert [sizes for sizes, _ in model.runs] == [[1], [2]]
 
 
-def test_a_client_that_goes_while_its_sentences_are_in_the_window(classifier: Classifier) -> None:
+def test_a_client_that_disconnects_while_its_sentences_are_in_the_window(classifier: Classifier) -> None:
     model = Gated(classifier)
 
     async def ask(batcher: MicroBatcher) -> None:
@@ -332,7 +332,7 @@ def test_a_client_that_goes_while_its_sentences_are_in_the_window(classifier: Cl
     assert [sizes for sizes, _ in model.runs] == [[7] * 16, [1]]
 
 
-def test_stopping_answers_what_waits_and_refuses_what_comes(classifier: Classifier) -> None:
+def test_stopping_answers_waiting_calls_and_rejects_new_ones(classifier: Classifier) -> None:
     model = Gated(classifier)
     batcher = MicroBatcher(cast("Classifier", model))
     stop = threading.Event()
@@ -360,7 +360,7 @@ def test_stopping_answers_what_waits_and_refuses_what_comes(classifier: Classifi
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_dead_thread_is_noticed_and_leaves_nobody_waiting(classifier: Classifier) -> None:
+def test_a_dead_thread_fails_all_waiting_calls(classifier: Classifier) -> None:
     model = Gated(classifier, broken=ModelError("the session answers no more"))
 
     async def ask(batcher: MicroBatcher) -> None:
@@ -378,7 +378,7 @@ def test_a_dead_thread_is_noticed_and_leaves_nobody_waiting(classifier: Classifi
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_sentence_in_the_graph_when_it_breaks_is_answered(classifier: Classifier) -> None:
+def test_a_sentence_in_the_running_batch_is_answered_when_the_model_fails(classifier: Classifier) -> None:
     model = Gated(classifier, opened=True, broken=ModelError("the session is gone"))
 
     async def work(batcher: MicroBatcher) -> None:
@@ -390,7 +390,7 @@ def test_a_sentence_in_the_graph_when_it_breaks_is_answered(classifier: Classifi
         answered(work(batcher))
 
 
-def test_words_that_the_tokenizer_fails_on_cost_their_own_sentence(classifier: Classifier) -> None:
+def test_a_tokenizer_failure_costs_only_its_own_sentence(classifier: Classifier) -> None:
     model = Gated(classifier, opened=True)
     sentences = [["the"], ["of", "untokenisable"], ["Paris"], ["untokenisable"]]
     with running(model) as batcher:
@@ -405,7 +405,7 @@ def test_nothing_to_infer(classifier: Classifier) -> None:
     assert answered(MicroBatcher(classifier).infer([])).answers == ()
 
 
-def test_a_batch_that_never_ends_is_told(classifier: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stuck_batch_makes_the_model_unavailable(classifier: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Gated(classifier)
 
     async def ask(batcher: MicroBatcher) -> None:
@@ -425,7 +425,7 @@ def test_a_batch_that_never_ends_is_told(classifier: Classifier, monkeypatch: py
     [(0, 1), (50, 1), (150, 2), (10**9, MAX_RETRY_AFTER_S)],
     ids=["none", "few", "some", "endless"],
 )
-def test_when_to_try_again_follows_the_throughput(words: int, seconds: int) -> None:
+def test_retry_after_follows_the_throughput(words: int, seconds: int) -> None:
     rate = ThroughputEstimate()
     assert rate.estimate_retry_after(words) == 1  # nothing is known yet
     for _ in range(20):
@@ -434,7 +434,7 @@ def test_when_to_try_again_follows_the_throughput(words: int, seconds: int) -> N
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_short_sentence_alone_is_run_where_it_is(classifier: Classifier) -> None:
+def test_a_short_sentence_alone_runs_inline(classifier: Classifier) -> None:
     model = Gated(classifier, opened=True)
     with running(model) as batcher:
         inferred = answered(batcher.infer([["Paris", "of"]]))
@@ -451,7 +451,7 @@ def test_a_short_sentence_alone_is_run_where_it_is(classifier: Classifier) -> No
     [([["the", "of", "Paris", "x"]], {}), ([["the"], ["of"]], {}), ([["the"]], {"max_delay": 1e-6})],
     ids=["long", "list", "delay"],
 )
-def test_what_is_not_short_or_may_wait_for_company_goes_to_the_thread(
+def test_long_sentences_and_delayed_batches_run_in_the_thread(
     classifier: Classifier, sentences: list[list[str]], options: dict[str, Any]
 ) -> None:
     model = Gated(classifier, opened=True)
@@ -462,7 +462,7 @@ def test_what_is_not_short_or_may_wait_for_company_goes_to_the_thread(
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("word", ["x" * 900, "-" * 90], ids=["characters", "subwords"])
-def test_few_words_that_are_much_to_run_do_not_stop_the_loop(classifier: Classifier, word: str) -> None:
+def test_few_words_with_many_subwords_do_not_block_the_loop(classifier: Classifier, word: str) -> None:
     model = Gated(classifier, opened=True)
     with running(model) as batcher:
         inferred = answered(batcher.infer([[word]]))
@@ -471,7 +471,7 @@ def test_few_words_that_are_much_to_run_do_not_stop_the_loop(classifier: Classif
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_slow_model_does_not_stop_the_loop(classifier: Classifier) -> None:
+def test_a_slow_model_does_not_block_the_loop(classifier: Classifier) -> None:
     model = Gated(classifier, opened=True)
     with running(model) as batcher:
         batcher._throughput.add(1, 1.0)  # a second a word
@@ -480,7 +480,7 @@ def test_a_slow_model_does_not_stop_the_loop(classifier: Classifier) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_sentences_that_come_together_share_a_run(classifier: Classifier) -> None:
+def test_sentences_that_arrive_together_share_a_run(classifier: Classifier) -> None:
     model = Gated(classifier)
 
     async def ask() -> Any:
@@ -499,14 +499,14 @@ def test_sentences_that_come_together_share_a_run(classifier: Classifier) -> Non
 
 
 @pytest.mark.usefixtures("at_once")
-def test_what_fails_where_it_is_fails_as_it_does_in_the_thread(classifier: Classifier) -> None:
+def test_a_failure_inline_is_the_same_as_in_the_thread(classifier: Classifier) -> None:
     with running(Gated(classifier, opened=True)) as batcher:
         inferred = answered(batcher.infer([["untokenisable"]]))
     assert "the tokenizer fails on this sentence" in str(inferred.answers[0])
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_model_that_breaks_where_it_is_ends_its_thread_too(classifier: Classifier) -> None:
+def test_a_model_that_fails_inline_ends_its_thread_too(classifier: Classifier) -> None:
     model = Gated(classifier, opened=True, broken=ModelError("the session answers no more"))
     batcher = MicroBatcher(cast("Classifier", model))
     raised: list[BaseException] = []

@@ -98,7 +98,7 @@ class CertificateNames:
         return None if name is None else Caller(name, "read")
 
 
-def test_another_way_to_prove_who_one_is_needs_one_class_only() -> None:
+def test_a_new_auth_method_is_one_class() -> None:
     keys = ApiSettings.model_validate({"keys": KEYS}).known_keys
     authenticator = Authenticator([CertificateNames(), ApiKeys(keys)])
     assert authenticator.authorize(Headers({"X-Client-Name": "carol"}), "read") == "carol"

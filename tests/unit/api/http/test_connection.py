@@ -73,7 +73,7 @@ def test_a_head_without_end_is_refused(desk: ApiHarness, begin: bytes, more: byt
     assert closed
 
 
-def test_who_sends_too_many_headers_is_told(desk: ApiHarness) -> None:
+def test_too_many_headers_get_431(desk: ApiHarness) -> None:
     with connected(desk) as client:
         client.sendall((ASK + b"X-Long: ").ljust(MAX_HEAD_BYTES + 1, b"x"))  # all of it is read: nothing resets
         heard = until_closed(client)
@@ -95,7 +95,7 @@ def test_large_heads_below_the_limit_and_bodies_go_through(desk: ApiHarness) -> 
 
 @pytest.mark.parametrize("said", [b"", b"GET /heal", ASK], ids=["nothing", "address", "headers"])
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
-def test_who_does_not_say_what_it_wants_is_not_waited_for(desk: ApiHarness, said: bytes, before: int) -> None:
+def test_a_connection_without_a_request_is_closed(desk: ApiHarness, said: bytes, before: int) -> None:
     with connected(desk, timeout_keep_alive=0.3) as client:
         for _ in range(before):
             client.sendall(ASK + b"\r\n")

@@ -102,7 +102,7 @@ def lines_of(answer: str) -> list[dict[str, Any]]:
 
 
 @PATHS
-def test_who_sends_no_body_is_told_and_left(tmp_path: Path, classifier: Classifier, path: str) -> None:
+def test_a_client_that_sends_no_body_gets_a_problem(tmp_path: Path, classifier: Classifier, path: str) -> None:
     with served(tmp_path, classifier, idle_s=0.1) as service, service.client() as silent:
         silent.begin(path)
         answer = silent.hear_all()
@@ -113,7 +113,7 @@ def test_who_sends_no_body_is_told_and_left(tmp_path: Path, classifier: Classifi
 
 
 @PATHS
-def test_who_stops_in_the_midst_gets_its_answers_and_a_problem(
+def test_a_client_that_stops_halfway_gets_its_answers_and_a_problem(
     tmp_path: Path, classifier: Classifier, path: str
 ) -> None:
     with served(tmp_path, classifier, idle_s=0.1) as service, service.client() as client:
@@ -125,7 +125,7 @@ def test_who_stops_in_the_midst_gets_its_answers_and_a_problem(
         wait_for(lambda: service.open == 0)
 
 
-def test_who_takes_no_answers_does_not_stay_for_ever(tmp_path: Path, classifier: Classifier) -> None:
+def test_a_client_that_reads_no_answers_is_disconnected(tmp_path: Path, classifier: Classifier) -> None:
     long = json.dumps({"tokens": ["Timber"], "labels": ["B-PER"], "id": "a", "meta": {"x": "y" * 50_000}})
     with served(tmp_path, classifier, idle_s=0.2) as service, service.client(room=4096) as client:
         client.begin("/v1/score")
@@ -139,7 +139,7 @@ def test_who_takes_no_answers_does_not_stay_for_ever(tmp_path: Path, classifier:
 
 
 @PATHS
-def test_one_stream_too_many_is_sent_away_until_another_ends(tmp_path: Path, classifier: Classifier, path: str) -> None:
+def test_one_stream_too_many_is_rejected_until_another_ends(tmp_path: Path, classifier: Classifier, path: str) -> None:
     with served(tmp_path, classifier, max_streams=1) as service:
         with service.client() as first:
             first.begin(path)
@@ -163,7 +163,7 @@ def test_one_stream_too_many_is_sent_away_until_another_ends(tmp_path: Path, cla
         assert service.desk.read_metric("labelwatch_overload_total", reason="streams_full") == 1
 
 
-def test_who_goes_gives_up_its_place(tmp_path: Path, classifier: Classifier) -> None:
+def test_a_client_that_disconnects_frees_its_stream(tmp_path: Path, classifier: Classifier) -> None:
     with served(tmp_path, classifier, max_streams=1) as service:
         with service.client() as first:
             first.begin("/v1/sentences")

@@ -44,7 +44,7 @@ def test_a_body_in_chunks_is_counted(desk: ApiHarness) -> None:
     assert small.status_code == 200
 
 
-def test_lines_have_a_limit_of_their_own(desk: ApiHarness) -> None:
+def test_lines_have_their_own_limit(desk: ApiHarness) -> None:
     async def reading(request: Request) -> JSONResponse:
         return JSONResponse(sum([len(part) async for part in request.stream()]))
 
@@ -63,7 +63,7 @@ def test_a_list_over_the_limit_is_refused(desk: ApiHarness) -> None:
     assert (answer.status_code, answer.json()["field"]) == (413, "decisions")
 
 
-def test_what_takes_too_long_is_ended(desk: ApiHarness) -> None:
+def test_a_request_that_takes_too_long_is_ended(desk: ApiHarness) -> None:
     ended = []
 
     async def slow() -> None:
@@ -82,7 +82,7 @@ def test_what_takes_too_long_is_ended(desk: ApiHarness) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/score", "/v1/decisions"])
-def test_a_body_that_stalls_is_told_so(desk: ApiHarness, path: str) -> None:
+def test_a_body_that_stalls_gets_408(desk: ApiHarness, path: str) -> None:
     """It is not the service that took long."""
     desk.serve_with_limits(timeout_s=0.05)
     sent: list[Any] = []
@@ -115,7 +115,7 @@ def test_a_log_that_hangs_is_not_waited_for(desk: ApiHarness) -> None:
     assert desk.serve_with(append_to=Hanging()).put("/v1/datasets/x", json={}).status_code == 504
 
 
-def test_what_is_under_way_is_not_cut_off(desk: ApiHarness) -> None:
+def test_a_response_that_has_begun_is_not_cut_off(desk: ApiHarness) -> None:
     async def parts() -> AsyncIterator[bytes]:
         for _ in range(4):
             yield b"x"
@@ -129,7 +129,7 @@ def test_what_is_under_way_is_not_cut_off(desk: ApiHarness) -> None:
     assert client.get("/v1/parts").content == b"xxxx"
 
 
-def test_draining_sends_callers_elsewhere(desk: ApiHarness) -> None:
+def test_a_draining_service_rejects_requests(desk: ApiHarness) -> None:
     desk.backend.draining.set()
     for method, path in (("GET", "/v1/review"), ("POST", "/v1/sentences"), ("GET", "/v1/events")):
         answer = desk.client.request(method, path)
@@ -141,7 +141,7 @@ def test_draining_sends_callers_elsewhere(desk: ApiHarness) -> None:
     assert turned_away == 3
 
 
-def test_no_origin_is_let_in_unless_it_is_named(desk: ApiHarness) -> None:
+def test_an_origin_must_be_configured(desk: ApiHarness) -> None:
     asked = {"Origin": "https://tool.example", "Access-Control-Request-Method": "POST"}
     assert "access-control-allow-origin" not in desk.client.get("/v1/model", headers=asked).headers
     assert desk.client.options("/v1/decisions", headers=asked).status_code == 405
@@ -162,7 +162,7 @@ def test_a_preflight_needs_no_key(desk: ApiHarness) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/v1/model", "/v1/none", "/docs", "/metrics"])
-def test_every_answer_has_the_security_headers(quiet: ApiHarness, path: str) -> None:
+def test_every_response_has_the_security_headers(quiet: ApiHarness, path: str) -> None:
     headers = quiet.client.get(path).headers
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["X-Frame-Options"] == "DENY"

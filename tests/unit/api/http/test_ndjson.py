@@ -81,7 +81,7 @@ def conversation(app: App) -> AsgiExchange:
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.binary(max_size=40)), st.integers(1, 50), st.integers(1, 60))
-def test_lines_are_cut_the_same_whatever_the_pieces(parts: list[bytes], piece: int, limit: int) -> None:
+def test_lines_do_not_depend_on_the_chunks_of_the_body(parts: list[bytes], piece: int, limit: int) -> None:
     body = b"\n".join(parts)
     splitter = LineSplitter(limit)
     found = [line for at in range(0, len(body), piece) for line in splitter.feed(body[at : at + piece])]
@@ -95,7 +95,7 @@ def test_lines_are_cut_the_same_whatever_the_pieces(parts: list[bytes], piece: i
     assert found == expected
 
 
-def test_a_line_that_is_too_long_is_not_kept() -> None:
+def test_a_line_that_is_too_long_is_not_buffered() -> None:
     splitter = LineSplitter(10)
     for _ in range(1_000):
         splitter.feed(b"x" * 1_000)
@@ -105,7 +105,7 @@ def test_a_line_that_is_too_long_is_not_kept() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.one_of(st.binary(min_size=1, max_size=30), st.integers(1, 40))))
-def test_a_spool_gives_back_what_went_in(steps: list[bytes | int]) -> None:
+def test_a_spool_returns_its_bytes_in_order(steps: list[bytes | int]) -> None:
     streams = StreamLimiter(ApiSettings())
     spool, expected, found = Spool(streams, max_memory_bytes=20, segment_bytes=50), b"", b""
     for step in steps:
@@ -125,7 +125,7 @@ def test_a_spool_gives_back_what_went_in(steps: list[bytes | int]) -> None:
 
 
 @pytest.mark.parametrize("ahead", [True, False])
-def test_who_reads_gets_each_answer_before_it_sends_the_next_line(ahead: bool) -> None:
+def test_a_client_that_reads_gets_each_answer_before_it_sends_the_next_line(ahead: bool) -> None:
     async def talk() -> None:
         async with conversation(App(ahead=ahead)) as talk:
             talk.send_lines({"n": 1})
@@ -142,7 +142,7 @@ def test_who_reads_gets_each_answer_before_it_sends_the_next_line(ahead: bool) -
 
 
 @pytest.mark.parametrize("ahead", [True, False])
-def test_answers_stand_in_the_order_of_the_lines(ahead: bool) -> None:
+def test_answers_have_the_order_of_the_lines(ahead: bool) -> None:
     app = App(ahead=ahead)
 
     async def talk() -> None:
@@ -158,7 +158,7 @@ def test_answers_stand_in_the_order_of_the_lines(ahead: bool) -> None:
     assert app.most_running == (2 if ahead else 1)
 
 
-def test_who_reads_nothing_before_it_has_sent_all_is_still_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_reads_nothing_before_it_has_sent_all_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "MAX_READ_AHEAD_BYTES", 2_000)
     lines = [b"x" * 500] * 400
 
@@ -179,7 +179,7 @@ def test_who_reads_nothing_before_it_has_sent_all_is_still_served(monkeypatch: p
     done(talk())
 
 
-def test_who_sends_faster_than_it_is_answered_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_sends_faster_than_it_is_answered_is_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "MAX_READ_AHEAD_BYTES", 2_000)
     app = App(ahead=True)
 
@@ -213,7 +213,7 @@ def test_an_error_before_the_first_answer_is_the_requests_own() -> None:
 
 
 @pytest.mark.parametrize("ahead", [True, False])
-def test_a_later_error_stands_in_the_place_of_the_answers(ahead: bool) -> None:
+def test_a_later_error_ends_the_answers_with_a_problem(ahead: bool) -> None:
     app = App(ahead=ahead)
     app.error, app.fails_from = StreamError("the log is gone"), 2
 
@@ -246,7 +246,7 @@ def test_blank_lines_count_but_are_not_answered() -> None:
     done(talk())
 
 
-def test_an_empty_body_has_an_empty_answer() -> None:
+def test_an_empty_body_has_an_empty_response() -> None:
     async def talk() -> None:
         async with conversation(App()) as talk:
             talk.send_lines(last=True)
@@ -257,7 +257,7 @@ def test_an_empty_body_has_an_empty_answer() -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "within", "after"])
-def test_work_for_a_client_that_has_gone_is_dropped(when: str) -> None:
+def test_work_for_a_disconnected_client_is_dropped(when: str) -> None:
     app = App(ahead=True)
 
     async def talk() -> None:
@@ -275,7 +275,7 @@ def test_work_for_a_client_that_has_gone_is_dropped(when: str) -> None:
     done(talk())
 
 
-def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: Spool, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
@@ -290,7 +290,7 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     done(talk())
 
 
-def test_a_disk_that_fills_up_later_leaves_no_line_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_later_loses_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     real, left = Spool.write, [2]
 
     def nearly_full(self: Spool, data: bytes) -> None:
@@ -318,7 +318,7 @@ def test_a_disk_that_fills_up_later_leaves_no_line_out(monkeypatch: pytest.Monke
     done(talk())
 
 
-def test_who_sends_nothing_at_all_is_told_so() -> None:
+def test_a_client_that_sends_nothing_gets_408() -> None:
     async def talk() -> None:
         app = App(idle_s=0.05)
         async with conversation(app) as talk:
@@ -329,13 +329,13 @@ def test_who_sends_nothing_at_all_is_told_so() -> None:
     done(talk())
 
 
-def test_before_the_first_answer_the_time_for_an_answer_counts_too() -> None:
+def test_before_the_first_answer_the_request_timeout_counts_too() -> None:
     streams = StreamLimiter(ApiSettings(idle_s=60, timeout_s=10))
     assert (streams.first_idle_timeout_s, streams.idle_timeout_s) == (8, 60)
 
 
 @pytest.mark.parametrize("ahead", [True, False])
-def test_who_stops_sending_gets_a_problem_as_the_last_line(ahead: bool) -> None:
+def test_a_client_that_stops_sending_gets_a_problem_as_the_last_line(ahead: bool) -> None:
     async def talk() -> None:
         app = App(ahead=ahead, idle_s=0.05)
         async with conversation(app) as talk:
@@ -350,7 +350,7 @@ def test_who_stops_sending_gets_a_problem_as_the_last_line(ahead: bool) -> None:
     done(talk())
 
 
-def test_who_waits_for_a_slow_answer_is_not_idle() -> None:
+def test_a_client_that_waits_for_a_slow_answer_is_not_idle() -> None:
     async def talk() -> None:
         app = App(idle_s=0.05)
         app.gate.clear()
@@ -369,7 +369,7 @@ def test_who_waits_for_a_slow_answer_is_not_idle() -> None:
     done(talk())
 
 
-def test_who_takes_no_answer_and_sends_nothing_is_left() -> None:
+def test_a_client_that_neither_reads_nor_sends_is_disconnected() -> None:
     async def talk() -> None:
         app = App(idle_s=0.05)
         async with conversation(app) as talk:
@@ -382,7 +382,7 @@ def test_who_takes_no_answer_and_sends_nothing_is_left() -> None:
     done(talk())
 
 
-def test_only_so_many_streams_are_open_at_once() -> None:
+def test_the_number_of_open_streams_is_limited() -> None:
     async def talk() -> None:
         app = App(max_streams=2)
         turned_away = []
@@ -406,7 +406,7 @@ def test_only_so_many_streams_are_open_at_once() -> None:
     done(talk())
 
 
-def test_spools_keep_only_so_much_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bytes_of_all_spools_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "MAX_READ_AHEAD_BYTES", 2_000)
     app = App(max_spool_bytes=20_000)
 

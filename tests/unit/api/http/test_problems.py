@@ -126,7 +126,7 @@ def test_each_error_has_its_status(failing: Fail, error: Exception, status: int)
     assert "X-Content-Type-Options" in answer.headers
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_is_complete() -> None:
     kinds = {kind for kind, _, _ in PROBLEM_TYPES}
     assert len(kinds) == len(PROBLEM_TYPES)
     statuses = {(slug, status) for _, status, slug in PROBLEM_TYPES}
@@ -178,7 +178,7 @@ def test_a_queue_whose_file_is_gone_is_not_ready(desk: ApiHarness, monkeypatch: 
     assert "secret" not in answer.text
 
 
-def test_an_answer_that_breaks_off_does_not_look_whole(quiet: ApiHarness) -> None:
+def test_a_response_that_breaks_off_does_not_look_complete(quiet: ApiHarness) -> None:
     async def half() -> AsyncIterator[bytes]:
         yield b"one"
         raise ZeroDivisionError

@@ -23,7 +23,7 @@ def test_ready_with_every_condition_by_name(desk: ApiHarness) -> None:
     assert desk.client.get("/healthz").json() == {"status": "ok"}
 
 
-def test_not_before_settings_and_statistics_are_read(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_not_ready_before_settings_and_statistics_are_read(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StateView, "caught_up", False)
     answer = desk.client.get("/readyz")
     assert answer.status_code == 503
@@ -31,7 +31,7 @@ def test_not_before_settings_and_statistics_are_read(desk: ApiHarness, monkeypat
     assert desk.client.get("/healthz").status_code == 200
 
 
-def test_without_the_broker_it_stays_ready_and_says_so(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_broker_it_stays_ready_and_reports_it_as_degraded(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone() -> int:
         raise StreamError("nobody there")
 
@@ -46,14 +46,14 @@ def test_without_the_broker_it_stays_ready_and_says_so(desk: ApiHarness, monkeyp
     }
 
 
-def test_about_to_stop_is_not_ready(desk: ApiHarness) -> None:
+def test_a_draining_service_is_not_ready(desk: ApiHarness) -> None:
     desk.backend.draining.set()
     answer = desk.client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["conditions"]["draining"] == "the service is stopping"
 
 
-def test_a_dead_thread_turns_it_red(desk: ApiHarness) -> None:
+def test_a_dead_thread_makes_it_unready(desk: ApiHarness) -> None:
     supervisor, die, dead = Supervisor(), threading.Event(), threading.Event()
 
     def idle(stop: threading.Event) -> None:
@@ -81,7 +81,7 @@ def test_a_dead_thread_turns_it_red(desk: ApiHarness) -> None:
     assert client.get("/healthz").status_code == 200
 
 
-def test_metrics_are_told(desk: ApiHarness) -> None:
+def test_metrics_are_exposed(desk: ApiHarness) -> None:
     desk.client.get("/healthz")
     answer = desk.client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")

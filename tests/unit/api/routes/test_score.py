@@ -57,7 +57,7 @@ def problem(response: httpx.Response, status: int, field: str | None = None) -> 
     return str(found["detail"])
 
 
-def test_one_sentence_is_judged_as_the_pipeline_judges(shared: ScoringHarness, classifier: Classifier) -> None:
+def test_one_sentence_is_assessed_as_by_the_judge(shared: ScoringHarness, classifier: Classifier) -> None:
     response = shared.post("/v1/score", ONE, x_request_id="abc")
     assert response.status_code == 200
     body = response.json()
@@ -77,19 +77,19 @@ def test_one_sentence_is_judged_as_the_pipeline_judges(shared: ScoringHarness, c
     assert all(float(each) >= 0 for each in timing.values())
 
 
-def test_many_sentences_come_back_in_their_order(shared: ScoringHarness) -> None:
+def test_many_sentences_are_answered_in_their_order(shared: ScoringHarness) -> None:
     sentences = [{**TWO, "id": str(number)} for number in range(20)]
     body = shared.post("/v1/score", {"sentences": sentences}).json()
     assert [each["id"] for each in body["assessments"]] == [str(number) for number in range(20)]
     assert body["assessments"][0]["meta"] == {"a": None}
 
 
-def test_the_word_sentences_in_a_sentence_makes_no_list_of_it(shared: ScoringHarness) -> None:
+def test_a_sentence_that_contains_the_word_sentences_is_no_list(shared: ScoringHarness) -> None:
     body = {"tokens": ["sentences"], "labels": ["O"], "meta": {"sentences": 1}}
     assert shared.post("/v1/score", body).json()["assessments"][0]["tokens"] == ["sentences"]
 
 
-def test_nobody_is_taught_and_an_update_is_only_scored(shared: ScoringHarness) -> None:
+def test_scoring_changes_no_statistics_and_an_update_is_only_scored(shared: ScoringHarness) -> None:
     before = shared.post("/v1/score", ONE).json()["thresholds"]
     for _ in range(5):
         body = shared.post("/v1/score", {**ONE, "update": True, "id": "7"}).json()
@@ -99,7 +99,7 @@ def test_nobody_is_taught_and_an_update_is_only_scored(shared: ScoringHarness) -
         assert shared.stream.read(topic, 0, 10) == []
 
 
-def test_unknown_datasets_have_default_settings_and_are_not_remembered(shared: ScoringHarness) -> None:
+def test_unknown_datasets_have_default_settings_and_are_not_stored(shared: ScoringHarness) -> None:
     body = shared.post("/v1/score", {"sentences": [{**ONE, "dataset": "new"}, ONE]}).json()
     assert set(body["settings"]) == set(body["thresholds"]) == {"new", "default"}
     assert body["settings"]["new"] == DatasetSettings(name="new").model_dump(mode="json")
@@ -186,7 +186,7 @@ BAD: list[tuple[Any, int, str | None, str]] = [
 
 
 @pytest.mark.parametrize(("body", "status", "field", "told"), BAD, ids=[str(case[0])[:40] for case in BAD])
-def test_what_is_wrong_is_told(shared: ScoringHarness, body: Any, status: int, field: str | None, told: str) -> None:
+def test_an_invalid_body_gets_a_problem(shared: ScoringHarness, body: Any, status: int, field: str | None, told: str) -> None:
     assert told in problem(shared.post("/v1/score", body), status, field)
 
 
@@ -196,7 +196,7 @@ def test_a_large_body_is_read_beside_the_event_loop(shared: ScoringHarness, monk
     assert "JSON" in problem(shared.post("/v1/score", b"{ not json at all }"), 400)
 
 
-def test_lines_are_judged_and_problems_stand_in_their_place(shared: ScoringHarness) -> None:
+def test_valid_lines_are_scored_and_invalid_ones_get_a_problem(shared: ScoringHarness) -> None:
     bad = {**ONE, "labels": ["B-LOK"] * 4}
     poison = {"tokens": [POISON_WORD], "labels": ["O"]}
     response = shared.post_lines("/v1/score", ONE, b"", b"{", bad, b"x" * 2_001, poison, TWO)
@@ -211,11 +211,11 @@ def test_lines_are_judged_and_problems_stand_in_their_place(shared: ScoringHarne
     assert found[-1]["id"] == "two"
 
 
-def test_a_choice_that_does_not_exist_is_the_requests_mistake(shared: ScoringHarness) -> None:
+def test_an_unknown_option_is_an_error_of_the_request(shared: ScoringHarness) -> None:
     assert "unknown method" in problem(shared.post_lines("/v1/score?method=best", ONE), 422, "method")
 
 
-def test_lines_come_back_while_others_are_sent(shared: ScoringHarness) -> None:
+def test_lines_are_answered_while_others_are_sent(shared: ScoringHarness) -> None:
     async def talk(_: httpx.AsyncClient) -> None:
         async with AsgiExchange(shared.app, "/v1/score") as talk:
             talk.send_lines(ONE)
@@ -285,7 +285,7 @@ def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifie
 
 @pytest.mark.usefixtures("through_the_queue")
 @pytest.mark.parametrize("lines", [False, True])
-def test_sentences_of_a_client_that_has_gone_are_skipped(
+def test_sentences_of_a_disconnected_client_are_skipped(
     tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch, lines: bool
 ) -> None:
     monkeypatch.setattr("service.api.scoring.requests.MIN_WATCHED_SENTENCES", 0)
@@ -356,14 +356,14 @@ def test_a_timed_out_request_leaves_the_queue(tmp_path: Path, classifier: Classi
         assert held.ran == 1
 
 
-def test_where_the_time_went_is_counted(shared: ScoringHarness) -> None:
+def test_stages_are_observed(shared: ScoringHarness) -> None:
     labels = {"role": "api", "stage": "inference"}
     before = shared.read_metric("labelwatch_stage_seconds_count", **labels)
     shared.post("/v1/score", ONE)
     assert shared.read_metric("labelwatch_stage_seconds_count", **labels) == before + 1
 
 
-def test_the_short_way_is_counted_and_told_like_any_other(shared: ScoringHarness) -> None:
+def test_the_fast_path_is_counted_and_logged_like_any_route(shared: ScoringHarness) -> None:
     labels = {"route": "/v1/score", "method": "POST", "status": "2xx"}
     before = shared.read_metric("labelwatch_http_requests_total", **labels)
     assert shared.post("/v1/score", ONE).status_code == 200
@@ -372,7 +372,7 @@ def test_the_short_way_is_counted_and_told_like_any_other(shared: ScoringHarness
     assert shared.run_with_client(lambda client: client.put("/v1/score", json=ONE)).status_code == 405
 
 
-def test_the_long_way_gives_the_same_answer(shared: ScoringHarness) -> None:
+def test_the_router_gives_the_same_answer_as_the_fast_path(shared: ScoringHarness) -> None:
     async def long_way(client: httpx.AsyncClient) -> httpx.Response:
         transport = httpx.ASGITransport(shared.app, root_path="/under", raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://labelwatch") as other:
@@ -387,7 +387,7 @@ def of_datasets(count: int) -> list[dict[str, Any]]:
     return [{**ONE, "dataset": f"made-up-{number}"} for number in range(count)]
 
 
-def test_a_list_is_of_so_many_datasets_at_most(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_may_have_a_limited_number_of_datasets(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.scoring.requests.MAX_DATASETS_PER_REQUEST", 3)
     taken = shared.post("/v1/score", {"sentences": [*of_datasets(3), *of_datasets(3)]})
     assert taken.status_code == 200
@@ -400,7 +400,7 @@ def test_a_list_is_of_so_many_datasets_at_most(shared: ScoringHarness, monkeypat
     ]
 
 
-def test_others_have_their_turn_between_datasets(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_requests_run_between_datasets(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[int] = []
     passed = 0
     real = Scorer.get_context

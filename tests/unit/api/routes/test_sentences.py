@@ -96,14 +96,14 @@ def test_many_keep_their_ids_and_their_order(desk: Desk) -> None:
         ({"sentences": [ONE, {**ONE, "meta": {"a": "x" * 1_100_000}}]}, 413, "sentences.1"),
     ],
 )
-def test_one_that_is_wrong_keeps_all_out(desk: Desk, body: Any, status: int, field: str | None) -> None:
+def test_one_invalid_sentence_rejects_the_list(desk: Desk, body: Any, status: int, field: str | None) -> None:
     response = desk.api.post("/v1/sentences", body)
     assert response.status_code == status
     assert response.json().get("field") == field
     assert desk.records == []
 
 
-def test_lines_are_appended_and_problems_stand_in_their_place(desk: Desk) -> None:
+def test_valid_lines_are_appended_and_invalid_ones_get_a_problem(desk: Desk) -> None:
     large = {**ONE, "meta": {"a": "x" * 1_100_000}}
     response = desk.api.post_lines("/v1/sentences", {**ONE, "id": "1"}, b"", b"{", large, GONE)
     assert response.status_code == 202
@@ -138,7 +138,7 @@ class Broken:
             raise StreamError("the broker did not answer")
 
 
-def test_a_log_that_does_not_answer_is_503_and_does_not_hold_up_the_loop(
+def test_a_log_that_does_not_answer_is_503_and_does_not_block_the_loop(
     tmp_path: Path, classifier: Classifier
 ) -> None:
     broken = Broken()
@@ -152,7 +152,7 @@ def test_a_log_that_does_not_answer_is_503_and_does_not_hold_up_the_loop(
     assert max(broken.timeouts) < 10  # so that it is told before the request runs out of time
 
 
-def test_a_log_that_fails_later_ends_the_answers_at_the_first_line_that_is_not_in(
+def test_a_log_that_fails_later_ends_the_answers_at_the_first_line_not_appended(
     tmp_path: Path, classifier: Classifier
 ) -> None:
     broken = Broken(takes=1)
@@ -173,7 +173,7 @@ def test_a_log_that_fails_later_ends_the_answers_at_the_first_line_that_is_not_i
 
 
 @pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
-def test_lines_past_the_limit_of_the_body_are_told(tmp_path: Path, classifier: Classifier, path: str) -> None:
+def test_lines_over_the_limit_of_the_body_get_a_problem(tmp_path: Path, classifier: Classifier, path: str) -> None:
     with scoring_harness(tmp_path, classifier, max_stream_bytes=3_000) as api:
 
         async def talk(_: httpx.AsyncClient) -> list[dict[str, Any]]:
@@ -198,7 +198,7 @@ def test_lines_past_the_limit_of_the_body_are_told(tmp_path: Path, classifier: C
         assert len(written) == (32 if path == "/v1/sentences" else 0)
 
 
-def test_one_line_past_the_limit_of_the_body_is_a_status(tmp_path: Path, classifier: Classifier) -> None:
+def test_a_first_line_over_the_limit_of_the_body_is_a_status(tmp_path: Path, classifier: Classifier) -> None:
     with scoring_harness(tmp_path, classifier, max_stream_bytes=1_000) as api:
 
         async def talk(_: httpx.AsyncClient) -> dict[str, Any]:
