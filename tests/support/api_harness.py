@@ -1,4 +1,4 @@
-"""The API over a log in a folder and a tiny model: worker and queue are stepped by the test, only the mirror runs."""
+"""The API over a SQLite log and a tiny model. Only the state view has a thread; tests step the worker and the queue."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ApiHarness:
 
     def send(self, *sentences: dict[str, Any]) -> None:
         """Sentences through the stream, up to the queue."""
-        self.log.append([Output(TOPICS.sentences, None, json.dumps(one).encode()) for one in sentences])
+        self.log.append([Output(TOPICS.sentences, None, json.dumps(sentence).encode()) for sentence in sentences])
         self.worker.apply_rebalance()
         while self.worker.step():
             pass
@@ -113,11 +113,11 @@ def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator
     worker = Worker(log, BatchProcessor(classifier, known, TOPICS), known, TOPICS, poll_timeout=0.0)
     queue = ReviewQueue(folder / "queue.sqlite")
     projector = ReviewProjector(log, TOPICS, queue.file)
-    mirror = StateView(log, TOPICS, datasets())
+    state_view = StateView(log, TOPICS, datasets())
     settings = ApiSettings(**limits)
     backend = Backend(
         settings=settings,
-        state_view=mirror,
+        state_view=state_view,
         batcher=MicroBatcher(classifier),  # its thread does not run here
         queue=queue,
         projector=projector,
@@ -127,11 +127,11 @@ def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator
         telemetry=Telemetry(),
         max_words=50,
     )
-    while not mirror.caught_up:
-        mirror.step()
+    while not state_view.caught_up:
+        state_view.step()
     projector.step()
     stop = threading.Event()
-    thread = threading.Thread(target=mirror.run, args=(stop,))
+    thread = threading.Thread(target=state_view.run, args=(stop,))
     thread.start()
     try:
         yield ApiHarness(backend, log, worker, projector)

@@ -59,9 +59,9 @@ class ScoringHarness:
     def post(self, path: str, body: Any, **headers: str) -> httpx.Response:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = {"content-type": "application/json"} | {key.replace("_", "-"): value for key, value in headers.items()}
-        found = self.run_with_client(lambda client: client.post(path, content=content, headers=named))
-        assert isinstance(found, httpx.Response)
-        return found
+        response = self.run_with_client(lambda client: client.post(path, content=content, headers=named))
+        assert isinstance(response, httpx.Response)
+        return response
 
     def post_lines(self, path: str, *lines: Any) -> httpx.Response:
         raw = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
@@ -83,14 +83,14 @@ def scoring_harness(
     """`queue`: options of the batcher, `limits`: API settings, `append_to`: what requests append to instead of the log."""
     topics = Topics()
     log = SqliteLog(folder / "log.sqlite", topics)
-    mirror = StateView(log, topics, DatasetRegistry(classifier.folder, min_words=1, prior_words=200))
-    while not mirror.caught_up:
-        mirror.step()
+    state_view = StateView(log, topics, DatasetRegistry(classifier.folder, min_words=1, prior_words=200))
+    while not state_view.caught_up:
+        state_view.step()
     batcher, telemetry, stop = MicroBatcher(classifier, **(queue or {})), Telemetry(), threading.Event()
     settings = ApiSettings(**limits)
     backend = Backend(
         settings=settings,
-        state_view=mirror,
+        state_view=state_view,
         batcher=batcher,
         queue=cast("Any", None),
         projector=cast("Any", None),
@@ -109,7 +109,7 @@ def scoring_harness(
     finally:
         stop.set()
         thread.join(WAIT_TIMEOUT_S)
-        mirror.close()
+        state_view.close()
         log.close()
 
 

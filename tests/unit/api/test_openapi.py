@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def test_the_page_loads_nothing_from_other_hosts(quiet: ApiHarness) -> None:
     page = quiet.client.get("/docs")
     assert page.status_code == 200
-    found = re.findall(r'(?:src|href)="([^"]+)"', page.text)
-    assert found
-    for address in found:
+    links = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+    assert links
+    for address in links:
         assert not address.startswith(("http", "//", "/"))  # relative: it works behind a path too
         assert quiet.client.get(f"/{address}").status_code == 200
     # The policy allows no script in the page itself, so there must be none.

@@ -25,12 +25,12 @@ def test_it_exposes_what_the_librarys_own_histogram_exposes(batches: list[tuple[
 
     def lines(registry: CollectorRegistry) -> list[bytes]:
         # sums of floats depend on their order
-        found = generate_latest(registry).splitlines()
-        return [line for line in found if b"_sum" not in line and b"_created" not in line]
+        lines = generate_latest(registry).splitlines()
+        return [line for line in lines if b"_sum" not in line and b"_created" not in line]
 
     assert lines(ours) == lines(theirs)
     for label, _ in batches:
-        expected = sum(value for at, values in batches if at == label for value in values)
+        expected = sum(value for batch_label, values in batches if batch_label == label for value in values)
         assert ours.get_sample_value("seconds_sum", {"stage": label}) == pytest.approx(expected)
 
 

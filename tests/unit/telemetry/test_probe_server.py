@@ -93,7 +93,7 @@ def test_a_failed_probe_is_logged_and_the_next_one_works(caplog: pytest.LogCaptu
 
 
 def test_a_port_in_use_is_an_error_of_the_setting() -> None:
-    with socket.create_server((HOST, 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server((HOST, 0)) as occupied:
+        port = occupied.getsockname()[1]
         with pytest.raises(SettingsError, match=f"LABELWATCH_WORKER_METRICS_PORT: can't listen on {HOST}:{port}"):
             ProbeServer(Telemetry(), host=HOST, port=port, conditions=dict)

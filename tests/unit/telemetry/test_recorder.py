@@ -1,4 +1,4 @@
-"""What the metrics say after events, and that nobody can make them grow without end."""
+"""The metrics after events, and the bounds of their labels."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def read(telemetry: Telemetry) -> dict[str, dict[tuple[tuple[str, str], ...], fl
     """Sample name → sorted labels → value, as a scraper sees them."""
     body, kind = telemetry.render_exposition()
     assert kind.startswith("text/plain; version=0.0.4")
-    found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    samples: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     for family in text_string_to_metric_families(body.decode()):
         for sample in family.samples:
-            found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
-    return found
+            samples.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return samples
 
 
 def value(telemetry: Telemetry, name: str, **labels: str) -> float:
     telemetry.render_exposition()  # some are read only then
-    found = telemetry.registry.get_sample_value(f"labelwatch_{name}", labels)
-    assert found is not None, (name, labels)
-    return found
+    sample = telemetry.registry.get_sample_value(f"labelwatch_{name}", labels)
+    assert sample is not None, (name, labels)
+    return sample
 
 
 def judged(dataset: str = "news", **fields: object) -> SentenceReport:
@@ -64,7 +64,7 @@ def test_known_label_sets_are_created_at_0() -> None:
     telemetry = Telemetry()
     telemetry.register_dataset("default", CLASSES, given_types=["PERSON"])
     telemetry.register_routes([("/v1/score", "POST")])
-    found = read(telemetry)
+    samples = read(telemetry)
     for name, labels in {
         "records_total": {},
         "records_lost_total": {},
@@ -80,11 +80,11 @@ def test_known_label_sets_are_created_at_0() -> None:
         "http_request_seconds_count": {"route": "/v1/score"},
         "overload_total": {"reason": "queue_full"},
     }.items():
-        assert found[f"labelwatch_{name}"][tuple(sorted(labels.items()))] == 0.0, name
-    pairs = {(dict(labels)["given"], dict(labels)["suggested"]) for labels in found["labelwatch_confusions_total"]}
+        assert samples[f"labelwatch_{name}"][tuple(sorted(labels.items()))] == 0.0, name
+    pairs = {(dict(labels)["given"], dict(labels)["suggested"]) for labels in samples["labelwatch_confusions_total"]}
     types = {"O", "PER", "LOC"}
     assert pairs == {(given, other) for given in {*types, "PERSON"} for other in types} - {("O", "O")}
-    assert not any(name.endswith("_created") for name in found)
+    assert not any(name.endswith("_created") for name in samples)
 
 
 def test_each_telemetry_has_its_own_registry_and_importing_has_no_side_effects() -> None:
@@ -168,9 +168,9 @@ def test_a_dataset_may_be_named_other() -> None:
     telemetry.set_thresholds("other", ThresholdReport({"O": 0.5}, {"O": 1}))
     telemetry.set_review_counts("other", states={"open": 1}, verdicts={})
     telemetry.set_recall("other", estimate=0.5, low=0.4, high=0.6)
-    found = read(telemetry)
+    samples = read(telemetry)
     for name in ("confusions_total", "class_threshold", "review_items", "recall_estimate"):
-        assert {dict(labels)["dataset"] for labels in found[f"labelwatch_{name}"]} == {"other"}
+        assert {dict(labels)["dataset"] for labels in samples[f"labelwatch_{name}"]} == {"other"}
 
 
 def test_datasets_over_the_limit_share_a_label() -> None:
@@ -181,17 +181,17 @@ def test_datasets_over_the_limit_share_a_label() -> None:
     for n in range(10):
         telemetry.register_dataset(f"d{n}", CLASSES)
         telemetry.set_review_counts(f"d{n}", states={"open": 1}, verdicts={})
-    found = read(telemetry)
-    assert found["labelwatch_assessed_sentences_total"] == {
+    samples = read(telemetry)
+    assert samples["labelwatch_assessed_sentences_total"] == {
         (("dataset", "d0"),): 1.0,
         (("dataset", "d1"),): 1.0,
         (("dataset", "(other)"),): 8.0,
     }
-    datasets = {dict(labels).get("dataset") for series in found.values() for labels in series}
+    datasets = {dict(labels).get("dataset") for series in samples.values() for labels in series}
     assert datasets == {None, "d0", "d1", "(other)"}
     # what is a level and not a count can't be added up over datasets
     for name in ("class_threshold", "review_items"):
-        assert {dict(labels)["dataset"] for labels in found[f"labelwatch_{name}"]} == {"d0", "d1"}
+        assert {dict(labels)["dataset"] for labels in samples[f"labelwatch_{name}"]} == {"d0", "d1"}
 
 
 def test_invented_labels_are_bounded() -> None:
@@ -223,8 +223,8 @@ def test_invented_paths_and_methods_are_bounded() -> None:
 
 def test_names_of_annotators_need_a_setting() -> None:
     assert [AnnotatorLabels().to_label(name) for name in ("ann", None, "")] == ["other", "unknown", "unknown"]
-    some = AnnotatorLabels(" ann , ben,,")
-    assert [some.to_label(name) for name in ("ann", "ben", "eve")] == ["ann", "ben", "other"]
+    listed = AnnotatorLabels(" ann , ben,,")
+    assert [listed.to_label(name) for name in ("ann", "ben", "eve")] == ["ann", "ben", "other"]
     first = AnnotatorLabels("zoe, *")
     labels = {first.to_label(f"n{n}") for n in range(100)}
     assert len(labels) == MAX_ANNOTATOR_LABELS + 1
@@ -298,9 +298,9 @@ def test_classes_that_a_dataset_no_longer_has_are_removed() -> None:
     telemetry.set_thresholds("other", ThresholdReport({"B-PER": 0.6}, {"B-PER": 20}))
     telemetry.set_thresholds("news", ThresholdReport({"PER": 0.9}, {"PER": 70}))
     news, other = ("dataset", "news"), ("dataset", "other")
-    told = read(telemetry)
-    assert told["labelwatch_class_threshold"] == {(("class", "PER"), news): 0.9, (("class", "B-PER"), other): 0.6}
-    assert told["labelwatch_class_words"] == {(("class", "PER"), news): 70, (("class", "B-PER"), other): 20}
+    samples = read(telemetry)
+    assert samples["labelwatch_class_threshold"] == {(("class", "PER"), news): 0.9, (("class", "B-PER"), other): 0.6}
+    assert samples["labelwatch_class_words"] == {(("class", "PER"), news): 70, (("class", "B-PER"), other): 20}
 
 
 def test_the_model_in_use_is_the_only_one() -> None:

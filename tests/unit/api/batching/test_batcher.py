@@ -1,4 +1,4 @@
-"""The micro-batcher: who shares a run, who is turned away, and what becomes of those that wait."""
+"""The micro-batcher: which sentences share a run, which are rejected, and how waiting calls end."""
 
 from __future__ import annotations
 
@@ -138,9 +138,9 @@ def test_answers_do_not_depend_on_the_batch(
         return await asyncio.gather(*(batcher.infer(sentences) for sentences in requests))
 
     with running(classifier, max_batch=max_batch, batch_tokens=tokens) as batcher:
-        found = answered(ask(batcher))
+        answers = answered(ask(batcher))
         assert batcher.waiting == 0
-    for sentences, inferred in zip(requests, found, strict=True):
+    for sentences, inferred in zip(requests, answers, strict=True):
         for words, answer in zip(sentences, inferred.answers, strict=True):
             alone = classifier.infer([words])[0]
             assert np.allclose(probs(answer), probs(alone), atol=1e-6)
@@ -201,14 +201,14 @@ def test_a_long_list_does_not_delay_a_single_sentence(classifier: Classifier) ->
     model = Gated(classifier)
 
     async def ask(batcher: MicroBatcher) -> None:
-        many = asyncio.create_task(batcher.infer([["of"] * 3] * 1_000))
+        long_list = asyncio.create_task(batcher.infer([["of"] * 3] * 1_000))
         await until(model.started)
-        one = asyncio.create_task(batcher.infer([["the"] * 3]))
+        single = asyncio.create_task(batcher.infer([["the"] * 3]))
         await queued(batcher, 1_001)
         model.open()
-        await one
-        assert not many.done()
-        await many
+        await single
+        assert not long_list.done()
+        await long_list
 
     with running(model) as batcher:
         answered(ask(batcher))
@@ -297,12 +297,12 @@ def test_sentences_of_a_disconnected_client_do_not_run(classifier: Classifier) -
     async def ask(batcher: MicroBatcher) -> None:
         first = asyncio.create_task(batcher.infer([["the"]]))
         await until(model.started)
-        gone = asyncio.create_task(batcher.infer([["of"] * 7] * 200))
+        cancelled = asyncio.create_task(batcher.infer([["of"] * 7] * 200))
         stays = asyncio.create_task(batcher.infer([["of"] * 2]))
         await queued(batcher, 202)
-        gone.cancel()
+        cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await gone
+            await cancelled
         assert batcher.waiting == 2  # its room is free at once
         model.open()
         await asyncio.gather(first, stays)
@@ -317,11 +317,11 @@ def test_a_client_that_disconnects_while_its_sentences_are_in_the_window(classif
     model = Gated(classifier)
 
     async def ask(batcher: MicroBatcher) -> None:
-        gone = asyncio.create_task(batcher.infer([["of"] * 7] * 200))
+        cancelled = asyncio.create_task(batcher.infer([["of"] * 7] * 200))
         await until(model.started)
-        gone.cancel()
+        cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await gone
+            await cancelled
         assert batcher.waiting == 64
         model.open()
         await batcher.infer([["the"]])
@@ -394,8 +394,8 @@ def test_a_tokenizer_failure_costs_only_its_own_sentence(classifier: Classifier)
     model = Gated(classifier, opened=True)
     sentences = [["the"], ["of", "untokenisable"], ["Paris"], ["untokenisable"]]
     with running(model) as batcher:
-        found = answered(batcher.infer(sentences)).answers
-        assert [isinstance(answer, InferenceError) for answer in found] == [False, True, False, True]
+        answers = answered(batcher.infer(sentences)).answers
+        assert [isinstance(answer, InferenceError) for answer in answers] == [False, True, False, True]
         alone = answered(batcher.infer([["untokenisable"]])).answers
         assert "no subwords for this" in str(alone[0])
         assert batcher.waiting == 0

@@ -87,7 +87,7 @@ def test_a_path_without_a_rule_needs_a_key() -> None:
 
 
 class CertificateNames:
-    """Another way to prove who one is: a name that a proxy has checked."""
+    """An auth method: a name that a proxy has verified."""
 
     is_configured = True
     usage = "connect with a client certificate"

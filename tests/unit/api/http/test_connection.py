@@ -1,4 +1,4 @@
-"""What a connection may bring before a body: bounded in size and time, whoever opens it."""
+"""The head of a request is bounded in size and time, with or without a key."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ BODY = b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\
 def connected(desk: ApiHarness, **options: float) -> Iterator[socket.socket]:
     with (
         live_server.serve_app(desk.app, **options) as port,
-        closing(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)) as made,
+        closing(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)) as connection,
     ):
-        yield made
+        yield connection
 
 
 def until_closed(client: socket.socket) -> bytes:
-    heard = b""
+    received = b""
     try:
         while data := client.recv(65536):
-            heard += data
+            received += data
     except ConnectionResetError:  # with bytes of ours that it has not read
         pass
-    return heard
+    return received
 
 
 def answer(client: socket.socket) -> bytes:
-    heard = b""
-    while b'{"status":"ok"}' not in heard:
+    received = b""
+    while b'{"status":"ok"}' not in received:
         data = client.recv(65536)
-        assert data, heard
-        heard += data
-    return heard
+        assert data, received
+        received += data
+    return received
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_a_head_without_end_is_refused(desk: ApiHarness, begin: bytes, more: byt
 def test_too_many_headers_get_431(desk: ApiHarness) -> None:
     with connected(desk) as client:
         client.sendall((ASK + b"X-Long: ").ljust(MAX_HEAD_BYTES + 1, b"x"))  # all of it is read: nothing resets
-        heard = until_closed(client)
-    assert heard.startswith(b"HTTP/1.1 431 ")
-    assert b"send long values in the body" in heard
+        response = until_closed(client)
+    assert response.startswith(b"HTTP/1.1 431 ")
+    assert b"send long values in the body" in response
 
 
 def test_large_heads_below_the_limit_and_bodies_go_through(desk: ApiHarness) -> None:

@@ -120,7 +120,7 @@ def test_a_client_that_stops_halfway_gets_its_answers_and_a_problem(
         client.begin(path)
         client.say(LINE + LINE + LINE[:10])
         *answers, problem = lines_of(client.hear(b"\r\n0\r\n\r\n"))
-        assert [one["id"] for one in answers] == ["a", "a"]
+        assert [answer["id"] for answer in answers] == ["a", "a"]
         assert (problem["status"], problem["line"]) == (408, 3)
         wait_for(lambda: service.open == 0)
 

@@ -86,11 +86,11 @@ def test_a_body_that_stalls_gets_408(desk: ApiHarness, path: str) -> None:
     """It is not the service that took long."""
     desk.serve_with_limits(timeout_s=0.05)
     sent: list[Any] = []
-    parts = iter([{"type": "http.request", "body": b'{"tokens": [', "more_body": True}])
+    messages = iter([{"type": "http.request", "body": b'{"tokens": [', "more_body": True}])
 
     async def receive() -> Any:
-        found = next(parts, None)
-        return found if found is not None else await asyncio.Event().wait()
+        message = next(messages, None)
+        return message if message is not None else await asyncio.Event().wait()
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -142,12 +142,12 @@ def test_a_draining_service_rejects_requests(desk: ApiHarness) -> None:
 
 
 def test_an_origin_must_be_configured(desk: ApiHarness) -> None:
-    asked = {"Origin": "https://tool.example", "Access-Control-Request-Method": "POST"}
-    assert "access-control-allow-origin" not in desk.client.get("/v1/model", headers=asked).headers
-    assert desk.client.options("/v1/decisions", headers=asked).status_code == 405
+    preflight = {"Origin": "https://tool.example", "Access-Control-Request-Method": "POST"}
+    assert "access-control-allow-origin" not in desk.client.get("/v1/model", headers=preflight).headers
+    assert desk.client.options("/v1/decisions", headers=preflight).status_code == 405
     client = desk.serve_with_limits(cors_origins="https://tool.example/, https://other.example")
-    assert client.get("/v1/model", headers=asked).headers["access-control-allow-origin"] == "https://tool.example"
-    allowed = client.options("/v1/decisions", headers=asked)
+    assert client.get("/v1/model", headers=preflight).headers["access-control-allow-origin"] == "https://tool.example"
+    allowed = client.options("/v1/decisions", headers=preflight)
     assert allowed.status_code == 200
     assert allowed.headers["access-control-allow-origin"] == "https://tool.example"
     foreign = client.get("/v1/model", headers={"Origin": "https://evil.example"})
@@ -156,9 +156,9 @@ def test_an_origin_must_be_configured(desk: ApiHarness) -> None:
 
 def test_a_preflight_needs_no_key(desk: ApiHarness) -> None:
     client = desk.serve_with_limits(cors_origins="https://tool.example", keys=f"a:read:{'0' * 64}")
-    asked = {"Origin": "https://tool.example", "Access-Control-Request-Method": "POST"}
-    assert client.options("/v1/decisions", headers=asked).status_code == 200
-    assert client.get("/v1/model", headers=asked).status_code == 401
+    preflight = {"Origin": "https://tool.example", "Access-Control-Request-Method": "POST"}
+    assert client.options("/v1/decisions", headers=preflight).status_code == 200
+    assert client.get("/v1/model", headers=preflight).status_code == 401
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/v1/model", "/v1/none", "/docs", "/metrics"])
@@ -176,9 +176,9 @@ def test_every_response_has_the_security_headers(quiet: ApiHarness, path: str) -
 def test_requests_are_counted_by_pattern_never_by_path(quiet: ApiHarness) -> None:
     for path in ("/v1/review/default/a", "/v1/review/default/b%2Fc", "/v1/nonsense/1", "/v1/nonsense/2"):
         assert quiet.client.get(path).status_code == 404
-    told = quiet.client.get("/metrics").text
-    counted = [line for line in told.splitlines() if line.startswith("labelwatch_http_requests_total")]
+    metrics = quiet.client.get("/metrics").text
+    counted = [line for line in metrics.splitlines() if line.startswith("labelwatch_http_requests_total")]
     assert any('route="/v1/review/{dataset}/{id}"' in line and line.endswith(" 2.0") for line in counted)
-    assert "nonsense" not in told
+    assert "nonsense" not in metrics
     # Every operation stands there from the first scrape on.
     assert any('route="/v1/decisions"' in line and line.endswith(" 0.0") for line in counted)

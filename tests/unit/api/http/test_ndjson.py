@@ -84,15 +84,15 @@ def conversation(app: App) -> AsgiExchange:
 def test_lines_do_not_depend_on_the_chunks_of_the_body(parts: list[bytes], piece: int, limit: int) -> None:
     body = b"\n".join(parts)
     splitter = LineSplitter(limit)
-    found = [line for at in range(0, len(body), piece) for line in splitter.feed(body[at : at + piece])]
-    found += splitter.flush()
+    lines = [line for start in range(0, len(body), piece) for line in splitter.feed(body[start : start + piece])]
+    lines += splitter.flush()
     expected = []
     for number, raw in enumerate(body.split(b"\n"), 1):
         if len(raw) > limit:
             expected.append(BodyLine(number, None))
         elif raw.strip():
             expected.append(BodyLine(number, raw.strip()))
-    assert found == expected
+    assert lines == expected
 
 
 def test_a_line_that_is_too_long_is_not_buffered() -> None:
@@ -107,18 +107,18 @@ def test_a_line_that_is_too_long_is_not_buffered() -> None:
 @given(st.lists(st.one_of(st.binary(min_size=1, max_size=30), st.integers(1, 40))))
 def test_a_spool_returns_its_bytes_in_order(steps: list[bytes | int]) -> None:
     streams = StreamLimiter(ApiSettings())
-    spool, expected, found = Spool(streams, max_memory_bytes=20, segment_bytes=50), b"", b""
+    spool, expected, received = Spool(streams, max_memory_bytes=20, segment_bytes=50), b"", b""
     for step in steps:
         if isinstance(step, bytes):
             spool.write(step)
             expected += step
         else:
-            found += spool.read(step)
-        assert len(spool) == len(expected) - len(found)
+            received += spool.read(step)
+        assert len(spool) == len(expected) - len(received)
         assert len(spool) <= streams.spooled_bytes <= len(spool) + 80  # what is read is given back piece by piece
     while len(spool):
-        found += spool.read(7)
-    assert (found, streams.spooled_bytes) == (expected, 0)
+        received += spool.read(7)
+    assert (received, streams.spooled_bytes) == (expected, 0)
     spool.write(b"left")
     spool.close()
     assert streams.spooled_bytes == 0
@@ -291,11 +291,11 @@ def test_a_full_disk_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_disk_that_fills_up_later_loses_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, left = Spool.write, [2]
+    real, remaining = Spool.write, [2]
 
     def nearly_full(self: Spool, data: bytes) -> None:
-        left[0] -= 1
-        if left[0] == -1:
+        remaining[0] -= 1
+        if remaining[0] == -1:
             raise OSError(28, "No space left on device")
         real(self, data)  # there is room again: but the lines would have a gap
 
@@ -310,8 +310,8 @@ def test_a_disk_that_fills_up_later_loses_no_line(monkeypatch: pytest.MonkeyPatc
             for word in (b"bb", b"ccc", b"dddd"):
                 talk.send_lines(word)
             talk.send_lines(last=True)
-            *found, problem = [each async for each in answers]
-            assert [(each["line"], each["size"]) for each in found] == [(2, 2)]
+            *answers_before, problem = [each async for each in answers]
+            assert [(each["line"], each["size"]) for each in answers_before] == [(2, 2)]
             assert (problem["status"], problem["line"]) == (413, 3)
             assert "2 lines are answered, continue with line 3" in problem["detail"]
 
@@ -387,8 +387,8 @@ def test_the_number_of_open_streams_is_limited() -> None:
         app = App(max_streams=2)
         turned_away = []
         app.streams._on_reject = lambda: turned_away.append(1)
-        async with conversation(app) as one, conversation(app) as other:
-            for each in (one, other):
+        async with conversation(app) as first, conversation(app) as other:
+            for each in (first, other):
                 each.send_lines(b"a")
                 assert (await each.receive())["status"] == 202
             async with conversation(app) as third:

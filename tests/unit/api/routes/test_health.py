@@ -1,4 +1,4 @@
-"""Who is ready, by name; what it does without; and that a dead thread is seen."""
+"""Readiness by condition, what is degraded, and a dead thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def test_ready_with_every_condition_by_name(desk: ApiHarness) -> None:
     assert desk.client.get("/healthz").json() == {"status": "ok"}
 
 
-def test_it_is_not_ready_before_settings_and_statistics_are_read(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_not_ready_before_settings_and_statistics_are_read(
+    desk: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(StateView, "caught_up", False)
     answer = desk.client.get("/readyz")
     assert answer.status_code == 503
@@ -31,7 +33,9 @@ def test_it_is_not_ready_before_settings_and_statistics_are_read(desk: ApiHarnes
     assert desk.client.get("/healthz").status_code == 200
 
 
-def test_without_the_broker_it_stays_ready_and_reports_it_as_degraded(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_broker_it_stays_ready_and_reports_it_as_degraded(
+    desk: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def gone() -> int:
         raise StreamError("nobody there")
 

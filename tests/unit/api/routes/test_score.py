@@ -51,25 +51,25 @@ def shared(tmp_path_factory: pytest.TempPathFactory, classifier: Classifier) -> 
 def problem(response: httpx.Response, status: int, field: str | None = None) -> str:
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
-    found = response.json()
-    assert found.get("field") == field
-    assert found["request_id"] == response.headers["x-request-id"]
-    return str(found["detail"])
+    body = response.json()
+    assert body.get("field") == field
+    assert body["request_id"] == response.headers["x-request-id"]
+    return str(body["detail"])
 
 
 def test_one_sentence_is_assessed_as_by_the_judge(shared: ScoringHarness, classifier: Classifier) -> None:
     response = shared.post("/v1/score", ONE, x_request_id="abc")
     assert response.status_code == 200
     body = response.json()
-    (found,) = [Assessment.model_validate(each) for each in body["assessments"]]
+    (assessment,) = [Assessment.model_validate(each) for each in body["assessments"]]
     judge = Judge(classifier.folder, DatasetSettings(), min_words=1, prior_words=200)
     (words,) = classifier.infer([ONE["tokens"]])
     assert not isinstance(words, InferenceError)
     thresholds = judge.build_threshold_set(judge.create_empty_stats())
     expected = judge.assess(judge.observe(LabelledSentence.model_validate(ONE), words), thresholds)
-    assert found.model_copy(update={"scored_at": None, "request_id": None}) == expected
-    assert (found.request_id, found.reason) == ("abc", expected.reason)
-    assert found.scored_at is not None
+    assert assessment.model_copy(update={"scored_at": None, "request_id": None}) == expected
+    assert (assessment.request_id, assessment.reason) == ("abc", expected.reason)
+    assert assessment.scored_at is not None
     assert body["settings"] == {"default": DatasetSettings().model_dump(mode="json")}
     assert body["thresholds"] == {"default": expected.thresholds}
     timing = dict(part.split(";dur=") for part in response.headers["server-timing"].split(", "))
@@ -112,8 +112,8 @@ def test_method_and_token_score_of_the_request(shared: ScoringHarness, method: s
     in_body = shared.post("/v1/score", {"sentences": [ONE], **chosen}).json()
     in_query = shared.post(f"/v1/score?method={method}&token_score=normalized-margin", ONE).json()
     for body in (in_body, in_query):
-        (found,) = body["assessments"]
-        assert {name: found[name] for name in chosen} == chosen
+        (assessment,) = body["assessments"]
+        assert {name: assessment[name] for name in chosen} == chosen
         assert {name: body["settings"]["default"][name] for name in chosen} == chosen
     assert in_body["assessments"][0]["score"] == in_query["assessments"][0]["score"]
 
@@ -124,20 +124,22 @@ def test_settings_and_statistics_of_the_stream_are_used_as_soon_as_they_are_seen
     with scoring_harness(tmp_path, classifier) as desk:
         body = {**ONE, "dataset": "mine", "labels": ["O", "O", "O", "B-PLACE"]}
         assert "B-PLACE" in problem(desk.post("/v1/score", body), 422, "labels")
-        wanted = DatasetSettings(name="mine", version=3, label_map={"PLACE": "LOC"}, pooling="first", method="product")
-        desk.append(Output(desk.topics.datasets, b"mine", wanted.model_dump_json().encode()))
+        settings = DatasetSettings(
+            name="mine", version=3, label_map={"PLACE": "LOC"}, pooling="first", method="product"
+        )
+        desk.append(Output(desk.topics.datasets, b"mine", settings.model_dump_json().encode()))
         before = desk.post("/v1/score", body).json()
-        assert before["settings"]["mine"] == wanted.model_dump(mode="json")
+        assert before["settings"]["mine"] == settings.model_dump(mode="json")
         assert before["assessments"][0]["settings_version"] == 3
-        judge = Judge(classifier.folder, wanted, min_words=1, prior_words=200)
+        judge = Judge(classifier.folder, settings, min_words=1, prior_words=200)
         (words,) = classifier.infer([ONE["tokens"]], pooling="first")
         assert not isinstance(words, InferenceError)
-        seen = judge.observe(LabelledSentence.model_validate(body), words)
+        observation = judge.observe(LabelledSentence.model_validate(body), words)
         assert (
             before["assessments"][0]["score"]
-            == judge.assess(seen, judge.build_threshold_set(judge.create_empty_stats())).score
+            == judge.assess(observation, judge.build_threshold_set(judge.create_empty_stats())).score
         )
-        stats = judge.learn(seen, judge.create_empty_stats(), priority=0.5)
+        stats = judge.learn(observation, judge.create_empty_stats(), priority=0.5)
         key = to_state_key(0, "mine", judge.stats_key)
         desk.append(Output(desk.topics.state, key, json.dumps(stats.snapshot()).encode()))
         after = desk.post("/v1/score", {"sentences": [body, ONE]}).json()
@@ -185,9 +187,11 @@ BAD: list[tuple[Any, int, str | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "status", "field", "told"), BAD, ids=[str(case[0])[:40] for case in BAD])
-def test_an_invalid_body_gets_a_problem(shared: ScoringHarness, body: Any, status: int, field: str | None, told: str) -> None:
-    assert told in problem(shared.post("/v1/score", body), status, field)
+@pytest.mark.parametrize(("body", "status", "field", "detail"), BAD, ids=[str(case[0])[:40] for case in BAD])
+def test_an_invalid_body_gets_a_problem(
+    shared: ScoringHarness, body: Any, status: int, field: str | None, detail: str
+) -> None:
+    assert detail in problem(shared.post("/v1/score", body), status, field)
 
 
 def test_a_large_body_is_read_beside_the_event_loop(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,13 +206,13 @@ def test_valid_lines_are_scored_and_invalid_ones_get_a_problem(shared: ScoringHa
     response = shared.post_lines("/v1/score", ONE, b"", b"{", bad, b"x" * 2_001, poison, TWO)
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("application/x-ndjson")
-    found = [json.loads(line) for line in response.text.splitlines()]
-    assert [(each.get("line"), each.get("status")) for each in found] == [
+    lines = [json.loads(line) for line in response.text.splitlines()]
+    assert [(each.get("line"), each.get("status")) for each in lines] == [
         (None, None), (3, 400), (4, 422), (5, 422), (6, 422), (None, None),
     ]  # fmt: skip
-    assert found[2]["field"] == "labels"
-    assert found[0]["tokens"] == ONE["tokens"]
-    assert found[-1]["id"] == "two"
+    assert lines[2]["field"] == "labels"
+    assert lines[0]["tokens"] == ONE["tokens"]
+    assert lines[-1]["id"] == "two"
 
 
 def test_an_unknown_option_is_an_error_of_the_request(shared: ScoringHarness) -> None:
@@ -378,9 +382,9 @@ def test_the_router_gives_the_same_answer_as_the_fast_path(shared: ScoringHarnes
         async with httpx.AsyncClient(transport=transport, base_url="http://labelwatch") as other:
             return await other.post("/under/v1/score", json=ONE)
 
-    found, expected = shared.run_with_client(long_way), shared.post("/v1/score", ONE)
-    assert found.status_code == 200, found.text
-    assert found.json()["assessments"][0]["score"] == expected.json()["assessments"][0]["score"]
+    response, expected = shared.run_with_client(long_way), shared.post("/v1/score", ONE)
+    assert response.status_code == 200, response.text
+    assert response.json()["assessments"][0]["score"] == expected.json()["assessments"][0]["score"]
 
 
 def of_datasets(count: int) -> list[dict[str, Any]]:
@@ -389,9 +393,9 @@ def of_datasets(count: int) -> list[dict[str, Any]]:
 
 def test_a_list_may_have_a_limited_number_of_datasets(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.scoring.requests.MAX_DATASETS_PER_REQUEST", 3)
-    taken = shared.post("/v1/score", {"sentences": [*of_datasets(3), *of_datasets(3)]})
-    assert taken.status_code == 200
-    assert len(taken.json()["settings"]) == 3
+    accepted = shared.post("/v1/score", {"sentences": [*of_datasets(3), *of_datasets(3)]})
+    assert accepted.status_code == 200
+    assert len(accepted.json()["settings"]) == 3
     refused = shared.post("/v1/score", {"sentences": [*of_datasets(3), ONE, ONE]})
     assert "dataset number 4 of the request, the limit is 3" in problem(refused, 422, "sentences.3.dataset")
     lines = shared.post_lines("/v1/score", *of_datasets(5))  # one at a time, whose answers do not tell settings

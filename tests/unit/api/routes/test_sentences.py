@@ -39,8 +39,8 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 def shared(tmp_path_factory: pytest.TempPathFactory, classifier: Classifier) -> Iterator[ScoringHarness]:
     with scoring_harness(
         tmp_path_factory.mktemp("log"), classifier, max_sentences=20, max_line_bytes=2_000_000
-    ) as found:
-        yield found
+    ) as harness:
+        yield harness
 
 
 @dataclass
@@ -76,13 +76,23 @@ def test_a_sentence_is_in_the_log_when_it_is_answered(desk: Desk) -> None:
 
 
 def test_many_keep_their_ids_and_their_order(desk: Desk) -> None:
-    mine = {**ONE, "id": "7", "update": True, "revision": 3, "annotator": "kim", "annotated_at": "2024-05-31T12:00:00Z"}
-    body = desk.api.post("/v1/sentences", {"sentences": [mine, GONE, ONE]}).json()
+    sentence = {
+        **ONE,
+        "id": "7",
+        "update": True,
+        "revision": 3,
+        "annotator": "kim",
+        "annotated_at": "2024-05-31T12:00:00Z",
+    }
+    body = desk.api.post("/v1/sentences", {"sentences": [sentence, GONE, ONE]}).json()
     assert body["ids"][:2] == ["7", "a/b"]
-    found = desk.records
-    assert [record.key for record in found][:2] == [b"default/7", b"other/a/b"]
-    assert [read_sentence(record.value or b"") for record in found][:2] == [read_sentence(mine), read_sentence(GONE)]
-    assert len({get_header(record.headers, "ce_id") for record in found}) == 3
+    records = desk.records
+    assert [record.key for record in records][:2] == [b"default/7", b"other/a/b"]
+    assert [read_sentence(record.value or b"") for record in records][:2] == [
+        read_sentence(sentence),
+        read_sentence(GONE),
+    ]
+    assert len({get_header(record.headers, "ce_id") for record in records}) == 3
 
 
 @pytest.mark.parametrize(
@@ -107,18 +117,18 @@ def test_valid_lines_are_appended_and_invalid_ones_get_a_problem(desk: Desk) -> 
     large = {**ONE, "meta": {"a": "x" * 1_100_000}}
     response = desk.api.post_lines("/v1/sentences", {**ONE, "id": "1"}, b"", b"{", large, GONE)
     assert response.status_code == 202
-    found = [json.loads(line) for line in response.text.splitlines()]
-    assert found[0] == {"line": 1, "id": "1"}
-    assert [(each["line"], each["status"]) for each in found[1:3]] == [(3, 400), (4, 413)]
-    assert found[3] == {"line": 5, "id": "a/b"}
+    lines_answered = [json.loads(line) for line in response.text.splitlines()]
+    assert lines_answered[0] == {"line": 1, "id": "1"}
+    assert [(each["line"], each["status"]) for each in lines_answered[1:3]] == [(3, 400), (4, 413)]
+    assert lines_answered[3] == {"line": 5, "id": "a/b"}
     assert [record.key for record in desk.records] == [b"default/1", b"other/a/b"]
     assert {get_header(record.headers, "x-request-id") for record in desk.records} == {response.headers["x-request-id"]}
 
 
 def test_long_lists_stay_in_order(desk: Desk) -> None:
     lines = [{**ONE, "id": str(number)} for number in range(1_000)]
-    found = [json.loads(line)["id"] for line in desk.api.post_lines("/v1/sentences", *lines).text.splitlines()]
-    assert found == [str(number) for number in range(1_000)]
+    ids = [json.loads(line)["id"] for line in desk.api.post_lines("/v1/sentences", *lines).text.splitlines()]
+    assert ids == [str(number) for number in range(1_000)]
     assert [record.key for record in desk.records] == [f"default/{number}".encode() for number in range(1_000)]
 
 
@@ -138,9 +148,7 @@ class Broken:
             raise StreamError("the broker did not answer")
 
 
-def test_a_log_that_does_not_answer_is_503_and_does_not_block_the_loop(
-    tmp_path: Path, classifier: Classifier
-) -> None:
+def test_a_log_that_does_not_answer_is_503_and_does_not_block_the_loop(tmp_path: Path, classifier: Classifier) -> None:
     broken = Broken()
     with scoring_harness(tmp_path, classifier, append_to=broken, timeout_s=10) as desk:
         for response in (desk.post("/v1/sentences", ONE), desk.post_lines("/v1/sentences", ONE)):
@@ -149,7 +157,7 @@ def test_a_log_that_does_not_answer_is_503_and_does_not_block_the_loop(
             assert "did not answer" in response.json()["detail"]
         assert desk.post("/v1/score", ONE).status_code == 200
     assert threading.current_thread().name not in broken.threads
-    assert max(broken.timeouts) < 10  # so that it is told before the request runs out of time
+    assert max(broken.timeouts) < 10  # the log times out before the request does
 
 
 def test_a_log_that_fails_later_ends_the_answers_at_the_first_line_not_appended(
@@ -181,12 +189,12 @@ def test_lines_over_the_limit_of_the_body_get_a_problem(tmp_path: Path, classifi
                 talk.send_lines(ONE, b"", ONE)
                 assert (await talk.receive())["status"] in (200, 202)
                 answers = talk.iter_response_lines()
-                found = [await anext(answers), await anext(answers)]
+                answers_read = [await anext(answers), await anext(answers)]
                 talk.send_lines(*[ONE] * 30)
                 talk.send_lines(*[ONE] * 30)  # the limit is passed here, and none of these is read
-                found += [each async for each in answers]
+                answers_read += [each async for each in answers]
                 await talk.task
-                return found
+                return answers_read
 
         *answers, problem = api.run_with_client(talk)
         assert len(answers) == 32
@@ -206,6 +214,6 @@ def test_a_first_line_over_the_limit_of_the_body_is_a_status(tmp_path: Path, cla
                 talk.send_lines(b"x" * 1_000)
                 return await talk.receive()
 
-        begun = api.run_with_client(talk)
-        assert begun["status"] == 413
-        assert (b"connection", b"close") in begun["headers"]
+        answered = api.run_with_client(talk)
+        assert answered["status"] == 413
+        assert (b"connection", b"close") in answered["headers"]
