@@ -1,1 +1,1 @@
-"""The queue that people work on, its ranker, and what their decisions say: all built from topics, at any time anew."""
+"""The review queue, its ranker and the decisions of reviewers. Everything is built from topics and can be built again."""

@@ -67,7 +67,7 @@ def _check_words(item: ReviewItem, decision: Decision) -> None:
     for index in decision.words:
         if not 0 <= index < len(item.tokens):
             raise InvalidInput(
-                f"there is no word {index}: the sentence has {len(item.tokens)}, counted from 0", field="words"
+                f"there is no word {index}: the sentence has {len(item.tokens)} words, counted from 0", field="words"
             )
 
 
@@ -79,7 +79,7 @@ def _check_labels(item: ReviewItem, decision: Decision, label_map: LabelMap | No
         raise InvalidInput(describe_label_mismatch(len(labels), len(item.tokens)), field="labels")
     changed = {index for index, (new, given) in enumerate(zip(labels, item.labels, strict=True)) if new != given}
     if decision.verdict == "error" and not changed:
-        raise InvalidInput("they are the given ones: correct one, or leave them out", field="labels")
+        raise InvalidInput("they are the given labels: correct at least one, or leave `labels` out", field="labels")
     if decision.verdict != "error" and changed:
         raise InvalidInput(f"corrected labels need the verdict error, not {decision.verdict}", field="labels")
     for index, label in enumerate(labels):
@@ -94,7 +94,9 @@ def _check_labels(item: ReviewItem, decision: Decision, label_map: LabelMap | No
                 token=item.tokens[index],
             )
     if decision.words and changed != set(decision.words):
-        raise InvalidInput("the words named are not those whose label was corrected: leave one out", field="words")
+        raise InvalidInput(
+            "they are not the words whose label is corrected: leave `words` or `labels` out", field="words"
+        )
 
 
 def _ensure_timezone(moment: datetime) -> datetime:

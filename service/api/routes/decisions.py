@@ -34,13 +34,13 @@ class AcceptedDecisions(BaseModel):
 
 
 def _build_body_schema() -> dict[str, Any]:
-    one = {"$ref": "#/components/schemas/Decision"}
-    many = {
+    decision = {"$ref": "#/components/schemas/Decision"}
+    decision_list = {
         "type": "object",
         "required": ["decisions"],
-        "properties": {"decisions": {"type": "array", "minItems": 1, "items": one}},
+        "properties": {"decisions": {"type": "array", "minItems": 1, "items": decision}},
     }
-    return {"anyOf": [one, many]}
+    return {"anyOf": [decision, decision_list]}
 
 
 @router.post(

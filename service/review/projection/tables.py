@@ -32,7 +32,7 @@ CREATE TABLE items (
     no INTEGER PRIMARY KEY, dataset TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, reason TEXT NOT NULL,
     state TEXT NOT NULL, rank REAL NOT NULL, tie REAL NOT NULL, priority REAL, score REAL, draw REAL NOT NULL,
     shown_priority REAL, shown_score REAL, inclusion REAL,
-    annotator TEXT, day TEXT, types TEXT NOT NULL, UNIQUE (dataset, id)
+    annotator TEXT, day TEXT, scored_at REAL, types TEXT NOT NULL, UNIQUE (dataset, id)
 );
 CREATE INDEX items_in_order ON items (state, rank, tie, dataset, id);
 CREATE INDEX items_of_dataset ON items (dataset, state, rank, tie, id);
@@ -140,7 +140,8 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
     priority, score = _finite_or_none(assessment.priority), _finite_or_none(assessment.score)
     number = db.execute(
         "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, shown_priority,"
-        " shown_score, inclusion, annotator, day, types) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " shown_score, inclusion, annotator, day, scored_at, types)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *key,
             assessment.revision,
@@ -158,6 +159,7 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
             assessment.inclusion_probability,
             assessment.annotator,
             to_utc_day(assessment.scored_at),
+            to_timestamp(assessment.scored_at),
             json.dumps(lowest_scores),
         ),
     ).lastrowid

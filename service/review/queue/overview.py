@@ -176,8 +176,9 @@ def compute_pair_precision(db: sqlite3.Connection, dataset: str | None = None) -
 def list_threshold_points(db: sqlite3.Connection, dataset: str) -> tuple[ThresholdPoint, ...]:
     """The thresholds that the last sentence in review of each day was judged with, oldest first."""
     rows = db.execute(
+        # With max(), SQLite takes `no` from the row that has the maximum.
         "SELECT value FROM bodies JOIN"
-        " (SELECT day, max(no) AS no FROM items WHERE dataset = ? AND day IS NOT NULL AND reason <> 'deleted'"
+        " (SELECT day, no, max(scored_at) FROM items WHERE dataset = ? AND day IS NOT NULL AND reason <> 'deleted'"
         " GROUP BY day ORDER BY day DESC LIMIT ?) AS last ON bodies.item = last.no ORDER BY last.day",
         (dataset, MAX_THRESHOLD_DAYS),
     )

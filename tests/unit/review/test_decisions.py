@@ -40,14 +40,14 @@ def say(**fields: Any) -> Decision:
         ({"revision": 3}, "revision", "revision 3, the queue holds 0"),
         ({"id": "2"}, "id", "about default/2, not default/1"),
         ({"labels": ["O"]}, "labels", "1 label for 3 words"),
-        ({"labels": ["O", "B-PER", "O"]}, "labels", "the given ones"),
+        ({"labels": ["O", "B-PER", "O"]}, "labels", "they are the given labels: correct at least one"),
         ({"labels": ["O", " ", "O"]}, "labels", "empty"),
         ({"verdict": "ok", "labels": ["O", "O", "O"]}, "labels", "need the verdict error"),
         ({"words": [3]}, "words", "no word 3"),
         ({"words": [-1]}, "words", "no word -1"),
         ({"words": [1, 1]}, "words", "twice"),
         ({"verdict": "unsure", "words": [1]}, "words", "need the verdict error"),
-        ({"labels": ["O", "O", "O"], "words": [0]}, "words", "not those"),
+        ({"labels": ["O", "O", "O"], "words": [0]}, "words", "not the words whose label is corrected"),
     ],
 )
 def test_what_does_not_fit_the_item_is_named(desk: QueueHarness, fields: dict[str, Any], field: str, says: str) -> None:

@@ -17,6 +17,7 @@ from service.review.queue.recall import RecallEstimate, estimate_recall
 from tests.support.review_queue import (
     NOW,
     TOPICS,
+    MemoryLog,
     QueueHarness,
     decide_item,
     make_assessment,
@@ -438,6 +439,18 @@ def test_the_threshold_history_has_the_last_assessment_of_each_day(desk: QueueHa
     ]
     assert points[0].thresholds["B-PER"] is None
     assert desk.queue.list_threshold_points("nobody") == ()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_replicas_that_read_partitions_in_another_order_show_the_same_thresholds(seed: int) -> None:
+    log = MemoryLog()
+    for number in range(12):
+        assessment = make_assessment(f"s{number}", thresholds={"O": number / 12}, scored_at=minutes_after_now(number))
+        log.append([make_review_output(assessment)])
+    with closing(QueueHarness(log.reader(seed=seed, most=1), ReviewQueue(":memory:"))) as replica:
+        replica.catch_up()
+        (point,) = replica.queue.list_threshold_points("default")
+    assert (point.at, point.thresholds) == (minutes_after_now(11), {"O": 11 / 12})
 
 
 def test_the_threshold_history_is_bounded(desk: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
