@@ -141,7 +141,7 @@ def _check_change(
     if_match: Collection[str] | None,
 ) -> SettingsChange:
     """Checks the new settings and tries them with the model. The error names the field."""
-    _check_encodable(fields)
+    _check_encodable({**fields, **unknown_fields})
     in_force, epochs = state.in_force, _get_epochs(state)
     requested = parse_settings({"name": in_force.name, "version": in_force.version, **epochs, **fields})
     if requested.name != in_force.name:
@@ -150,7 +150,7 @@ def _check_change(
         )
     for name, epoch in epochs.items():
         if getattr(requested, name) < epoch:
-            raise InvalidInput(f"it is {epoch} and can only grow", field=name)
+            raise InvalidInput(f"it is {epoch} and can only grow: leave it out to keep it", field=name)
     settings = requested.model_copy(update={"version": state.next_version})
     judge = _try_settings(settings, build_judge)
     for versions in ({str(requested.version)}, {ANY_VERSION} if if_match is None else set(if_match)):

@@ -187,7 +187,7 @@ async def _change_settings(
             view.get_settings_state(name),
             fields,
             build_judge=view.build_judge,
-            if_match=None if if_match is None else _parse_entity_tags(if_match),
+            if_match=_parse_entity_tags(if_match) if if_match else None,
         )
         await backend.appender.write(
             lambda log, timeout: write_change(

@@ -148,6 +148,15 @@ def test_an_epoch_that_another_process_uses_is_never_lowered(registry: DatasetRe
     assert refused.value.field == "epoch"
 
 
+def test_an_unknown_field_that_json_does_not_have_is_refused(registry: DatasetRegistry) -> None:
+    value = b'{"name": "news", "version": 1, "from_tomorrow": NaN}'
+    registry.apply_records([Record(TOPICS.datasets, 0, 0, b"news", value)])
+    with pytest.raises(InvalidInput, match="it can't be written as JSON") as refused:
+        merge(registry, {"method": "product"})
+    assert refused.value.field == "from_tomorrow"
+    assert replace(registry, {"method": "product"}).settings.version == 2
+
+
 def test_raising_the_epoch_starts_other_statistics(registry: DatasetRegistry) -> None:
     apply(registry, {"name": "news", "version": 1, "epoch": 2, "method": "product"})
     change = raise_epoch(registry.get_settings_state("news"), build_judge=registry.build_judge)
