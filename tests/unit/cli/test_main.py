@@ -18,10 +18,10 @@ FULL = Path("/dev/full")
 ROOT = Path(__file__).parents[3]
 
 
-def started(
+def run_process(
     *arguments: object, stdout: int, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """A process of its own: what happens to its standard streams at the very end is part of the test."""
+    """A process of its own, since the test covers what happens to its standard streams as it exits."""
     command = [sys.executable, "-c", "from service.cli.main import main; main()", *map(str, arguments)]
     return subprocess.run(
         command,
@@ -42,9 +42,9 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("extra", [[], ["-o", "-"], ["-o", "/dev/full"]])
-def test_a_full_disk_is_one_sentence(tiny_model: Path, data: Path, extra: list[str]) -> None:
+def test_a_full_disk_is_one_line(tiny_model: Path, data: Path, extra: list[str]) -> None:
     with FULL.open("wb") as full:
-        ran = started("score", data, "--model", tiny_model, "--threads", 1, *extra, stdout=full.fileno())
+        ran = run_process("score", data, "--model", tiny_model, "--threads", 1, *extra, stdout=full.fileno())
     assert ran.returncode == 1
     assert ran.stderr.startswith(b"labelwatch: ")
     assert ran.stderr.endswith(b"No space left on device\n")
@@ -53,24 +53,24 @@ def test_a_full_disk_is_one_sentence(tiny_model: Path, data: Path, extra: list[s
 
 def test_help_that_cannot_be_written() -> None:
     with FULL.open("wb") as full:
-        ran = started("--help", stdout=full.fileno())
+        ran = run_process("--help", stdout=full.fileno())
     assert (ran.returncode, ran.stderr) == (1, b"labelwatch: No space left on device\n")
 
 
 @pytest.mark.parametrize("extra", [[], ["-o", "-"]])
-def test_a_reader_that_has_gone_is_no_news(tiny_model: Path, data: Path, extra: list[str]) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
+def test_a_closed_pipe_prints_no_error(tiny_model: Path, data: Path, extra: list[str]) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
     try:
-        ran = started("score", data, "--model", tiny_model, "--threads", 1, *extra, stdout=writing)
+        ran = run_process("score", data, "--model", tiny_model, "--threads", 1, *extra, stdout=write_end)
     finally:
-        os.close(writing)
+        os.close(write_end)
     assert (ran.returncode, ran.stderr) == (1, b"")
 
 
-def test_what_a_terminal_cannot_show_is_written_out(tiny_model: Path, data: Path) -> None:
+def test_characters_that_the_terminal_lacks_are_escaped(tiny_model: Path, data: Path) -> None:
     data.write_text("Zo\u2192\u00eb B-PER\n" * 3, encoding="utf-8")
-    ran = started(
+    ran = run_process(
         "score", data, "--model", tiny_model, "--threads", 1,
         stdout=subprocess.PIPE, environment={"PYTHONIOENCODING": "latin-1"},
     )  # fmt: skip
@@ -78,7 +78,7 @@ def test_what_a_terminal_cannot_show_is_written_out(tiny_model: Path, data: Path
     assert b"Zo\\u2192\xeb" in ran.stdout
 
 
-def test_errors_do_not_command_the_terminal(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_hold_no_control_characters(run: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise InvalidInput("label \x1b[2J\nlabelwatch: all is well")
 
@@ -97,7 +97,9 @@ def test_a_file_that_fails_is_named(run: RunCommand, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("arguments", [("tail", "all"), ("key", "new", "x", "--scope", "all")], ids=" ".join)
-def test_a_bad_choice_is_told_without_the_words_of_a_library(run: RunCommand, arguments: tuple[str, ...]) -> None:
+def test_a_bad_choice_is_reported_without_the_prefix_of_the_library(
+    run: RunCommand, arguments: tuple[str, ...]
+) -> None:
     ran = run(*arguments)
     assert ran.code == 2
     assert "'all' is not one of" in ran.err

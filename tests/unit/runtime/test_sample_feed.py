@@ -40,10 +40,10 @@ def test_the_sentences_of_a_file_arrive_as_if_annotated_now_and_the_thread_waits
             assert thread.is_alive()
             stop.wait(0.01)
     sent = [json.loads(record.value or b"") for record in found]
-    assert [one["tokens"] for one in sent] == [["Oslo"], ["Ivo", "ran"]]
-    assert {one["dataset"] for one in sent} == {SAMPLE_DATASET}
-    assert {one["annotator"] for one in sent} <= set(SAMPLE_ANNOTATORS)
-    assert all(one["annotated_at"] for one in sent)
+    assert [sentence["tokens"] for sentence in sent] == [["Oslo"], ["Ivo", "ran"]]
+    assert {sentence["dataset"] for sentence in sent} == {SAMPLE_DATASET}
+    assert {sentence["annotator"] for sentence in sent} <= set(SAMPLE_ANNOTATORS)
+    assert all(sentence["annotated_at"] for sentence in sent)
     stop.set()
     thread.join(30)
     assert not thread.is_alive()
@@ -79,6 +79,6 @@ def test_a_second_start_sends_only_what_the_first_did_not(
     assert start() == [*both, ["more"]]
 
 
-def test_a_file_that_is_not_there_is_told_before_anything_starts(file: Path) -> None:
+def test_a_missing_file_is_reported_before_anything_starts(file: Path) -> None:
     with pytest.raises(InvalidInput, match=r"none\.jsonl"):
         build_command_line()(["up", "--feed", str(file.with_name("none.jsonl"))])

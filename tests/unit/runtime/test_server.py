@@ -1,4 +1,4 @@
-"""What `up` and `api` tell of themselves, put together as they put it together."""
+"""Readiness of `labelwatch up` and `labelwatch api`, built as they build it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ DEAD = "the thread has died"
 
 
 class FakeWorker:
-    """Tells what the test wants it to."""
+    """Reports the conditions that the test sets."""
 
     def __init__(self) -> None:
-        self.told = {"worker": "", "log": ""}
+        self.reported = {"worker": "", "log": ""}
 
     def conditions(self) -> dict[str, str]:
-        return dict(self.told)
+        return dict(self.reported)
 
     def degraded(self) -> dict[str, str]:
         return {}
@@ -61,21 +61,21 @@ def parts(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LABELWATCH_MODEL_FOLDER", str(tiny_model))
     classifier = Classifier(ModelFolder.load(tiny_model))
     supervisor, worker = Supervisor(), FakeWorker()
-    with ExitStack() as leaving:
+    with ExitStack() as exit_stack:
         backend = build_backend(
-            read_settings(), classifier, Telemetry(), supervisor, exit_stack=leaving, runner=cast("Any", worker)
+            read_settings(), classifier, Telemetry(), supervisor, exit_stack=exit_stack, runner=cast("Any", worker)
         )
         yield Parts(backend, supervisor, worker)
         supervisor.stop.set()
 
 
-def test_a_queue_that_is_being_built_is_told(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_is_being_built_is_reported(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.degraded["review"] == BUILDING
-    monkeypatch.setattr(parts.backend.projector, "error", "nobody there")
-    assert parts.degraded["review"] == f"{BUILDING}; nobody there"
+    monkeypatch.setattr(parts.backend.projector, "error", "no broker answers")
+    assert parts.degraded["review"] == f"{BUILDING}; no broker answers"
 
 
-def test_a_dead_worker_is_told_whatever_it_said_last(parts: Parts) -> None:
+def test_a_dead_worker_is_reported_whatever_it_reported_last(parts: Parts) -> None:
     die = threading.Event()
     parts.supervisor.start("worker", lambda _: cast("None", die.wait()))
     assert parts.conditions["worker"] == ""
@@ -90,12 +90,12 @@ def test_a_dead_worker_is_told_whatever_it_said_last(parts: Parts) -> None:
     assert client.get("/healthz").status_code == 200
 
 
-def test_a_worker_that_is_not_ready_is_told_though_its_thread_lives(parts: Parts) -> None:
-    parts.worker.told["log"] = "nobody there"
+def test_a_worker_that_is_not_ready_is_reported_though_its_thread_lives(parts: Parts) -> None:
+    parts.worker.reported["log"] = "no broker answers"
     parts.supervisor.start("worker", lambda stop: cast("None", stop.wait()))
-    assert parts.conditions["worker_log"] == "nobody there"
+    assert parts.conditions["worker_log"] == "no broker answers"
 
 
-def test_a_model_that_is_not_asked_is_told_though_its_thread_lives(parts: Parts) -> None:
+def test_a_model_that_is_not_running_is_reported_though_its_thread_lives(parts: Parts) -> None:
     parts.supervisor.start("model", lambda stop: cast("None", stop.wait()))
     assert parts.conditions["model"] == parts.backend.batcher.unavailable_reason != ""

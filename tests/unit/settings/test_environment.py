@@ -9,7 +9,7 @@ from service.settings import find_unknown_variables, read_settings
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def clear_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("LABELWATCH_")]:
         monkeypatch.delenv(name)
 
@@ -23,7 +23,7 @@ def test_the_first_word_is_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "message"),
     [
         ("LABELWATCH_WORKER_BATCH_RECORDS", "0", "LABELWATCH_WORKER_BATCH_RECORDS: give at least 1"),
         ("LABELWATCH_WORKER_COLOUR", "red", "LABELWATCH_WORKER_COLOUR: there is no such setting"),
@@ -36,14 +36,16 @@ def test_the_first_word_is_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
         ("LABELWATCH_TOPICS_SENTENCES", "no spaces", "LABELWATCH_TOPICS_SENTENCES: it does not have the form"),
     ],
 )
-def test_what_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str) -> None:
+def test_a_setting_that_cannot_be_used_is_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str
+) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(SettingsError) as error:
         read_settings()
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
-def test_secrets_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_hold_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LABELWATCH_KAFKA_BOOTSTRAP_SERVERS", "broker:9092")
     monkeypatch.setenv("LABELWATCH_KAFKA_SASL_PASSWORD", "hunter2")
     with pytest.raises(SettingsError) as error:
@@ -55,6 +57,6 @@ def test_secrets_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hunter2" not in repr(read_settings())
 
 
-def test_variables_that_look_like_settings_are_found() -> None:
-    there = {"LABELWATCH_WORKER_ID": "a", "LABELWATCH_WRKER_ID": "a", "PATH": "/bin", "labelwatch_x": "1"}
-    assert find_unknown_variables(there) == ["LABELWATCH_WRKER_ID", "labelwatch_x"]
+def test_unknown_variables_with_the_prefix_are_found() -> None:
+    environment = {"LABELWATCH_WORKER_ID": "a", "LABELWATCH_WRKER_ID": "a", "PATH": "/bin", "labelwatch_x": "1"}
+    assert find_unknown_variables(environment) == ["LABELWATCH_WRKER_ID", "labelwatch_x"]

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 SASL = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "sasl_username": "u", "sasl_password": "p"}
 
 
-def made(**fields: object) -> KafkaSettings:
+def build_settings(**fields: object) -> KafkaSettings:
     return KafkaSettings.model_validate({"bootstrap_servers": "a:9092"} | fields)
 
 
 @pytest.mark.parametrize(
-    ("fields", "name", "why"),
+    ("fields", "name", "message"),
     [
         ({"bootstrap_servers": ""}, "bootstrap_servers", "no broker is named"),
         ({"bootstrap_servers": "a:9092,b"}, "bootstrap_servers", "'b' is not host:port"),
@@ -42,43 +42,43 @@ def made(**fields: object) -> KafkaSettings:
         ({"sessions": 1}, "sessions", "not permitted"),
     ],
 )
-def test_what_can_not_work_is_refused_by_name(fields: dict[str, object], name: str, why: str) -> None:
+def test_settings_that_cannot_work_are_refused_by_name(fields: dict[str, object], name: str, message: str) -> None:
     with pytest.raises(ValidationError) as refused:
-        made(**fields)
+        build_settings(**fields)
     (first, *_) = refused.value.errors()
     assert first["loc"] == (name,)
-    assert why in first["msg"]
+    assert message in first["msg"]
 
 
 def test_a_compression_whose_library_is_missing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_settings, "find_spec", lambda _: None)
-    assert made(compression_type="gzip").compression_type == "gzip"
+    assert build_settings(compression_type="gzip").compression_type == "gzip"
     with pytest.raises(ValidationError, match=r"pip install 'kafka-python\[zstd\]'"):
-        made(compression_type="zstd")
+        build_settings(compression_type="zstd")
     with pytest.raises(ValidationError, match="GSSAPI needs the package gssapi"):
-        made(security_protocol="SASL_SSL", sasl_mechanism="GSSAPI")
+        build_settings(security_protocol="SASL_SSL", sasl_mechanism="GSSAPI")
 
 
-def test_servers_are_read_whatever_spaces_stand_between_them() -> None:
-    assert made(bootstrap_servers=" a:1, [::1]:2 ,c.d-e:3,").servers == ["a:1", "[::1]:2", "c.d-e:3"]
+def test_spaces_between_servers_do_not_matter() -> None:
+    assert build_settings(bootstrap_servers=" a:1, [::1]:2 ,c.d-e:3,").servers == ["a:1", "[::1]:2", "c.d-e:3"]
     assert KafkaSettings.for_servers("a:1", "b:2").servers == ["a:1", "b:2"]
 
 
-def test_the_client_is_told_what_was_set_and_secrets_stay_hidden(tmp_path: Path) -> None:
+def test_the_client_gets_the_settings_and_secrets_stay_hidden(tmp_path: Path) -> None:
     files = {name: tmp_path / f"{name}.pem" for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")}
     for path in files.values():
         path.touch()
-    settings = made(**SASL, **files, ssl_password="q", ssl_check_hostname=False, request_timeout_ms=7_000)
-    given = build_client_config(settings)
-    assert given["security_protocol"] == "SASL_SSL"
-    assert (given["sasl_mechanism"], given["sasl_plain_username"], given["sasl_plain_password"]) == (
+    settings = build_settings(**SASL, **files, ssl_password="q", ssl_check_hostname=False, request_timeout_ms=7_000)
+    config = build_client_config(settings)
+    assert config["security_protocol"] == "SASL_SSL"
+    assert (config["sasl_mechanism"], config["sasl_plain_username"], config["sasl_plain_password"]) == (
         "SCRAM-SHA-512",
         "u",
         "p",
     )
-    assert {name: given[name] for name in files} == {name: str(path) for name, path in files.items()}
-    assert (given["ssl_password"], given["ssl_check_hostname"], given["request_timeout_ms"]) == ("q", False, 7_000)
+    assert {name: config[name] for name in files} == {name: str(path) for name, path in files.items()}
+    assert (config["ssl_password"], config["ssl_check_hostname"], config["request_timeout_ms"]) == ("q", False, 7_000)
     assert settings.sasl_password == SecretStr("p")
     assert "'p'" not in repr(settings)
-    plain = build_client_config(made())
+    plain = build_client_config(build_settings())
     assert not {name for name in plain if name.startswith(("sasl", "ssl"))}

@@ -72,11 +72,11 @@ def test_writes_figures_tables_and_curves(npz: Path, tmp_path: Path) -> None:
     }
     assert str(out / "evaluation.json") in result.stdout
     document = json.loads((out / "evaluation.json").read_text("utf-8"))
-    found = {(r["level"], r["method"], r["token_score"], r["classes"], r["mode"]) for r in document["results"]}
-    assert ("sentence", "worst-token", "self-confidence", 5, "batch") in found
-    assert ("sentence", "priority", None, 3, "stream") in found
-    assert ("sentence", "good-fraction", None, 5, "stream") in found
-    assert len(found) == len(document["results"]) == 4 * 38
+    results = {(r["level"], r["method"], r["token_score"], r["classes"], r["mode"]) for r in document["results"]}
+    assert ("sentence", "worst-token", "self-confidence", 5, "batch") in results
+    assert ("sentence", "priority", None, 3, "stream") in results
+    assert ("sentence", "good-fraction", None, 5, "stream") in results
+    assert len(results) == len(document["results"]) == 4 * 38
     assert "5 classes, stream" in (out / "tables.md").read_text("utf-8")
 
 

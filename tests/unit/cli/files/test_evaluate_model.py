@@ -47,7 +47,7 @@ def corpus(tmp_path: Path) -> tuple[Path, Path]:
         words = rng.choice(WORDS, 6).tolist()
         tags = rng.choice(["O", "B-PER", "B-LOC"], 6).tolist()
         truth.append(list(zip(words, tags, strict=True)))
-        noisy = ["B-LOC" if number % 5 == 0 and place == 2 and tag == "O" else tag for place, tag in enumerate(tags)]
+        noisy = ["B-LOC" if number % 5 == 0 and index == 2 and tag == "O" else tag for index, tag in enumerate(tags)]
         given.append(list(zip(words, noisy, strict=True)))
     given.append([("#", "O"), ("fox", "O")])
     truth.append([("#", "O"), ("fox", "B-PER")])
@@ -60,11 +60,11 @@ def test_a_model_and_two_files_give_the_tables(model: Path, tmp_path: Path) -> N
     assert result.exit_code == 0, result.output
     assert f"# Label errors found in {given.name} with the model " in result.output
     document = json.loads((tmp_path / "out" / "evaluation.json").read_text())
-    found = {(r["level"], r["method"], r["mode"], r["classes"]) for r in document["results"]}
+    results = {(r["level"], r["method"], r["mode"], r["classes"]) for r in document["results"]}
     for mode in ("batch", "stream"):
         for classes in (5, 3):
-            assert ("sentence", "worst-token", mode, classes) in found
-            assert ("sentence", "priority", mode, classes) in found
+            assert ("sentence", "worst-token", mode, classes) in results
+            assert ("sentence", "priority", mode, classes) in results
     assert "f1" in document
 
 

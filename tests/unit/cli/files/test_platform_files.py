@@ -28,7 +28,7 @@ FILES: dict[str, Any] = {
     "argilla": [{"id": "r", "fields": {"text": bodies.TEXT}, "responses": {"q": [{"value": [
         bodies.make_span("Mara Quill", "PER"), bodies.make_span("Riga", "LOC")], "user_id": "u"}]}}],
     "doccano": [{"id": 1, "text": bodies.TEXT, "label": SPANS}],
-    "prodigy": [{"text": bodies.TEXT, "spans": [dict(zip(("start", "end", "label"), one, strict=True)) for one in SPANS], "answer": "accept"}],
+    "prodigy": [{"text": bodies.TEXT, "spans": [dict(zip(("start", "end", "label"), span, strict=True)) for span in SPANS], "answer": "accept"}],
     "spans": [{"text": bodies.TEXT, "spans": SPANS}],
 }  # fmt: skip
 
@@ -43,7 +43,7 @@ def test_every_platform_can_be_sent(desk: CommandHarness, form: str, named: bool
     path = desk.folder / "export.json"
     path.write_text(json.dumps(FILES[form], indent=1))
     ran = desk.run("send", path, *(["--format", form] if named else []))
-    assert (ran.code, len(ran.err.splitlines())) == (0, 1)  # the log is new, and nothing else is told
+    assert (ran.code, len(ran.err.splitlines())) == (0, 1)  # only the line about the new log
     (sentence,) = sent(desk)
     assert sentence.labels == ("B-PER", "I-PER", "O", "O", "O", "O", "B-LOC", "O")
     assert [(span.text, span.label) for span in to_text_spans(sentence) or ()] == [
@@ -74,12 +74,12 @@ def test_spans_are_judged_in_the_scheme_that_is_named(desk: CommandHarness) -> N
         assert Assessment.model_validate_json(out.read_text()).labels[1] == label
 
 
-def test_an_annotation_that_cannot_be_read_is_told_with_its_field(desk: CommandHarness) -> None:
+def test_an_annotation_that_cannot_be_read_is_named_with_its_field(desk: CommandHarness) -> None:
     both = bodies.make_annotation(bodies.make_region("Mara Quill", "PER"), bodies.make_region("Quill", "ORG"))
     path = desk.folder / "export.json"
     path.write_text(json.dumps([bodies.make_task(annotations=[both, bodies.make_annotation(id=42)])]))
     ran = desk.run("send", path)
     assert ran.code == 1
     assert "export.json:1: `annotations.0.result.1.value`: it overlaps" in ran.err
-    told = f"1 sentence sent to labelwatch.sentences in {desk.log_path}, 1 skipped\n"
-    assert desk.run("send", path, "--on-error", "skip").out == told
+    message = f"1 sentence sent to labelwatch.sentences in {desk.log_path}, 1 skipped\n"
+    assert desk.run("send", path, "--on-error", "skip").out == message

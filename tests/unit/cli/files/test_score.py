@@ -29,8 +29,8 @@ SAMPLE = Path(__file__).parents[4] / "models" / "sample"
 POISON = "poison"
 
 
-class Reader:
-    """Stands in for a model that has learned to read: B-PER for a word with a capital, O for the rest."""
+class FakeClassifier:
+    """Predicts B-PER for a word with a capital and O for the rest."""
 
     batching = "planned"
 
@@ -53,7 +53,7 @@ class Reader:
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch, tiny_model: Path) -> Path:
-    monkeypatch.setattr(command, "Classifier", Reader)
+    monkeypatch.setattr(command, "Classifier", FakeClassifier)
     return tiny_model
 
 
@@ -68,11 +68,11 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
-def assessments(text: str) -> list[Assessment]:
+def parse_assessments(text: str) -> list[Assessment]:
     return [Assessment.model_validate_json(line) for line in text.splitlines()]
 
 
-def test_the_worst_are_shown_where_no_output_is_named(run: RunCommand, reader: Path, data: Path) -> None:
+def test_the_worst_are_printed_without_an_output(run: RunCommand, reader: Path, data: Path) -> None:
     ran = run("score", data, "--model", reader)
     assert ran.code == 0
     lines = ran.out.splitlines()
@@ -83,20 +83,21 @@ def test_the_worst_are_shown_where_no_output_is_named(run: RunCommand, reader: P
     assert "1 sentence flagged (3.2%) with 1 doubtful label\n" in ran.err
 
 
-def test_output_is_ranked_and_carries_everything(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
+def test_output_is_ranked_and_complete(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "out.jsonl"
     assert run("score", data, "--model", reader, "-o", out).code == 0
-    found = assessments(out.read_text())
-    assert len(found) == 31
-    assert [a.priority for a in found] == sorted(a.priority or 0 for a in found)
-    assert (found[0].id, found[0].source, found[0].flags[0].suggested) == ("data.txt:31", f"{data}:121", "B-PER")
+    assessments = parse_assessments(out.read_text())
+    assert len(assessments) == 31
+    assert [a.priority for a in assessments] == sorted(a.priority or 0 for a in assessments)
+    worst = assessments[0]
+    assert (worst.id, worst.source, worst.flags[0].suggested) == ("data.txt:31", f"{data}:121", "B-PER")
     assert [p.name for p in out.parent.iterdir()] == ["out.jsonl"]
     assert out.stat().st_mode & 0o444 == 0o444
 
 
 def test_standard_output_holds_nothing_but_results(run: RunCommand, reader: Path, data: Path) -> None:
     ran = run("score", data, "--model", reader, "--output", "-", "--progress")
-    assert len(assessments(ran.out)) == 31
+    assert len(parse_assessments(ran.out)) == 31
     assert "31 sentences" in ran.err
     ran = run("score", data, "--model", reader, "--output", "-", "--output-format", "csv", "--top", "2")
     rows = list(csv.DictReader(io.StringIO(ran.out)))
@@ -118,19 +119,19 @@ def test_the_same_input_gives_the_same_bytes(run: RunCommand, tiny_model: Path, 
     assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
-def test_scripts_can_ask_for_an_exit_code(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
+def test_fail_on_flagged_sets_the_exit_code(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
     assert run("score", data, "--model", reader, "--fail-on-flagged").code == 3
     clean = tmp_path / "clean.txt"
     clean.write_text(GOOD)
     assert run("score", clean, "--model", reader, "--fail-on-flagged").code == 0
 
 
-def test_one_pass_judges_by_what_came_before(run: RunCommand, reader: Path, tmp_path: Path) -> None:
+def test_one_pass_judges_by_the_sentences_before(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     """The doubtful sentence comes first: nothing is known then, with the whole file it is flagged."""
     path = tmp_path / "data.txt"
     path.write_text(BAD + "\n" + GOOD)
-    whole = assessments(run("score", path, "--model", reader, "-o", "-").out)
-    stream = assessments(run("score", path, "--model", reader, "-o", "-", "--stream").out)
+    whole = parse_assessments(run("score", path, "--model", reader, "-o", "-").out)
+    stream = parse_assessments(run("score", path, "--model", reader, "-o", "-", "--stream").out)
     assert [a.id for a in whole if a.flags] == ["data.txt:1"]
     assert [a.id for a in stream if a.flags] == []
     assert {a.id: a for a in stream}["data.txt:1"].warming_up == LABELS
@@ -145,7 +146,7 @@ def test_standard_input_is_read_once(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress((GOOD + BAD).encode()))))
         ran = run("score", "-", "--model", reader, "-o", "-", *extra)
         assert ran.code == 0, ran.err
-        assert assessments(ran.out)[0].source == "<stdin>:121"
+        assert parse_assessments(ran.out)[0].source == "<stdin>:121"
     assert run("score", "-", "-", "--model", reader).code == 2
 
 
@@ -154,20 +155,20 @@ def test_a_pipe_longer_than_the_sample_is_read_whole(
 ) -> None:
     monkeypatch.setattr(command, "SCHEME_SAMPLE_SENTENCES", 5)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((GOOD + BAD).encode())))
-    ids = [a.id for a in assessments(run("score", "-", "--model", reader, "-o", "-").out)]
+    ids = [a.id for a in parse_assessments(run("score", "-", "--model", reader, "-o", "-").out)]
     assert sorted(map(str, ids)) == sorted(f"stdin:{n}" for n in range(1, 32))
 
 
 def test_several_files_have_ids_of_their_own(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text('{"tokens": ["x"], "labels": ["O"]}\n{"tokens": ["y"], "labels": ["O"], "id": "mine"}\n')
-    found = assessments(run("score", data, other, "--model", reader, "-o", "-").out)
-    assert {"data.txt:1", "data.txt:31", "other.jsonl:1", "mine"} <= {str(a.id) for a in found}
+    assessments = parse_assessments(run("score", data, other, "--model", reader, "-o", "-").out)
+    assert {"data.txt:1", "data.txt:31", "other.jsonl:1", "mine"} <= {str(a.id) for a in assessments}
     same = tmp_path / "more" / "data.txt"
     same.parent.mkdir()
     same.write_text(GOOD)
-    found = assessments(run("score", data, same, "--model", reader, "-o", "-").out)
-    assert {f"{data}:31", f"{same}:1"} <= {str(a.id) for a in found}
+    assessments = parse_assessments(run("score", data, same, "--model", reader, "-o", "-").out)
+    assert {f"{data}:31", f"{same}:1"} <= {str(a.id) for a in assessments}
 
 
 @pytest.mark.parametrize(
@@ -181,30 +182,30 @@ def test_several_files_have_ids_of_their_own(run: RunCommand, reader: Path, data
 def test_a_bad_sentence_stops_or_is_skipped_and_listed(
     run: RunCommand, reader: Path, tmp_path: Path, bad: tuple[str, int, str]
 ) -> None:
-    lines, place, message = bad
+    lines, line_number, message = bad
     path, out = tmp_path / "data.txt", tmp_path / "out.jsonl"
     rejected = tmp_path / "out.rejected.jsonl"
     path.write_text(GOOD + lines + "\n" + GOOD)
     out.write_text("as it was")
     ran = run("score", path, "--model", reader, "-o", out)
     assert ran.code == 1
-    assert ran.err.startswith(f"labelwatch: {path}:{place}: ")
+    assert ran.err.startswith(f"labelwatch: {path}:{line_number}: ")
     assert message in ran.err
     assert ran.err.count("\n") == 1
     assert (out.read_text(), rejected.exists()) == ("as it was", False)
 
     ran = run("score", path, "--model", reader, "-o", out, "--on-error", "skip")
     assert ran.code == 0
-    assert len(assessments(out.read_text())) == 60
+    assert len(parse_assessments(out.read_text())) == 60
     (listed,) = [json.loads(line) for line in rejected.read_text().splitlines()]
-    assert listed["place"] == f"{path}:{place}"
+    assert listed["place"] == f"{path}:{line_number}"
     assert message in listed["reason"]
     assert not listed["reason"].startswith(str(path))
     assert f"1 sentence skipped, listed in {rejected}" in ran.err
 
     ran = run("score", path, "--model", reader, "--on-error", "skip", "--stream")
     assert ran.code == 0
-    assert f"labelwatch: skipped {path}:{place}: " in ran.err
+    assert f"labelwatch: skipped {path}:{line_number}: " in ran.err
 
 
 def test_a_list_of_rejects_is_never_an_old_one(run: RunCommand, reader: Path, data: Path, tmp_path: Path) -> None:
@@ -249,7 +250,7 @@ def test_nothing_is_written_over_what_is_read_or_twice(
     assert run("score", data, "-o", os.devnull, "--report", os.devnull, "--model", reader).code == 0
 
 
-def test_where_nothing_can_be_judged(run: RunCommand, reader: Path, tmp_path: Path) -> None:
+def test_input_without_a_judgeable_sentence(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
     path.write_text("\n\n")
     ran = run("score", path, "--model", reader)
@@ -260,34 +261,34 @@ def test_where_nothing_can_be_judged(run: RunCommand, reader: Path, tmp_path: Pa
     assert "none of the 1 sentence could be judged; the first: " in ran.err
 
 
-def test_words_without_score_are_told(run: RunCommand, reader: Path, tmp_path: Path) -> None:
+def test_words_without_a_score_are_counted(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
     path.write_text("\u200b\tO\nAnn\tB-GOD\nsaw\tO\n")
     ran = run("score", path, "--model", reader, "-o", "-", "--unmapped", "unscored", "--scheme", "iob2")
-    (found,) = assessments(ran.out)
-    assert [word.unscored is None for word in found.words] == [False, False, True]
+    (assessment,) = parse_assessments(ran.out)
+    assert [word.unscored is None for word in assessment.words] == [False, False, True]
     assert ran.err.count("1 word not scored: ") == 2
 
 
-def test_sentences_marked_deleted_are_told(run: RunCommand, reader: Path, tmp_path: Path) -> None:
+def test_sentences_marked_deleted_are_counted(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path, report = tmp_path / "data.jsonl", tmp_path / "report.html"
-    gone = '{"id": "a", "deleted": true}\n{"id": "b", "deleted": true}\n'
-    path.write_text('{"tokens": ["x"], "labels": ["O"]}\n' + gone)
+    deleted = '{"id": "a", "deleted": true}\n{"id": "b", "deleted": true}\n'
+    path.write_text('{"tokens": ["x"], "labels": ["O"]}\n' + deleted)
     for extra in ([], ["--stream"]):
         ran = run("score", path, "--model", reader, "-o", "-", "--report", report, *extra)
-        assert len(assessments(ran.out)) == 1
+        assert len(parse_assessments(ran.out)) == 1
         assert "2 sentences left out: marked deleted\n" in ran.err
         assert "<dt>sentences marked deleted</dt><dd>2</dd>" in report.read_text()
-    path.write_text(gone)
+    path.write_text(deleted)
     ran = run("score", path, "--model", reader, "--scheme", "iob2")
     assert (ran.code, ran.err) == (1, f"labelwatch: {path}: only 2 sentences marked deleted\n")
 
 
-def test_a_model_that_runs_sentences_alone_is_told(
+def test_a_model_that_runs_sentences_alone_is_reported(
     run: RunCommand, reader: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "run alone" not in run("score", data, "--model", reader).err
-    monkeypatch.setattr(Reader, "batching", "single")
+    monkeypatch.setattr(FakeClassifier, "batching", "single")
     assert "each sentence was run alone" in run("score", data, "--model", reader).err
 
 
@@ -296,19 +297,19 @@ def test_labels_are_mapped_and_named(run: RunCommand, reader: Path, tmp_path: Pa
     path.write_text('{"tokens": ["Ann", "saw"], "ner_tags": [1, 0]}\n' * 30)
     ran = run("score", path, "--model", reader, "-o", "-", "--label-names", "O, B-PERSON", "--map", "PERSON=PER")
     assert ran.code == 0, ran.err
-    assert {a.labels for a in assessments(ran.out)} == {("B-PERSON", "O")}
-    assert not any(a.flags for a in assessments(ran.out))
+    assert {a.labels for a in parse_assessments(ran.out)} == {("B-PERSON", "O")}
+    assert not any(a.flags for a in parse_assessments(ran.out))
 
 
-def test_options_of_reading_reach_the_reader(run: RunCommand, reader: Path, tmp_path: Path) -> None:
+def test_input_options_reach_the_reader(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_bytes("nr;w;gold\n1;Zoë;B-PER\n;sah;O\n".encode("cp1252"))
     ran = run(
         "score", path, "--model", reader, "-o", "-", "--encoding", "cp1252", "--word-column", "w",
         "--label-column", "gold", "--sentence-column", "nr", "--rows", "word", "--format", "csv",
     )  # fmt: skip
-    (found,) = assessments(ran.out)
-    assert (found.tokens, found.labels, found.id) == (("Zoë", "sah"), ("B-PER", "O"), "1")
+    (assessment,) = parse_assessments(ran.out)
+    assert (assessment.tokens, assessment.labels, assessment.id) == (("Zoë", "sah"), ("B-PER", "O"), "1")
 
 
 @pytest.mark.parametrize(
@@ -330,7 +331,7 @@ def test_wrong_usage(run: RunCommand, data: Path, arguments: list[str], message:
     assert message in " ".join(ran.err.replace("│", " ").split())
 
 
-def test_what_cannot_be_used_is_one_sentence(run: RunCommand, tiny_model: Path, data: Path, tmp_path: Path) -> None:
+def test_an_unusable_input_is_one_line(run: RunCommand, tiny_model: Path, data: Path, tmp_path: Path) -> None:
     for arguments, message in (
         ([tmp_path / "no.txt", "--model", tiny_model], "no.txt: can't be read: No such file or directory"),
         ([data, "--model", tmp_path / "none"], "none is not a folder"),
@@ -354,7 +355,7 @@ def test_mixed_labels_ask_for_a_scheme(run: RunCommand, reader: Path, tmp_path: 
     assert "(options --scheme and --map, such as --map PERSON=PER)" in ran.err
 
 
-def test_labels_that_do_not_fit_the_words_are_no_matter_of_the_scheme(
+def test_labels_that_do_not_fit_the_words_do_not_blame_the_scheme(
     run: RunCommand, reader: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "b.jsonl"
@@ -384,7 +385,7 @@ def test_an_unknown_label_asks_for_the_option_that_maps_it(run: RunCommand, read
     )
 
 
-def test_words_do_not_command_the_terminal(run: RunCommand, reader: Path, tmp_path: Path) -> None:
+def test_words_hold_no_control_characters(run: RunCommand, reader: Path, tmp_path: Path) -> None:
     path = tmp_path / "data.txt"
     path.write_text(GOOD + "x\x1b[2J\tO\nEve\x9b31m\tO\n")
     ran = run("score", path, "--model", reader, "--comments", "no")
@@ -405,10 +406,10 @@ def test_an_interrupted_write_leaves_the_old_output(
     out = tmp_path / "out.jsonl"
     out.write_text("as it was")
 
-    def full(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(command, "build_assessment_writer", lambda *_: full)
+    monkeypatch.setattr(command, "build_assessment_writer", lambda *_: fail)
     ran = run("score", data, "--model", reader, "-o", out)
     assert (ran.code, ran.err) == (1, f"labelwatch: can't write {out}: No space left on device\n")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data.txt", "out.jsonl"]
@@ -431,7 +432,9 @@ def test_the_sample_with_a_real_session(run: RunCommand, tiny_model: Path, tmp_p
     sample = SAMPLE / "sample.tsv"
     ran = run("score", sample, "--model", tiny_model, "-o", out, "--report", report, "--threads", 1, *extra)
     assert ran.code == 0, ran.err
-    found = assessments(out.read_text())
+    assessments = parse_assessments(out.read_text())
     given = read_sentences(sample)
-    assert {a.id: (a.tokens, a.labels) for a in found} == {f"sample.tsv:{s.id}": (s.tokens, s.labels) for s in given}
+    assert {a.id: (a.tokens, a.labels) for a in assessments} == {
+        f"sample.tsv:{s.id}": (s.tokens, s.labels) for s in given
+    }
     assert report.stat().st_size > 10_000

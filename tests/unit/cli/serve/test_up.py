@@ -43,41 +43,41 @@ def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) ->
 def running(
     desk: CommandHarness, *arguments: str, **variables: str
 ) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    """A process that has said it is ready, and a client for it. Whatever happens, nothing of it is left."""
+    """A process that is ready, and a client for it. The process is killed at the end, whatever happens."""
     process = desk.start(*arguments, **variables)
     try:
-        with httpx.Client(base_url=address(process), timeout=WAIT) as client:
+        with httpx.Client(base_url=read_address(process), timeout=WAIT) as client:
             yield process, client
     finally:
         process.kill()
         process.communicate()
 
 
-def address(process: subprocess.Popen[str]) -> str:
-    """As the ready line tells it."""
+def read_address(process: subprocess.Popen[str]) -> str:
+    """The address of the ready line."""
     assert process.stdout is not None
     with selectors.DefaultSelector() as ready:
         ready.register(process.stdout, selectors.EVENT_READ)
-        assert ready.select(WAIT), "it does not say that it is ready"
+        assert ready.select(WAIT), "no line says that it is ready"
     line = process.stdout.readline()
-    found = re.match(r"labelwatch is ready: (http://127\.0\.0\.1:\d+)/", line)
-    assert found, (line, process.stderr.read() if process.stderr and process.poll() is not None else "")
+    match = re.match(r"labelwatch is ready: (http://127\.0\.0\.1:\d+)/", line)
+    assert match, (line, process.stderr.read() if process.stderr and process.poll() is not None else "")
     assert "/docs" in line
     assert "/metrics" in line
-    return found[1]
+    return match[1]
 
 
-def until(client: httpx.Client, path: str, holds: Any) -> Any:
+def poll_until(client: httpx.Client, path: str, holds: Any) -> Any:
     last = time.monotonic() + WAIT
     while True:
-        found = client.get(path).json()
-        if holds(found):
-            return found
-        assert time.monotonic() < last, f"{path} stays {found}"
+        answer = client.get(path).json()
+        if holds(answer):
+            return answer
+        assert time.monotonic() < last, f"{path} stays {answer}"
         time.sleep(0.02)
 
 
-def end(process: subprocess.Popen[str], number: signal.Signals) -> str:
+def stop_process(process: subprocess.Popen[str], number: signal.Signals) -> str:
     process.send_signal(number)
     _, err = process.communicate(timeout=WAIT)
     assert process.returncode == 0, err
@@ -91,15 +91,15 @@ def test_a_wrong_label_comes_to_review_and_nothing_is_left_behind(desk: CommandH
         assert client.get("/readyz").json()["ready"] is True
         sent = client.post("/v1/sentences", json=WRONG, headers={"X-Request-ID": "r-1"})
         assert (sent.status_code, sent.json()["ids"]) == (202, ["doc-1"])
-        (item,) = until(client, "/v1/review", lambda found: found["items"])["items"]
+        (item,) = poll_until(client, "/v1/review", lambda answer: answer["items"])["items"]
         assert (item["id"], item["doubtful"][0]["token"]) == ("doc-1", "Paris")
         decision = {"id": "doc-1", "reviewer": "anna", "verdict": "error", "words": [3]}
         assert client.post("/v1/decisions", json=decision).status_code == 202
-        until(client, "/v1/review/default/doc-1", lambda found: found["state"] == "decided")
-        # What the worker has learned, the API judges with.
-        learned = until(client, "/v1/datasets/default/thresholds", lambda found: found["sentences"] == 1)
+        poll_until(client, "/v1/review/default/doc-1", lambda answer: answer["state"] == "decided")
+        # The API judges with the statistics of the worker.
+        learned = poll_until(client, "/v1/datasets/default/thresholds", lambda answer: answer["sentences"] == 1)
         scored = client.post("/v1/score", json={"tokens": ["Paris"], "labels": ["B-PER"]}).json()
-        thresholds = {one["name"]: one["threshold"] for one in learned["classes"]}
+        thresholds = {item["name"]: item["threshold"] for item in learned["classes"]}
         assert scored["assessments"][0]["thresholds"] == thresholds
         metrics = client.get("/metrics").text
         assert 'labelwatch_assessed_sentences_total{dataset="default"} 1.0' in metrics
@@ -108,15 +108,15 @@ def test_a_wrong_label_comes_to_review_and_nothing_is_left_behind(desk: CommandH
         again = desk.run("up")
         assert again.code == 1
         assert "another worker" in again.err
-        err = end(process, signal.SIGTERM)
+        err = stop_process(process, signal.SIGTERM)
         assert "1 message read, 1 to review" in err
     (assessment,) = desk.read_assessments()
     assert assessment.request_id == "r-1"
     with contextlib.closing(SqliteWorkerSession(desk.log_path, desk.topics)):
-        pass  # its place is free again
+        pass  # the lock is free again
 
 
-def test_the_api_alone_drains_while_somebody_listens(desk: CommandHarness) -> None:
+def test_the_api_alone_drains_while_a_client_listens(desk: CommandHarness) -> None:
     key = desk.run("key", "new", "anna", "--scope", "write").out.splitlines()
     variables = {"LABELWATCH_API_KEYS": key[1].partition("=")[2], "LABELWATCH_LOGS_FORMAT": "json"}
     with running(desk, "api", **variables) as (process, client):
@@ -136,7 +136,7 @@ def test_the_api_alone_drains_while_somebody_listens(desk: CommandHarness) -> No
         listener = threading.Thread(target=listen)
         listener.start()
         assert heard.wait(WAIT)
-        err = end(process, signal.SIGINT)
+        err = stop_process(process, signal.SIGINT)
         assert ended.wait(WAIT)  # to its end, not cut off
         listener.join()
         assert key[0] not in err
@@ -154,7 +154,7 @@ def test_a_thread_that_dies_ends_the_process(desk: CommandHarness) -> None:
         assert "Traceback" not in err
 
 
-def test_a_port_that_is_taken_is_told_at_once(desk: CommandHarness) -> None:
+def test_a_port_in_use_is_reported_at_once(desk: CommandHarness) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         ran = desk.run("up", LABELWATCH_API_PORT=port)
