@@ -31,14 +31,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> ServiceProcess:
 @pytest.fixture(scope="session")
 def browser() -> Browser:
     expect.set_options(timeout=1000 * WAIT_TIMEOUT_S)
-    # Root may not use the browser's sandbox; what it loads here is our own page only.
+    # Root can't use the browser's sandbox. The tests load only the console.
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     tool = scope.enter_context(sync_playwright())
     return scope.enter_context(tool.chromium.launch(executable_path=find_chromium(), args=arguments))
 
 
 @pytest.fixture
-def desk(browser: Browser, service: ServiceProcess) -> Iterator[BrowserHarness]:
-    made = BrowserHarness(browser, service)
-    yield made
-    made.close()
+def harness(browser: Browser, service: ServiceProcess) -> Iterator[BrowserHarness]:
+    browser_harness = BrowserHarness(browser, service)
+    yield browser_harness
+    browser_harness.close()

@@ -1,4 +1,4 @@
-"""One running service and one browser for all browser tests; each test works on a dataset of its own."""
+"""One running service and one browser for all browser tests. Each test uses its own dataset."""
 
 from __future__ import annotations
 
@@ -27,41 +27,41 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "models" / "sample" / "sample.tsv"
-WAIT_TIMEOUT_S = 90.0  # for a machine with much else to do
+WAIT_TIMEOUT_S = 90.0  # long enough for a busy machine
 NETWORK_ERROR = re.compile(r"Failed to load resource: net::ERR_")
 STATUS_ERROR = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
-SCREENSHOT_FOLDER = os.environ.get("LABELWATCH_SCREENSHOTS")  # a folder for the pictures, to look at them
+SCREENSHOT_FOLDER = os.environ.get("LABELWATCH_SCREENSHOTS")  # a folder for screenshots
 
 
 def find_chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
         pytest.fail("the browser tests need Chromium: apt-get install chromium", pytrace=False)
-    return found
+    return path
 
 
-def wait_for(found: Callable[[], Any], what: str) -> Any:
+def wait_for(poll: Callable[[], Any], event: str) -> Any:
     until = time.monotonic() + WAIT_TIMEOUT_S
     while time.monotonic() < until:
-        answer = found()
-        if answer:
-            return answer
+        result = poll()
+        if result:
+            return result
         time.sleep(0.05)
-    pytest.fail(f"{what} did not happen within {WAIT_TIMEOUT_S:.0f} s")
+    pytest.fail(f"{event} did not happen within {WAIT_TIMEOUT_S:.0f} s")
 
 
 def read_sample() -> list[dict[str, Any]]:
-    """The sample data: words and labels of each sentence."""
-    made = []
+    """The words and labels of each sentence of the sample data."""
+    sentences = []
     for block in SAMPLE.read_text(encoding="utf-8").strip().split("\n\n"):
         rows = [line.split("\t") for line in block.splitlines()]
-        made.append({"tokens": [row[0] for row in rows], "labels": [row[1] for row in rows]})
-    return made
+        sentences.append({"tokens": [row[0] for row in rows], "labels": [row[1] for row in rows]})
+    return sentences
 
 
 @dataclass
 class ServiceProcess:
-    """A `labelwatch up` process with one key that writes and one that reads."""
+    """A `labelwatch up` process with one key of scope write and one of scope read."""
 
     address: str
     write_key: str
@@ -79,35 +79,35 @@ class ServiceProcess:
         self.call("POST", "/v1/sentences", json={"sentences": list(sentences)})
 
     def list_items(self, dataset: str, **wanted: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.call(
+        items: list[dict[str, Any]] = self.call(
             "GET", "/v1/review", params={"dataset": dataset, "limit": 200, **wanted}
         )["items"]
-        return found
+        return items
 
     def get_item(self, dataset: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.call("GET", f"/v1/review/{dataset}/{quote(name, safe='')}")
-        return found
+        item: dict[str, Any] = self.call("GET", f"/v1/review/{dataset}/{quote(name, safe='')}")
+        return item
 
     def decide(self, dataset: str, name: str, reviewer: str, verdict: str, **more: Any) -> None:
         body = {"dataset": dataset, "id": name, "reviewer": reviewer, "verdict": verdict, **more}
         self.call("POST", "/v1/decisions", json=body)
 
     def fill_queue(self, dataset: str, count: int, **more: Any) -> list[str]:
-        """So many doubtful sentences in the queue of a dataset; their names, worst first."""
-        bad = [
-            {**one, "dataset": dataset, "id": f"s-{number}", "annotator": ("kim", "ada")[number % 2], **more}
-            for number, one in enumerate(self.flagged_sentences[:count])
+        """Sends `count` doubtful sentences to a dataset. Returns their ids in the order of the queue, worst first."""
+        sentences = [
+            {**sentence, "dataset": dataset, "id": f"s-{number}", "annotator": ("kim", "ada")[number % 2], **more}
+            for number, sentence in enumerate(self.flagged_sentences[:count])
         ]
-        self.send(*bad)
-        found = wait_for(
+        self.send(*sentences)
+        items = wait_for(
             lambda: len(self.list_items(dataset)) == count and self.list_items(dataset), f"the queue of {dataset}"
         )
-        return [one["id"] for one in found]
+        return [item["id"] for item in items]
 
 
 @contextmanager
 def run_service(folder: Path) -> Iterator[ServiceProcess]:
-    """The service on the embedded log, with the sample data sent through it."""
+    """Runs the service on the embedded log and sends it the sample data."""
     write, read = generate_key(), generate_key()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LABELWATCH_")} | {
         "LABELWATCH_LOG_PATH": str(folder / "log.sqlite"),
@@ -115,30 +115,32 @@ def run_service(folder: Path) -> Iterator[ServiceProcess]:
         "LABELWATCH_API_KEYS": f"team:write:{hash_key(write)},guest:read:{hash_key(read)}",
     }
     command = [sys.executable, "-c", "from service.cli.main import main; main()", "up"]
-    told = folder / "told.txt"
-    with told.open("wb") as errors:
+    stderr = folder / "stderr.txt"
+    with stderr.open("wb") as errors:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors)
     try:
         assert process.stdout is not None
         ready = re.match(r"labelwatch is ready: (http://\S+?)/ ", process.stdout.readline().decode())
-        assert ready is not None, told.read_text()
+        assert ready is not None, stderr.read_text()
         service = ServiceProcess(ready[1], write, read)
         service.send(
             *(
-                {**one, "dataset": "sample", "id": str(number), "annotator": "bo"}
-                for number, one in enumerate(read_sample())
+                {**sentence, "dataset": "sample", "id": str(number), "annotator": "bo"}
+                for number, sentence in enumerate(read_sample())
             )
         )
 
-        def learned() -> bool:
+        def has_learned_sample() -> bool:
             datasets = service.call("GET", "/v1/datasets")["datasets"]
-            return any(one["name"] == "sample" and one["sentences"] == len(read_sample()) for one in datasets)
+            return any(
+                dataset["name"] == "sample" and dataset["sentences"] == len(read_sample()) for dataset in datasets
+            )
 
-        wait_for(learned, "learning the sample")
+        wait_for(has_learned_sample, "learning the sample")
         service.flagged_sentences = [
-            {"tokens": one["tokens"], "labels": one["labels"]}
-            for one in service.list_items("sample")
-            if one["suspects"]
+            {"tokens": item["tokens"], "labels": item["labels"]}
+            for item in service.list_items("sample")
+            if item["suspects"]
         ]
         assert len(service.flagged_sentences) > 12
         yield service
@@ -149,7 +151,7 @@ def run_service(folder: Path) -> Iterator[ServiceProcess]:
 
 @dataclass
 class BrowserHarness:
-    """Pages of reviewers; whatever a page complains about fails the test."""
+    """Opens pages for reviewers. An error or warning in the browser's console fails the test."""
 
     browser: Browser
     service: ServiceProcess
@@ -160,25 +162,25 @@ class BrowserHarness:
     offline: bool = False
 
     def new_context(self, reviewer: str | None = "Marta", key: str | None = "", **options: Any) -> BrowserContext:
-        """A browser of its own. `key` empty: the one that writes; none: not told yet."""
-        made = self.browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
-        told = self.service.write_key if key == "" else key
-        kept = {"localStorage": {"labelwatch.reviewer": reviewer}, "sessionStorage": {"labelwatch.key": told}}
-        for store, values in kept.items():
+        """A separate browser context. An empty `key` is the key of scope write; None is no key."""
+        context = self.browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
+        stored_key = self.service.write_key if key == "" else key
+        storage = {"localStorage": {"labelwatch.reviewer": reviewer}, "sessionStorage": {"labelwatch.key": stored_key}}
+        for store, values in storage.items():
             for name, value in values.items():
                 if value:
-                    made.add_init_script(
+                    context.add_init_script(
                         f"if (location.protocol === 'http:') {store}.setItem({json.dumps(name)}, {json.dumps(value)})"
                     )
-        made.on("console", self._on_console_message)
-        made.on("weberror", lambda error: self.console_errors.append(str(error.error)))
-        made.on("request", lambda request: self.requested_urls.add(request.url))
-        self.contexts.append(made)
-        return made
+        context.on("console", self._on_console_message)
+        context.on("weberror", lambda error: self.console_errors.append(str(error.error)))
+        context.on("request", lambda request: self.requested_urls.add(request.url))
+        self.contexts.append(context)
+        return context
 
-    def open_page(self, where: str = "", **options: Any) -> Page:
+    def open_page(self, path: str = "", **options: Any) -> Page:
         page = self.new_context(**options).new_page()
-        page.goto(f"{self.service.address}/{where}")
+        page.goto(f"{self.service.address}/{path}")
         return page
 
     def _on_console_message(self, message: ConsoleMessage) -> None:
@@ -195,11 +197,11 @@ class BrowserHarness:
             context.close()
         assert not self.console_errors, "\n".join(self.console_errors)
         foreign = {url for url in self.requested_urls if not url.startswith(f"{self.service.address}/")}
-        assert foreign == set(), "the page asks for things from elsewhere"
+        assert foreign == set(), "the page requests other origins"
 
 
 def take_screenshot(page: Page, name: str, *, full_page: bool = False) -> bytes:
-    """A picture of the page; in the folder that LABELWATCH_SCREENSHOTS names, for people."""
+    """Takes a screenshot and saves it in the folder LABELWATCH_SCREENSHOTS, if set."""
     page.evaluate("scrollTo(0, 0)")
     picture = page.screenshot(full_page=full_page)
     if SCREENSHOT_FOLDER:

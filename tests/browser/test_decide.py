@@ -1,4 +1,4 @@
-"""Decisions by keyboard: what is sent, what comes next, and how it is taken back."""
+"""Decisions by keyboard: the decision sent, the next item, and undo."""
 
 from __future__ import annotations
 
@@ -20,47 +20,49 @@ TITLE = ".item-title"
 ENTRY = ".entry"
 
 
-def decided(desk: BrowserHarness, dataset: str, name: str) -> dict[str, Any]:
+def wait_for_decision(harness: BrowserHarness, dataset: str, name: str) -> dict[str, Any]:
     item = wait_for(
-        lambda: (found := desk.service.get_item(dataset, name))["state"] == "decided" and found,
+        lambda: (item := harness.service.get_item(dataset, name))["state"] == "decided" and item,
         f"a decision about {name}",
     )
-    (made,) = item["decisions"]
-    return dict(made)
+    (decision,) = item["decisions"]
+    return dict(decision)
 
 
-def shades(page: Page, where: str) -> dict[str, str]:
-    """The colour of each name that stands there."""
-    found: list[tuple[str, str]] = page.locator(where).evaluate_all(
+def read_colours(page: Page, selector: str) -> dict[str, str]:
+    """The colour of each text at a selector."""
+    colours: list[tuple[str, str]] = page.locator(selector).evaluate_all(
         "all => all.filter(one => one.textContent).map(one => [one.textContent, getComputedStyle(one).color])"
     )
-    return dict(found)
+    return dict(colours)
 
 
-def test_error_ok_unsure_and_on_to_the_next(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("keyed", 4)
-    page = desk.open_page("#/queue?dataset=keyed")
+def test_error_ok_unsure_and_on_to_the_next(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("keyed", 4)
+    page = harness.open_page("#/queue?dataset=keyed")
     title = page.locator(TITLE)
     for number, (key, verdict) in enumerate((("e", "error"), ("o", "ok"), ("u", "unsure"))):
         expect(title).to_have_text(f"keyed / {order[number]}")
         page.keyboard.press(key)
         expect(page.locator(ENTRY)).to_have_count(3 - number)
-        made = decided(desk, "keyed", order[number])
-        assert (made["verdict"], made["reviewer"]) == (verdict, "Marta")
-    item = desk.service.get_item("keyed", order[0])
+        decision = wait_for_decision(harness, "keyed", order[number])
+        assert (decision["verdict"], decision["reviewer"]) == (verdict, "Marta")
+    item = harness.service.get_item("keyed", order[0])
     labels = item["decisions"][0]["labels"]
     for flag in item["doubtful"]:
-        assert labels[flag["index"]] == flag["suggested"], "an error is corrected as suggested unless told otherwise"
+        assert labels[flag["index"]] == flag["suggested"], (
+            "an error is corrected as suggested unless the reviewer chooses another label"
+        )
     expect(title).to_have_text(f"keyed / {order[3]}")
     page.keyboard.press("o")
     expect(page.locator(".empty-stage")).to_contain_text("Nothing matches")
 
 
-def test_the_corrected_label_is_chosen_by_keyboard(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("corrected", 2)
-    page = desk.open_page("#/queue?dataset=corrected")
+def test_the_corrected_label_is_chosen_by_keyboard(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("corrected", 2)
+    page = harness.open_page("#/queue?dataset=corrected")
     expect(page.locator(TITLE)).to_have_text(f"corrected / {order[0]}")
-    flag = min(desk.service.get_item("corrected", order[0])["doubtful"], key=lambda one: one["index"])
+    flag = min(harness.service.get_item("corrected", order[0])["doubtful"], key=lambda flag: flag["index"])
     page.keyboard.press("c")
     choice = page.locator(f"[data-choice='{flag['index']}']")
     expect(choice).to_be_focused()
@@ -76,16 +78,16 @@ def test_the_corrected_label_is_chosen_by_keyboard(desk: BrowserHarness) -> None
     page.get_by_label("Note").fill("seen in the <b>guide</b>")
     page.keyboard.press("Enter")
     page.keyboard.press("e")
-    made = decided(desk, "corrected", order[0])
-    assert made["labels"][flag["index"]] == chosen
-    assert made["note"] == "seen in the <b>guide</b>"
+    decision = wait_for_decision(harness, "corrected", order[0])
+    assert decision["labels"][flag["index"]] == chosen
+    assert decision["note"] == "seen in the <b>guide</b>"
 
 
-def test_a_word_corrected_to_o_is_shown_as_no_entity(desk: BrowserHarness) -> None:
-    (name,) = desk.service.fill_queue("emptied", 1)
-    page = desk.open_page("#/queue?dataset=emptied")
+def test_a_word_corrected_to_o_is_shown_as_no_entity(harness: BrowserHarness) -> None:
+    (name,) = harness.service.fill_queue("emptied", 1)
+    page = harness.open_page("#/queue?dataset=emptied")
     expect(page.locator(TITLE)).to_have_text(f"emptied / {name}")
-    labels = desk.service.get_item("emptied", name)["labels"]
+    labels = harness.service.get_item("emptied", name)["labels"]
     index = next(index for index, label in enumerate(labels) if label.startswith("B-"))
     word = page.locator(".words .w").nth(index)
     word.click()
@@ -95,86 +97,86 @@ def test_a_word_corrected_to_o_is_shown_as_no_entity(desk: BrowserHarness) -> No
     expect(suggested).to_have_class(re.compile(r"\btn\b"))
 
 
-def test_corrections_are_in_the_datasets_own_names_and_scheme(desk: BrowserHarness) -> None:
+def test_corrections_are_in_the_datasets_own_names_and_scheme(harness: BrowserHarness) -> None:
     names = {"PERSON": "PER", "PLACE": "LOC", "FIRM": "ORG", "REST": "MISC"}
     own = {model: name for name, model in names.items()}
-    desk.service.call("PUT", "/v1/datasets/own", json={"scheme": "biluo", "label_map": names})
-    one = desk.service.flagged_sentences[0]
-    entities = [Span(a, b, own[kind]) for a, b, kind in parse_spans(one["labels"], Scheme.IOB2)]
-    given = {**one, "dataset": "own", "labels": labels_from_spans(entities, len(one["labels"]), Scheme.BILUO)}
+    harness.service.call("PUT", "/v1/datasets/own", json={"scheme": "biluo", "label_map": names})
+    sentence = harness.service.flagged_sentences[0]
+    entities = [Span(a, b, own[kind]) for a, b, kind in parse_spans(sentence["labels"], Scheme.IOB2)]
+    given = {**sentence, "dataset": "own", "labels": labels_from_spans(entities, len(sentence["labels"]), Scheme.BILUO)}
     numbers = count()
 
-    def sent() -> bool:
-        """Again and again: the worker may know of the settings a little later."""
-        desk.service.send({**given, "id": f"s-{next(numbers)}"})
-        return bool(desk.service.list_items("own"))
+    def send_until_flagged() -> bool:
+        """Sends repeatedly: the worker may read the settings a little later."""
+        harness.service.send({**given, "id": f"s-{next(numbers)}"})
+        return bool(harness.service.list_items("own"))
 
-    wait_for(sent, "the queue of own")
-    desk.service.fill_queue("plain", 4)
-    page = desk.open_page("#/queue?dataset=own")
+    wait_for(send_until_flagged, "the queue of own")
+    harness.service.fill_queue("plain", 4)
+    page = harness.open_page("#/queue?dataset=own")
     expect(page.locator(TITLE)).to_contain_text("own / s-")
     name = page.locator(TITLE).inner_text().removeprefix("own / ")
-    flag = desk.service.get_item("own", name)["doubtful"][0]
+    flag = harness.service.get_item("own", name)["doubtful"][0]
     choices = page.locator(f"[data-choice='{flag['index']}'] option").evaluate_all("all => all.map(one => one.value)")
     offered = {choice for choice in choices if choice.isprintable()}
     assert offered == {"O", *(f"{prefix}-{name}" for name in names for prefix in "BILU")}
-    # A type has its colour by its name, whatever was seen before: the same here, for another, and in the chart.
-    colours = {kind: colour for kind, colour in shades(page, ".words i.on").items() if kind in {*names, *own}}
+    # The colour of a type depends on its name only: the same here, in another context, and in the chart.
+    colours = {kind: colour for kind, colour in read_colours(page, ".words i.on").items() if kind in {*names, *own}}
     page.keyboard.press("e")
-    labels = decided(desk, "own", name)["labels"]
+    labels = wait_for_decision(harness, "own", name)["labels"]
     assert labels[flag["index"]] == flag["suggested"]
     assert is_valid_sequence(labels, Scheme.BILUO)
     assert {label[2:] for label in labels if label != "O"} <= set(names)
-    page.goto(f"{desk.service.address}/#/queue?dataset=plain")
+    page.goto(f"{harness.service.address}/#/queue?dataset=plain")
     expect(page.locator(TITLE)).to_contain_text("plain / s-")
-    fresh = desk.open_page("#/queue?dataset=plain", reviewer="Zoë")
+    fresh = harness.open_page("#/queue?dataset=plain", reviewer="Zoë")
     expect(fresh.locator(TITLE)).to_have_text(page.locator(TITLE).inner_text())
-    after, first = shades(page, ".words i.on"), shades(fresh, ".words i.on")
+    after, first = read_colours(page, ".words i.on"), read_colours(fresh, ".words i.on")
     assert after == first
     assert set(after) & set(own)
-    fresh.goto(f"{desk.service.address}/#/overview?dataset=plain")
+    fresh.goto(f"{harness.service.address}/#/overview?dataset=plain")
     expect(fresh.locator("#thresholds .name").first).to_be_visible()
-    drawn = {kind[2:]: colour for kind, colour in shades(fresh, "#thresholds .name").items() if kind[1:2] == "-"}
+    drawn = {kind[2:]: colour for kind, colour in read_colours(fresh, "#thresholds .name").items() if kind[1:2] == "-"}
     assert set(drawn) == set(own)
-    assert len(set(drawn.values())) == len(own), "the usual four are told apart"
+    assert len(set(drawn.values())) == len(own), "the four types of CoNLL-2003 have different colours"
     assert {kind: colour for kind, colour in after.items() if kind in own}.items() <= drawn.items()
-    fresh.goto(f"{desk.service.address}/#/queue?dataset=own&state=all&item=own/{name}")
+    fresh.goto(f"{harness.service.address}/#/queue?dataset=own&state=all&item=own/{name}")
     expect(fresh.locator(TITLE)).to_have_text(f"own / {name}")
-    again = shades(fresh, ".words i.on")
+    again = read_colours(fresh, ".words i.on")
     assert colours
     assert colours.items() <= again.items()
 
 
-def test_wrong_without_knowing_the_right_label(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("unknown", 1)
-    page = desk.open_page("#/queue?dataset=unknown&state=all")
+def test_wrong_without_knowing_the_right_label(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("unknown", 1)
+    page = harness.open_page("#/queue?dataset=unknown&state=all")
     expect(page.locator(TITLE)).to_have_text(f"unknown / {order[0]}")
-    item = desk.service.get_item("unknown", order[0])
+    item = harness.service.get_item("unknown", order[0])
     for flag in item["doubtful"]:
         page.locator(f"[data-choice='{flag['index']}']").select_option(label="wrong, another label")
     page.get_by_role("button", name="Error").click()
-    made = decided(desk, "unknown", order[0])
-    assert made["labels"] is None
-    assert made["words"] == sorted(flag["index"] for flag in item["doubtful"])
+    decision = wait_for_decision(harness, "unknown", order[0])
+    assert decision["labels"] is None
+    assert decision["words"] == sorted(flag["index"] for flag in item["doubtful"])
     expect(page.locator(".verdict.error")).to_have_attribute("aria-pressed", "true")
 
 
-def test_undo_opens_it_again(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("undone", 3)
-    page = desk.open_page("#/queue?dataset=undone")
+def test_undo_opens_it_again(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("undone", 3)
+    page = harness.open_page("#/queue?dataset=undone")
     title = page.locator(TITLE)
     expect(title).to_have_text(f"undone / {order[0]}")
     toast = page.locator(".toast")
     page.keyboard.press("z")
     expect(toast).to_contain_text("There is no decision to undo since this page was opened")
     words = page.locator(".words bdi").all_inner_texts()
-    place = desk.service.get_item("undone", order[0])["doubtful"][0]["index"]
+    index = harness.service.get_item("undone", order[0])["doubtful"][0]["index"]
     page.keyboard.press("o")
     expect(title).to_have_text(f"undone / {order[1]}")
-    # One message at a time, in the sentence's own words, and nothing to write or press lies under it.
+    # One message at a time, with words of the sentence, that covers no field or button.
     expect(toast).to_have_count(1)
     expect(toast).to_contain_text("OK: ")
-    expect(toast).to_contain_text(words[place])
+    expect(toast).to_contain_text(words[index])
     under = toast.bounding_box()
     assert under is not None
     for name in ("#note", ".actions"):
@@ -182,57 +184,57 @@ def test_undo_opens_it_again(desk: BrowserHarness) -> None:
         assert box is not None
         apart = under["x"] + under["width"] <= box["x"] or under["y"] + under["height"] <= box["y"]
         assert apart, f"the message covers {name}"
-    decided(desk, "undone", order[0])
+    wait_for_decision(harness, "undone", order[0])
     page.keyboard.press("z")
     expect(toast).to_have_count(1)
     expect(toast).to_contain_text("Undone: ")
     expect(title).to_have_text(f"undone / {order[0]}")
     expect(page.locator(ENTRY)).to_have_count(3)
     item = wait_for(
-        lambda: (found := desk.service.get_item("undone", order[0]))["state"] == "open" and found, "the withdrawal"
+        lambda: (item := harness.service.get_item("undone", order[0]))["state"] == "open" and item, "the withdrawal"
     )
     assert item["decisions"] == []
     page.keyboard.press("u")
-    assert decided(desk, "undone", order[0])["verdict"] == "unsure"
-    page.goto(f"{desk.service.address}/#/overview")
+    assert wait_for_decision(harness, "undone", order[0])["verdict"] == "unsure"
+    page.goto(f"{harness.service.address}/#/overview")
     expect(toast).to_have_count(0)
-    # After a reload the page no longer knows which was the last: it says where it is.
-    page.goto(f"{desk.service.address}/#/queue?dataset=undone")
+    # After a reload the page does not know the last decision: a message links to the decided items.
+    page.goto(f"{harness.service.address}/#/queue?dataset=undone")
     page.reload()
     expect(page.locator(ENTRY)).to_have_count(2)
     page.keyboard.press("z")
     toast.get_by_role("button", name="Show").click()
     expect(title).to_have_text(f"undone / {order[0]}")
     page.locator(".decisions").get_by_role("button", name="Undo").click()
-    wait_for(lambda: desk.service.get_item("undone", order[0])["state"] == "open", "the second withdrawal")
+    wait_for(lambda: harness.service.get_item("undone", order[0])["state"] == "open", "the second withdrawal")
 
 
-def test_two_reviewers_and_whether_they_agree(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("shared", 2)
+def test_two_reviewers_and_whether_they_agree(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("shared", 2)
     for name in order:
-        desk.service.decide("shared", name, "Ana", "ok", note="as in the guide")
-        decided(desk, "shared", name)
-    page = desk.open_page("#/queue?dataset=shared&state=decided", reviewer="Ben")
-    said = page.locator(".decisions")
-    expect(said.locator("summary")).to_contain_text("Decided by Ana")
-    expect(said.locator("li")).to_be_hidden()  # the second look is one's own
+        harness.service.decide("shared", name, "Ana", "ok", note="as in the guide")
+        wait_for_decision(harness, "shared", name)
+    page = harness.open_page("#/queue?dataset=shared&state=decided", reviewer="Ben")
+    decisions = page.locator(".decisions")
+    expect(decisions.locator("summary")).to_contain_text("Decided by Ana")
+    expect(decisions.locator("li")).to_be_hidden()  # hidden until the reviewer has decided
     page.keyboard.press("o")
     expect(page.locator(TITLE)).to_have_text(f"shared / {order[1]}")
     page.keyboard.press("e")
     expect(page.locator(ENTRY).nth(1).locator(".tag.differ")).to_be_visible()
     expect(page.locator(ENTRY).first.locator(".tag")).to_have_count(0)
     page.locator(ENTRY).first.click()
-    expect(said.locator(".tag")).to_have_text("agree")
-    expect(said.locator("li")).to_have_count(2)
-    expect(said).to_contain_text("as in the guide")
+    expect(decisions.locator(".tag")).to_have_text("agree")
+    expect(decisions.locator("li")).to_have_count(2)
+    expect(decisions).to_contain_text("as in the guide")
     page.locator(ENTRY).nth(1).click()
     expect(page.locator(TITLE)).to_have_text(f"shared / {order[1]}")
-    expect(said.locator(".tag")).to_have_text("differ")
+    expect(decisions.locator(".tag")).to_have_text("differ")
 
 
-def test_what_was_chosen_survives_a_look_elsewhere(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("drafted", 2)
-    page = desk.open_page("#/queue?dataset=drafted")
+def test_what_was_chosen_survives_a_look_elsewhere(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("drafted", 2)
+    page = harness.open_page("#/queue?dataset=drafted")
     expect(page.locator(TITLE)).to_have_text(f"drafted / {order[0]}")
     choice = page.locator("[data-choice]").first
     choice.select_option("O" if choice.input_value() != "O" else "B-PER")
@@ -240,7 +242,7 @@ def test_what_was_chosen_survives_a_look_elsewhere(desk: BrowserHarness) -> None
     page.keyboard.press("Escape")
     page.keyboard.press("n")
     expect(page.locator(TITLE)).to_have_text(f"drafted / {order[1]}")
-    desk.service.send({**desk.service.flagged_sentences[4], "dataset": "drafted", "id": "another"})
+    harness.service.send({**harness.service.flagged_sentences[4], "dataset": "drafted", "id": "another"})
     expect(page.locator(ENTRY)).to_have_count(3)
     page.locator(f"[data-key='drafted/{order[0]}']").click()
     expect(page.locator("[data-choice]").first).to_have_value(chosen)

@@ -1,4 +1,4 @@
-"""The overview: every chart has the numbers that the API tells."""
+"""The overview: every chart shows the numbers of the API."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from tests.browser.harness import BrowserHarness
 
 
-def test_charts_have_the_numbers(desk: BrowserHarness) -> None:
-    service = desk.service
+def test_charts_have_the_numbers(harness: BrowserHarness) -> None:
+    service = harness.service
     flagged = service.list_items("sample", state="all")
-    for number, one in enumerate(flagged[:4]):
-        service.decide("sample", one["id"], "ana", "ok" if number == 3 else "error")
+    for number, item in enumerate(flagged[:4]):
+        service.decide("sample", item["id"], "ana", "ok" if number == 3 else "error")
     wait_for(lambda: len(service.list_items("sample", state="decided")) >= 4, "the decisions")
-    told = service.call("GET", "/v1/overview", params={"dataset": "sample"})
-    page = desk.open_page("#/overview?dataset=sample")
+    overview = service.call("GET", "/v1/overview", params={"dataset": "sample"})
+    page = harness.open_page("#/overview?dataset=sample")
     figures = page.locator(".figures")
-    expect(figures.locator(".open dd")).to_have_text(str(told["counts"]["open"]))
+    expect(figures.locator(".open dd")).to_have_text(str(overview["counts"]["open"]))
     expect(figures.locator(".precision dd")).to_have_text("75.0\u202f%")
     share = len(flagged) / len(read_sample())
     expect(figures.locator(".rate dd")).to_have_text(f"{100 * share:.1f}\u202f%")
@@ -36,18 +36,18 @@ def test_charts_have_the_numbers(desk: BrowserHarness) -> None:
     expect(by_day.locator("rect.bar")).to_have_count(1)
     expect(page.locator("#precision title", has_text=f"{name}: 3 of 4 decided sentences wrong")).to_have_count(1)
     bars = page.locator("#scores rect.bar")
-    expect(bars).to_have_count(sum(one["items"] > 0 for one in told["scores"]))
+    expect(bars).to_have_count(sum(score_bin["items"] > 0 for score_bin in overview["scores"]))
     learned = service.call("GET", "/v1/datasets/sample/thresholds")
     lines = page.locator("#thresholds path.line title")
-    expect(lines).to_have_text([one["name"] for one in learned["classes"]])
-    # How long they are depends on for how long the service has run.
+    expect(lines).to_have_text([entry["name"] for entry in learned["classes"]])
+    # Their length depends on how long the service has run.
     assert all(
-        page.locator("#thresholds path.line").evaluate_all("lines => lines.map(one => one.getTotalLength() > 0)")
+        page.locator("#thresholds path.line").evaluate_all("lines => lines.map(line => line.getTotalLength() > 0)")
     )
     heads = page.locator("#annotators thead th")
     expect(heads).to_have_text(["Annotator", "In review", "Decided", "Wrong", "Share"])
     times = page.locator("#thresholds .tick").all_text_contents()
-    clocks = [one for one in times if ":" in one]
+    clocks = [time for time in times if ":" in time]
     assert len(clocks) == len(set(clocks))
     rows = page.locator("#annotators tbody tr")
     expect(rows).to_have_count(1)
@@ -55,7 +55,7 @@ def test_charts_have_the_numbers(desk: BrowserHarness) -> None:
     expect(rows.first.locator("td.num").nth(1)).to_have_text("4")
     expect(rows.first.locator("td.num").nth(2)).to_have_text("3")
 
-    most = told["confusions"][0]
+    most = overview["confusions"][0]
     cell = page.get_by_role("link", name=f"given {most['given']}, suggested {most['suggested']}")
     expect(cell).to_have_text(str(most["items"]))
     cell.click()
@@ -64,32 +64,34 @@ def test_charts_have_the_numbers(desk: BrowserHarness) -> None:
     assert dict(query) == {"given": most["given"], "suggested": most["suggested"], "dataset": "sample"}
 
 
-def test_it_follows_by_itself_and_over_all_datasets(desk: BrowserHarness) -> None:
-    desk.service.fill_queue("counted", 1)
-    page = desk.open_page("#/overview")
+def test_it_follows_by_itself_and_over_all_datasets(harness: BrowserHarness) -> None:
+    harness.service.fill_queue("counted", 1)
+    page = harness.open_page("#/overview")
     shown = page.locator(".figures .open dd")
     expect(shown).not_to_have_text("0")
     before = int(shown.inner_text())
-    desk.service.send({**desk.service.flagged_sentences[3], "dataset": "counted", "id": "more"})
+    harness.service.send({**harness.service.flagged_sentences[3], "dataset": "counted", "id": "more"})
     expect(shown).to_have_text(str(before + 1))
     page.get_by_label("Dataset").select_option("counted")
     expect(shown).to_have_text("2")
     expect(page.locator("#thresholds h2")).to_have_text("Class thresholds")
 
 
-def test_what_the_ranker_has_learned_is_told(desk: BrowserHarness) -> None:
-    service = desk.service
+def test_what_the_ranker_has_learned_is_told(harness: BrowserHarness) -> None:
+    service = harness.service
     order = service.fill_queue("ranked", 26)
-    page = desk.open_page("#/overview?dataset=ranked")
+    page = harness.open_page("#/overview?dataset=ranked")
     expect(page.locator("#ranker .empty")).to_contain_text("the ranker starts after 25 decisions")
     for number, name in enumerate(order[:25]):
         service.decide("ranked", name, "ana", "ok" if number % 3 else "error")
-    told = wait_for(lambda: service.call("GET", "/v1/overview", params={"dataset": "ranked"})["ranker"], "the ranker")
+    offsets = wait_for(
+        lambda: service.call("GET", "/v1/overview", params={"dataset": "ranked"})["ranker"], "the ranker"
+    )
     rows = page.locator("#ranker tbody tr")
-    expect(rows).to_have_count(len(told))
-    sooner = sorted(told, key=lambda name: -told[name])
+    expect(rows).to_have_count(len(offsets))
+    sooner = sorted(offsets, key=lambda name: -offsets[name])
     expect(rows.locator("th")).to_have_text(sooner)
-    expect(rows.first.locator("td").first).to_have_text(f"{told[sooner[0]]:+.2f}".replace("-", "\u2212"))
+    expect(rows.first.locator("td").first).to_have_text(f"{offsets[sooner[0]]:+.2f}".replace("-", "\u2212"))
     take_screenshot(page, "ranker", full_page=True)
     page.get_by_label("Dataset").select_option("")
     expect(page.locator("#ranker")).to_have_count(0)

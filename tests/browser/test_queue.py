@@ -1,4 +1,4 @@
-"""The queue as a reviewer sees it: worst first, filters, live updates, and who has what open."""
+"""The queue: order, filters, live updates and claims."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def names(page: Page) -> list[str]:
     return [key.partition("/")[2] for key in keys]
 
 
-def test_worst_first_with_spans_and_numbers(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("shown", 6, source="https://annotate.example/tasks/7")
-    page = desk.open_page("#/queue?dataset=shown")
+def test_worst_first_with_spans_and_numbers(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("shown", 6, source="https://annotate.example/tasks/7")
+    page = harness.open_page("#/queue?dataset=shown")
     expect(page.locator(ENTRY)).to_have_count(6)
     assert names(page) == order
     expect(page.locator(TITLE)).to_have_text(f"shown / {order[0]}")
-    item = desk.service.get_item("shown", order[0])
+    item = harness.service.get_item("shown", order[0])
     words = page.locator(".words .w")
     expect(words.locator("bdi")).to_have_text(item["tokens"])
     doubtful = sorted(flag["index"] for flag in item["doubtful"])
@@ -38,17 +38,17 @@ def test_worst_first_with_spans_and_numbers(desk: BrowserHarness) -> None:
     assert marked == doubtful
     flag = item["doubtful"][0]
     word = words.nth(flag["index"])
-    told = f"suggested {flag['suggested']}"
-    assert told in (word.get_attribute("title") or "")
-    assert told in (word.get_attribute("aria-label") or "")
+    description = f"suggested {flag['suggested']}"
+    assert description in (word.get_attribute("title") or "")
+    assert description in (word.get_attribute("aria-label") or "")
     assert f"threshold {flag['threshold']:.3f}" in (word.get_attribute("title") or "")
-    # Suggested entities stand below the words they are about.
-    suspect = next(one for one in item["suspects"] if one["suggested_span"])
+    # Suggested entities are below their words.
+    suspect = next(suspect for suspect in item["suspects"] if suspect["suggested_span"])
     below = words.nth(suspect["suggested_span"]["start"]).locator("i.s")
     expect(below).to_have_text(suspect["suggested_span"]["type"])
-    given = [place for place, label in enumerate(item["labels"]) if label.startswith("B-")]
-    for place in given:
-        expect(words.nth(place).locator("i.g.on")).to_have_text(item["labels"][place][2:])
+    given = [index for index, label in enumerate(item["labels"]) if label.startswith("B-")]
+    for index in given:
+        expect(words.nth(index).locator("i.g.on")).to_have_text(item["labels"][index][2:])
     expect(page.locator(".numbers dt")).to_have_text(["Rank", "Priority", "Score"])
     expect(page.locator(".numbers dd").first).not_to_have_text("–")
     expect(page.locator(".facts")).to_contain_text(f"by {item['annotator']}")
@@ -56,17 +56,17 @@ def test_worst_first_with_spans_and_numbers(desk: BrowserHarness) -> None:
     assert link.get_attribute("href") == "https://annotate.example/tasks/7"
     assert link.get_attribute("rel") == "noopener noreferrer"
     word.hover()
-    expect(page.locator(".readout")).to_contain_text(told)
+    expect(page.locator(".readout")).to_contain_text(description)
 
 
-def test_keys_go_through_queue_and_words(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("walked", 4)
-    page = desk.open_page("#/queue?dataset=walked")
+def test_keys_go_through_queue_and_words(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("walked", 4)
+    page = harness.open_page("#/queue?dataset=walked")
     title = page.locator(TITLE)
     expect(title).to_have_text(f"walked / {order[0]}")
-    for key, place in (("n", 1), ("j", 2), ("p", 1), ("k", 0), ("k", 0)):
+    for key, index in (("n", 1), ("j", 2), ("p", 1), ("k", 0), ("k", 0)):
         page.keyboard.press(key)
-        expect(title).to_have_text(f"walked / {order[place]}")
+        expect(title).to_have_text(f"walked / {order[index]}")
     expect(page.locator(".toast")).to_have_text("This is the first sentence.")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("Undo the last decision")
@@ -88,32 +88,32 @@ def test_keys_go_through_queue_and_words(desk: BrowserHarness) -> None:
     expect(page.locator(ENTRY).nth(1)).to_be_focused()
 
 
-def test_one_item_has_an_address(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("linked", 3)
-    desk.service.decide("linked", order[2], "ana", "ok")
-    wait_for(lambda: desk.service.get_item("linked", order[2])["state"] == "decided", "the decision")
-    page = desk.open_page(f"#/queue?dataset=linked&item=linked/{order[2]}")
+def test_one_item_has_an_address(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("linked", 3)
+    harness.service.decide("linked", order[2], "ana", "ok")
+    wait_for(lambda: harness.service.get_item("linked", order[2])["state"] == "decided", "the decision")
+    page = harness.open_page(f"#/queue?dataset=linked&item=linked/{order[2]}")
     expect(page.locator(TITLE)).to_have_text(f"linked / {order[2]}")
     expect(page.locator(".facts .state")).to_have_text("decided")
     page.keyboard.press("n")
     expect(page.locator(TITLE)).to_have_text(f"linked / {order[0]}")
-    # Annotated again while it is open: the new words are shown, and the reviewer is told.
-    changed = desk.service.flagged_sentences[7]
-    desk.service.send({**changed, "dataset": "linked", "id": order[0], "revision": 1})
+    # Annotated again while it is open: the new words and a message are shown.
+    changed = harness.service.flagged_sentences[7]
+    harness.service.send({**changed, "dataset": "linked", "id": order[0], "revision": 1})
     expect(page.locator(".words bdi")).to_have_text(changed["tokens"])
     expect(page.locator(".toast", has_text="annotated again")).to_be_visible()
-    page.goto(f"{desk.service.address}/#/overview")
+    page.goto(f"{harness.service.address}/#/overview")
     expect(page.locator("#scores")).to_be_visible()
     page.go_back()
     expect(page.locator(TITLE)).to_have_text(f"linked / {order[0]}")
 
 
-def test_filters_are_in_the_address(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("sifted", 12)
-    items = {name: desk.service.get_item("sifted", name) for name in order}
-    desk.service.decide("sifted", order[0], "ana", "ok")
-    wait_for(lambda: desk.service.get_item("sifted", order[0])["state"] == "decided", "the decision")
-    page = desk.open_page()
+def test_filters_are_in_the_address(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("sifted", 12)
+    items = {name: harness.service.get_item("sifted", name) for name in order}
+    harness.service.decide("sifted", order[0], "ana", "ok")
+    wait_for(lambda: harness.service.get_item("sifted", order[0])["state"] == "decided", "the decision")
+    page = harness.open_page()
     page.get_by_label("Dataset").select_option("sifted")
     expect(page.locator(ENTRY)).to_have_count(11)
     expect(page.locator(".matching")).to_have_text("1 of 11")
@@ -122,7 +122,7 @@ def test_filters_are_in_the_address(desk: BrowserHarness) -> None:
 
     kind = items[order[0]]["suspects"][0]["kind"]
     page.get_by_label("Kind", exact=True).select_option(kind)
-    wanted = [name for name in order if any(one["kind"] == kind for one in items[name]["suspects"])]
+    wanted = [name for name in order if any(suspect["kind"] == kind for suspect in items[name]["suspects"])]
     expect(page.locator(ENTRY)).to_have_count(len(wanted))
     assert names(page) == wanted
     page.get_by_label("Kind", exact=True).select_option("")
@@ -136,7 +136,8 @@ def test_filters_are_in_the_address(desk: BrowserHarness) -> None:
 
     def fits(name: str) -> bool:
         pairs = {
-            tuple(re.sub("^[BI]-", "", one[side]) for side in ("given", "suggested")) for one in items[name]["doubtful"]
+            tuple(re.sub("^[BI]-", "", flag[side]) for side in ("given", "suggested"))
+            for flag in items[name]["doubtful"]
         }
         return (given, suggested) in pairs and items[name]["annotator"] == "ada"
 
@@ -153,32 +154,32 @@ def test_filters_are_in_the_address(desk: BrowserHarness) -> None:
     page.keyboard.press("Tab")
     expect(page.locator(".empty-stage")).to_contain_text("Nothing matches")
     expect(page.locator(".matching")).to_be_empty()
-    # A dataset that there is not is told as such, and none to choose.
-    page.goto(f"{desk.service.address}/#/queue?dataset=nope")
+    # The page says that a dataset does not exist and does not offer it.
+    page.goto(f"{harness.service.address}/#/queue?dataset=nope")
     expect(page.locator(".empty-stage")).to_contain_text("There is no dataset called nope")
     listed = page.locator("#filter-dataset option").evaluate_all(
-        "all => all.filter(one => !one.hidden).map(one => one.value)"
+        "options => options.filter(option => !option.hidden).map(option => option.value)"
     )
     assert "nope" not in listed
     assert "sifted" in listed
-    page.goto(f"{desk.service.address}/#/overview?dataset=nope")
+    page.goto(f"{harness.service.address}/#/overview?dataset=nope")
     expect(page.locator(".overview-body")).to_contain_text("There is no dataset called nope")
     page.get_by_role("link", name="Show all datasets").click()
     expect(page.locator("#scores")).to_be_visible()
 
 
-def test_new_sentences_appear_by_themselves(desk: BrowserHarness) -> None:
-    desk.service.fill_queue("live", 2)
-    page = desk.open_page("#/queue?dataset=live")
+def test_new_sentences_appear_by_themselves(harness: BrowserHarness) -> None:
+    harness.service.fill_queue("live", 2)
+    page = harness.open_page("#/queue?dataset=live")
     expect(page.locator(ENTRY)).to_have_count(2)
     expect(page.locator("#live")).to_have_text("Live")
     open_now = page.locator(TITLE).inner_text()
-    desk.service.send({**desk.service.flagged_sentences[5], "dataset": "live", "id": "new one"})
+    harness.service.send({**harness.service.flagged_sentences[5], "dataset": "live", "id": "new"})
     expect(page.locator(ENTRY)).to_have_count(3)
-    assert "new one" in names(page)
+    assert "new" in names(page)
     assert page.locator(TITLE).inner_text() == open_now
-    # What is gone closes under the reviewer's eyes.
-    desk.service.send({"dataset": "live", "id": open_now.partition(" / ")[2], "revision": 1, "deleted": True})
+    # A deleted sentence is closed while the reviewer has it open.
+    harness.service.send({"dataset": "live", "id": open_now.partition(" / ")[2], "revision": 1, "deleted": True})
     expect(page.locator(".notice", has_text="The annotation was deleted")).to_be_visible()
     expect(page.get_by_role("button", name="Error")).to_be_disabled()
     expect(page.locator(ENTRY)).to_have_count(2)
@@ -191,42 +192,44 @@ def test_new_sentences_appear_by_themselves(desk: BrowserHarness) -> None:
     take_screenshot(page, "closed")
 
 
-def test_others_see_what_is_open(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("claimed", 3)
-    first = desk.open_page("#/queue?dataset=claimed", reviewer="Ana")
+def test_others_see_what_is_open(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("claimed", 3)
+    first = harness.open_page("#/queue?dataset=claimed", reviewer="Ana")
     expect(first.locator(TITLE)).to_have_text(f"claimed / {order[0]}")
-    wait_for(lambda: desk.service.get_item("claimed", order[0])["claimed_by"] == "Ana", "the claim")
-    second = desk.open_page("#/queue?dataset=claimed", reviewer="Ben")
+    wait_for(lambda: harness.service.get_item("claimed", order[0])["claimed_by"] == "Ana", "the claim")
+    second = harness.open_page("#/queue?dataset=claimed", reviewer="Ben")
     expect(second.locator(".notice", has_text="Ana has it open")).to_be_visible()
     expect(second.locator(ENTRY).first).to_contain_text("Ana")
     second.get_by_label("Hide sentences that others have open").check()
     expect(second.locator(ENTRY)).to_have_count(2)
     second.close()
-    wait_for(lambda: desk.service.get_item("claimed", order[1])["claimed_by"] is None, "letting go on leaving")
+    wait_for(lambda: harness.service.get_item("claimed", order[1])["claimed_by"] is None, "letting go on leaving")
     first.keyboard.press("n")
     expect(first.locator(TITLE)).to_have_text(f"claimed / {order[1]}")
-    wait_for(lambda: desk.service.get_item("claimed", order[0])["claimed_by"] is None, "letting go")
-    wait_for(lambda: desk.service.get_item("claimed", order[1])["claimed_by"] == "Ana", "the next claim")
+    wait_for(lambda: harness.service.get_item("claimed", order[0])["claimed_by"] is None, "letting go")
+    wait_for(lambda: harness.service.get_item("claimed", order[1])["claimed_by"] == "Ana", "the next claim")
 
 
-def test_control_sentences_look_like_the_others(desk: BrowserHarness) -> None:
-    desk.service.call("PUT", "/v1/datasets/controls", json={"control_share": 1.0})
+def test_control_sentences_look_like_the_others(harness: BrowserHarness) -> None:
+    harness.service.call("PUT", "/v1/datasets/controls", json={"control_share": 1.0})
     clean = {"tokens": ["Jane", "Smith", "visited", "Oslo", "."], "labels": ["B-PER", "I-PER", "O", "B-LOC", "O"]}
     sent = count()
 
     def drawn() -> bool:
-        # The first ones may come before the worker has read the settings.
-        desk.service.send({**clean, "dataset": "controls", "id": f"plain-{next(sent)}"})
-        return bool(desk.service.list_items("controls"))
+        # The first sentences may arrive before the worker has read the settings.
+        harness.service.send({**clean, "dataset": "controls", "id": f"plain-{next(sent)}"})
+        return bool(harness.service.list_items("controls"))
 
     wait_for(drawn, "a control sentence")
     bad = [
-        {**one, "dataset": "controls", "id": f"s-{number}"}
-        for number, one in enumerate(desk.service.flagged_sentences[:3])
+        {**sentence, "dataset": "controls", "id": f"s-{number}"}
+        for number, sentence in enumerate(harness.service.flagged_sentences[:3])
     ]
-    desk.service.send(*bad)
-    wait_for(lambda: any(one["id"] == "s-2" for one in desk.service.list_items("controls")), "the flagged ones")
-    page = desk.open_page("#/queue?dataset=controls&state=all")
+    harness.service.send(*bad)
+    wait_for(
+        lambda: any(item["id"] == "s-2" for item in harness.service.list_items("controls")), "the flagged sentences"
+    )
+    page = harness.open_page("#/queue?dataset=controls&state=all")
     expect(page.locator("[data-key='controls/s-2']")).to_be_visible()
     controls = 0
     for key in page.locator(ENTRY).evaluate_all("entries => entries.map(entry => entry.dataset.key)"):

@@ -1,4 +1,4 @@
-"""Words are text, never HTML; keys are asked for, kept in the tab and respected."""
+"""Words are text, never HTML. Keys are requested, stored in the tab, and their scope is respected."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ HOSTILE = [
 ]
 
 
-def test_hostile_words_stay_words(desk: BrowserHarness) -> None:
-    bad = desk.service.flagged_sentences[0]
-    desk.service.send(
+def test_hostile_words_stay_words(harness: BrowserHarness) -> None:
+    bad = harness.service.flagged_sentences[0]
+    harness.service.send(
         {
             "tokens": [*bad["tokens"], *HOSTILE],
             "labels": [*bad["labels"], *["O"] * len(HOSTILE)],
@@ -36,8 +36,8 @@ def test_hostile_words_stay_words(desk: BrowserHarness) -> None:
             "source": "javascript:alert(1)",
         }
     )
-    wait_for(lambda: desk.service.list_items("hostile"), "the hostile sentence")
-    page = desk.open_page("#/queue?dataset=hostile")
+    wait_for(lambda: harness.service.list_items("hostile"), "the hostile sentence")
+    page = harness.open_page("#/queue?dataset=hostile")
     expect(page.locator(".item-title")).to_have_text("hostile / <b>id</b>/../x?y#z")
     words = page.locator(".words bdi")
     expect(words.nth(len(bad["tokens"]))).to_have_text(HOSTILE[0])
@@ -48,37 +48,37 @@ def test_hostile_words_stay_words(desk: BrowserHarness) -> None:
     assert page.title() == "labelwatch review"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.keyboard.press("e")
-    name = desk.service.list_items("hostile", state="all")[0]["id"]
-    wait_for(lambda: desk.service.list_items("hostile", state="decided"), "the decision")
+    name = harness.service.list_items("hostile", state="all")[0]["id"]
+    wait_for(lambda: harness.service.list_items("hostile", state="decided"), "the decision")
     assert name == "<b>id</b>/../x?y#z"
-    page.goto(f"{desk.service.address}/#/overview?dataset=hostile")
+    page.goto(f"{harness.service.address}/#/overview?dataset=hostile")
     expect(page.locator("#annotators")).to_contain_text("<i onclick=alert(1)>eve</i>")
     assert page.title() == "labelwatch overview"
 
 
-def test_no_script_can_be_put_into_the_page(desk: BrowserHarness) -> None:
-    page = desk.open_page()
+def test_no_script_can_be_put_into_the_page(harness: BrowserHarness) -> None:
+    page = harness.open_page()
     expect(page.locator("#live")).to_have_text("Live")
     stopped = page.evaluate(
         "() => { try { document.body.innerHTML = '<p>x</p>'; return 'written' } catch (error) { return error.name } }"
     )
     assert stopped == "TypeError"
-    assert any("TrustedHTML" in complaint for complaint in desk.console_errors)
-    desk.console_errors.clear()
-    answer = httpx.get(f"{desk.service.address}/")
+    assert any("TrustedHTML" in complaint for complaint in harness.console_errors)
+    harness.console_errors.clear()
+    answer = httpx.get(f"{harness.service.address}/")
     assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
     assert "unsafe" not in CONTENT_SECURITY_POLICY
 
 
-def test_the_key_is_asked_for_once_and_kept_in_the_tab(desk: BrowserHarness) -> None:
-    desk.expected_statuses = {401}
-    page = desk.open_page(key=None, reviewer=None)
+def test_the_key_is_asked_for_once_and_kept_in_the_tab(harness: BrowserHarness) -> None:
+    harness.expected_statuses = {401}
+    page = harness.open_page(key=None, reviewer=None)
     box = page.get_by_role("dialog")
     expect(box).to_contain_text("This service needs a key")
     page.get_by_role("textbox", name="Key").fill("lw_wrong")
     page.keyboard.press("Enter")
     expect(box.get_by_role("alert")).to_contain_text("this key is not known")
-    page.get_by_role("textbox", name="Key").fill(desk.service.write_key)
+    page.get_by_role("textbox", name="Key").fill(harness.service.write_key)
     page.keyboard.press("Enter")
     expect(box).to_contain_text("Who is reviewing?")
     page.get_by_role("textbox", name="Your name").fill("Zoë <b>")
@@ -86,19 +86,19 @@ def test_the_key_is_asked_for_once_and_kept_in_the_tab(desk: BrowserHarness) -> 
     expect(page.locator("#reviewer")).to_have_text("Zoë <b>")
     expect(page.locator(".entry").first).to_be_visible()
     expect(page.locator("#live")).to_have_text("Live")
-    desk.expected_statuses = set()
+    harness.expected_statuses = set()
     page.reload()
     expect(page.locator(".entry").first).to_be_visible()
     expect(page.get_by_role("dialog")).to_have_count(0)
     assert page.evaluate("Object.keys(localStorage)") == ["labelwatch.reviewer"]
 
 
-def test_a_key_that_only_reads_may_look(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("guarded", 1)
-    page = desk.open_page("#/queue?dataset=guarded", key=desk.service.read_key, reviewer="Guest")
+def test_a_key_that_only_reads_may_look(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("guarded", 1)
+    page = harness.open_page("#/queue?dataset=guarded", key=harness.service.read_key, reviewer="Guest")
     expect(page.locator(".item-title")).to_have_text(f"guarded / {order[0]}")
-    told = page.locator("#read-only")
-    expect(told).to_contain_text("Your key can read everything but can't save decisions")
+    notice = page.locator("#read-only")
+    expect(notice).to_contain_text("Your key can read everything but can't save decisions")
     for name in ("Error", "OK", "Unsure"):
         expect(page.get_by_role("button", name=name, exact=False).first).to_be_disabled()
     expect(page.get_by_label("Note", exact=True)).to_be_disabled()
@@ -108,26 +108,26 @@ def test_a_key_that_only_reads_may_look(desk: BrowserHarness) -> None:
     expect(page.locator(".toast.wrong")).to_have_text(
         "Your key can only read. To review, use a key with the scope write."
     )
-    assert not any("/claim" in url or "/decisions" in url for url in desk.requested_urls)
-    # With another key one goes on where one was.
-    told.get_by_role("button", name="Use another key").click()
-    page.get_by_role("textbox", name="Key").fill(desk.service.write_key)
+    assert not any("/claim" in url or "/decisions" in url for url in harness.requested_urls)
+    # With another key the reviewer continues at the same item.
+    notice.get_by_role("button", name="Use another key").click()
+    page.get_by_role("textbox", name="Key").fill(harness.service.write_key)
     page.keyboard.press("Enter")
-    expect(told).to_be_hidden()
+    expect(notice).to_be_hidden()
     expect(page.get_by_role("button", name="Error")).to_be_enabled()
-    assert desk.service.get_item("guarded", order[0])["decisions"] == []
+    assert harness.service.get_item("guarded", order[0])["decisions"] == []
     page.keyboard.press("e")
-    (made,) = wait_for(lambda: desk.service.get_item("guarded", order[0])["decisions"], "the decision")
-    assert made["reviewer"] == "Guest"
+    (decision,) = wait_for(lambda: harness.service.get_item("guarded", order[0])["decisions"], "the decision")
+    assert decision["reviewer"] == "Guest"
 
 
-def test_just_looking_needs_no_name(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("looked", 1)
-    page = desk.open_page("#/queue?dataset=looked", reviewer=None)
+def test_just_looking_needs_no_name(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("looked", 1)
+    page = harness.open_page("#/queue?dataset=looked", reviewer=None)
     page.get_by_role("button", name="Just look around").click()
     expect(page.locator(".item-title")).to_have_text(f"looked / {order[0]}")
     page.keyboard.press("o")
     page.get_by_role("textbox", name="Your name").fill("Late")
     page.keyboard.press("Enter")
-    found = wait_for(lambda: desk.service.get_item("looked", order[0])["decisions"], "the decision")
-    assert found[0]["reviewer"] == "Late"
+    decisions = wait_for(lambda: harness.service.get_item("looked", order[0])["decisions"], "the decision")
+    assert decisions[0]["reviewer"] == "Late"

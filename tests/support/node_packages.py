@@ -1,4 +1,4 @@
-"""Packages of npm that a test needs: installed once by their lock file, kept outside the checkout."""
+"""Installs the npm packages of a lock file, once, in a cache outside the checkout."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def get_cache_folder() -> Path:
 
 
 def install_packages(project: Path) -> Path:
-    """A folder with the `node_modules` that the lock file in `project` names; no package may run a script."""
+    """Installs the lock file in `project` without running scripts of packages. Returns the folder with `node_modules`."""
     lock = project / "package-lock.json"
     folder = get_cache_folder() / f"{project.name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
     if folder.is_dir():
         return folder
     if shutil.which("npm") is None:
-        raise RuntimeError("this test needs npm: install it (for example `sudo apt-get install npm`)")
+        raise RuntimeError("npm is missing: install it (for example `sudo apt-get install npm`)")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with (folder.parent / "lock").open("w") as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
         if not folder.is_dir():
             _run_npm_ci(project, folder)
     return folder
@@ -34,12 +34,12 @@ def install_packages(project: Path) -> Path:
 
 def _run_npm_ci(project: Path, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        made = Path(scratch) / "made"
-        made.mkdir()
+        staging = Path(scratch) / "packages"
+        staging.mkdir()
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(project / name, made)
-        quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier")
-        done = subprocess.run(["npm", "ci", *quiet], cwd=made, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"npm could not install {project.name}:\n{done.stdout}{done.stderr}")
-        made.rename(folder)
+            shutil.copy(project / name, staging)
+        options = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier")
+        result = subprocess.run(["npm", "ci", *options], cwd=staging, capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise RuntimeError(f"npm could not install {project.name}:\n{result.stdout}{result.stderr}")
+        staging.rename(folder)

@@ -1,4 +1,4 @@
-"""Light, dark and narrow: nothing sticks out, every text can be read, every control has a name."""
+"""Light, dark and narrow: no horizontal overflow, enough contrast, a name for every control."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WIDE: dict[str, int] = {"width": 1280, "height": 860}
 NARROW: dict[str, int] = {"width": 360, "height": 740}
 LOOKS = {"light": ("light", WIDE), "dark": ("dark", WIDE), "narrow": ("light", NARROW), "narrow-dark": ("dark", NARROW)}
 
-# Contrast of each text with what lies behind it, as WCAG reckons; large text needs less.
-FAINT = """() => {
+# The WCAG contrast of each text with its background; large text needs less.
+LOW_CONTRAST = """() => {
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
   const rgb = (colour) => {
     canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1)
@@ -27,14 +27,14 @@ FAINT = """() => {
   const over = (top, under) => [0, 1, 2].map((k) => top[k] * top[3] + under[k] * (1 - top[3])).concat(1)
   const behind = (element) => {
     const layers = []
-    for (let one = element; one; one = one.parentElement) layers.push(rgb(getComputedStyle(one).backgroundColor))
+    for (let ancestor = element; ancestor; ancestor = ancestor.parentElement) layers.push(rgb(getComputedStyle(ancestor).backgroundColor))
     return layers.reverse().reduce((under, top) => over(top, under), [255, 255, 255, 1])
   }
   const light = (colour) => {
     const [r, g, b] = colour.map((part) => { const c = part / 255; return c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4 })
     return .2126 * r + .7152 * g + .0722 * b
   }
-  const found = []
+  const problems = []
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const element = node.parentElement
@@ -45,54 +45,54 @@ FAINT = """() => {
     const [a, b] = [light(text), light(under)].sort((x, y) => y - x)
     const ratio = (a + .05) / (b + .05)
     const large = parseFloat(style.fontSize) >= 24
-    if (ratio < (large ? 3 : 4.5)) found.push(`${ratio.toFixed(2)} ${element.className} ${node.textContent.trim().slice(0, 30)}`)
+    if (ratio < (large ? 3 : 4.5)) problems.push(`${ratio.toFixed(2)} ${element.className} ${node.textContent.trim().slice(0, 30)}`)
   }
-  return found
+  return problems
 }"""
-NAMELESS = """() => [...document.querySelectorAll('button, select, input, a[href], [role=button], svg[role=img], dialog')]
-  .filter((one) => one.checkVisibility())
-  .filter((one) => !(one.getAttribute('aria-label') || one.textContent.trim() || one.getAttribute('aria-labelledby') || one.labels?.length))
-  .map((one) => one.outerHTML.slice(0, 80))"""
-STICKING_OUT = """() => document.documentElement.scrollWidth - innerWidth"""
+CONTROLS_WITHOUT_NAME = """() => [...document.querySelectorAll('button, select, input, a[href], [role=button], svg[role=img], dialog')]
+  .filter((control) => control.checkVisibility())
+  .filter((control) => !(control.getAttribute('aria-label') || control.textContent.trim() || control.getAttribute('aria-labelledby') || control.labels?.length))
+  .map((control) => control.outerHTML.slice(0, 80))"""
+HORIZONTAL_OVERFLOW = """() => document.documentElement.scrollWidth - innerWidth"""
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_looks(desk: BrowserHarness, name: str) -> None:
+def test_views_have_contrast_named_controls_and_no_overflow(harness: BrowserHarness, name: str) -> None:
     scheme, viewport = LOOKS[name]
     dataset = f"looks-{name}"
-    order = desk.service.fill_queue(dataset, 8, source="https://annotate.example/tasks/1")
-    desk.service.decide(dataset, order[0], "Ana", "error")
-    desk.service.decide(dataset, order[1], "Ana", "ok")
+    order = harness.service.fill_queue(dataset, 8, source="https://annotate.example/tasks/1")
+    harness.service.decide(dataset, order[0], "Ana", "error")
+    harness.service.decide(dataset, order[1], "Ana", "ok")
     options: dict[str, Any] = {"color_scheme": scheme, "viewport": viewport}
-    page = desk.open_page(f"#/queue?dataset={dataset}&state=all", **options)
+    page = harness.open_page(f"#/queue?dataset={dataset}&state=all", **options)
     expect(page.locator(".item-title")).to_have_text(f"{dataset} / {order[0]}")
     expect(page.locator(".decisions summary")).to_be_visible()
     page.keyboard.press("o")
     expect(page.locator(".toast")).to_be_visible()
     page.locator(".thresholds summary").click()
-    for where in ("queue", "overview", "help"):
-        if where == "overview":
-            page.goto(f"{desk.service.address}/#/overview?dataset={dataset}")
+    for view in ("queue", "overview", "help"):
+        if view == "overview":
+            page.goto(f"{harness.service.address}/#/overview?dataset={dataset}")
             expect(page.locator("#annotators tbody tr").first).to_be_visible()
             page.locator(".classes summary").click()
-        if where == "help":
+        if view == "help":
             page.keyboard.press("?")
-        assert take_screenshot(page, f"{where}-{name}", full_page=where == "overview").startswith(b"\x89PNG")
-        assert page.evaluate(STICKING_OUT) <= 0
-        assert page.evaluate(FAINT) == []
-        assert page.evaluate(NAMELESS) == []
+        assert take_screenshot(page, f"{view}-{name}", full_page=view == "overview").startswith(b"\x89PNG")
+        assert page.evaluate(HORIZONTAL_OVERFLOW) <= 0
+        assert page.evaluate(LOW_CONTRAST) == []
+        assert page.evaluate(CONTROLS_WITHOUT_NAME) == []
 
 
-def test_what_has_the_focus_is_seen(desk: BrowserHarness) -> None:
-    order = desk.service.fill_queue("focused", 1)
-    page = desk.open_page("#/queue?dataset=focused")
+def test_the_focus_is_visible(harness: BrowserHarness) -> None:
+    order = harness.service.fill_queue("focused", 1)
+    page = harness.open_page("#/queue?dataset=focused")
     expect(page.locator(".item-title")).to_have_text(f"focused / {order[0]}")
     seen = set()
     for _ in range(40):
         page.keyboard.press("Tab")
         kind, outline = page.evaluate(
-            "() => { const one = document.activeElement, style = getComputedStyle(one);"
-            " return [one.tagName + '.' + one.className, style.outlineStyle + ' ' + style.outlineWidth] }"
+            "() => { const focused = document.activeElement, style = getComputedStyle(focused);"
+            " return [focused.tagName + '.' + focused.className, style.outlineStyle + ' ' + style.outlineWidth] }"
         )
         if kind == "BODY.":
             break
@@ -101,10 +101,10 @@ def test_what_has_the_focus_is_seen(desk: BrowserHarness) -> None:
     assert {"A", "BUTTON", "SELECT", "INPUT", "SPAN", "SUMMARY"} <= seen
 
 
-def test_a_long_sentence_is_shown_around_its_doubts(desk: BrowserHarness) -> None:
-    bad = desk.service.flagged_sentences[0]
+def test_a_long_sentence_is_shown_around_its_doubts(harness: BrowserHarness) -> None:
+    bad = harness.service.flagged_sentences[0]
     filler = ["and", "so", "on"] * 150
-    desk.service.send(
+    harness.service.send(
         {
             "tokens": [*bad["tokens"], *filler],
             "labels": [*bad["labels"], *["O"] * len(filler)],
@@ -112,7 +112,7 @@ def test_a_long_sentence_is_shown_around_its_doubts(desk: BrowserHarness) -> Non
             "id": "one",
         }
     )
-    page = desk.open_page("#/queue?dataset=long")
+    page = harness.open_page("#/queue?dataset=long")
     expect(page.locator(".item-title")).to_have_text("long / one")
     words = page.locator(".words .w")
     assert words.count() < 120
