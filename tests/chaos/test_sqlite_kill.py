@@ -1,6 +1,6 @@
-"""The embedded log through kill -9: real workers die at random instants while another process appends.
+"""The embedded log survives kill -9: real workers are killed at random moments while another process appends.
 
-Afterwards everything must be as one undisturbed pass leaves it. A short run is part of the tests; a long one is
+Afterwards the topics must equal those of one undisturbed pass. A short run is part of the tests. A long one is
 CHAOS_RUNS=50 CHAOS_SEED=1000 python -m pytest tests/chaos/test_sqlite_kill.py -s
 """
 
@@ -44,7 +44,7 @@ SEED = int(os.environ.get("CHAOS_SEED", "1"))
 KILLS = 4
 FILES = 3
 PER_FILE = 250
-PATIENCE = 600.0
+TIMEOUT_S = 600.0
 
 
 @pytest.fixture(scope="module")
@@ -54,18 +54,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Expected:
-    """What one undisturbed pass over the input gives."""
+    """The result of one undisturbed pass over the input."""
 
     totals: dict[StatsKey, RunningStats] = field(default_factory=dict)
     review: list[Assessment] = field(default_factory=list)
-    dead: list[int] = field(default_factory=list)
+    dead_letter_offsets: list[int] = field(default_factory=list)
 
 
-def one_pass(model: Path, records: list[Record]) -> Expected:
+def run_one_pass(model: Path, records: list[Record]) -> Expected:
     folder = ModelFolder.load(model)
     classifier = Classifier(folder)
     judges: dict[str, Judge] = {}
-    found = Expected()
+    expected = Expected()
     for record in records:
         try:
             sentence = read_sentence(record.value or b"")
@@ -74,94 +74,96 @@ def one_pass(model: Path, records: list[Record]) -> Expected:
             )
             [words] = classifier.infer([sentence.tokens])
             assert isinstance(words, WordProbs)
-            seen = judge.observe(sentence, words)
+            observation = judge.observe(sentence, words)
         except InvalidInput:
-            found.dead.append(record.offset)
+            expected.dead_letter_offsets.append(record.offset)
             continue
-        account = StatsKey(sentence.dataset, judge.stats_key)
-        stats = found.totals.get(account, judge.create_empty_stats())
-        said = judge.assess(seen, judge.build_threshold_set(stats))
-        found.totals[account] = judge.learn(seen, stats, priority=said.priority)
-        if said.reason != "scored":
-            found.review.append(said)
-    return found
+        key = StatsKey(sentence.dataset, judge.stats_key)
+        stats = expected.totals.get(key, judge.create_empty_stats())
+        assessment = judge.assess(observation, judge.build_threshold_set(stats))
+        expected.totals[key] = judge.learn(observation, stats, priority=assessment.priority)
+        if assessment.reason != "scored":
+            expected.review.append(assessment)
+    return expected
 
 
-def files(desk: CommandHarness, rng: random.Random) -> list[Path]:
-    """Two datasets, some updates, and messages that no worker can assess."""
-    made = []
+def write_files(desk: CommandHarness, rng: random.Random) -> list[Path]:
+    """Writes sentences of two datasets with some updates and some unknown labels."""
+    paths = []
     for number in range(FILES):
-        content = make_sentences(PER_FILE, seed=number)
-        for one in content:
-            one["dataset"] = rng.choice(["news", "sport"])
-            one["update"] = rng.random() < 0.05
+        sentences = make_sentences(PER_FILE, seed=number)
+        for sentence in sentences:
+            sentence["dataset"] = rng.choice(["news", "sport"])
+            sentence["update"] = rng.random() < 0.05
             if rng.random() < 0.02:
-                one["labels"] = ["B-GHOST"] * len(one["labels"])  # type: ignore[arg-type]
-        made.append(desk.write_file(content, f"{number}.jsonl"))
-    return made
+                sentence["labels"] = ["B-GHOST"] * len(sentence["labels"])  # type: ignore[arg-type]
+        paths.append(desk.write_file(sentences, f"{number}.jsonl"))
+    return paths
 
 
-class Watcher:
-    """Sees from outside how far the worker is."""
+class ProgressMonitor:
+    """Reads the position of the worker from the log."""
 
     def __init__(self, desk: CommandHarness) -> None:
-        self._stream = SqliteLog(desk.log_path, TOPICS)
+        self._log = SqliteLog(desk.log_path, TOPICS)
 
-    def position(self) -> int:
-        kept = {record.key: record.value for record in self._stream.read(TOPICS.state, 0, 1_000)}
-        return parse_position(kept.get(to_position_key(PARTITION)) or to_position_value(0))
+    def read_position(self) -> int:
+        state = {record.key: record.value for record in self._log.read(TOPICS.state, 0, 1_000)}
+        return parse_position(state.get(to_position_key(PARTITION)) or to_position_value(0))
 
-    def end(self) -> int:
-        return self._stream.read(TOPICS.sentences, 0, 1_000_000)[-1].offset + 1
+    def read_end(self) -> int:
+        return self._log.read(TOPICS.sentences, 0, 1_000_000)[-1].offset + 1
 
     def close(self) -> None:
-        self._stream.close()
+        self._log.close()
 
 
-def kill_at_a_random_instant(worker: subprocess.Popen[str], log: Watcher, rng: random.Random) -> tuple[bool, bool]:
-    """While it starts, or in the midst of its work; says whether it had work, and whether it had done some."""
-    before = log.position()
+def kill_at_a_random_moment(
+    worker: subprocess.Popen[str], progress: ProgressMonitor, rng: random.Random
+) -> tuple[bool, bool]:
+    """Kills a worker during its start or its work. Returns whether messages remain, and whether it has read any."""
+    before = progress.read_position()
     if rng.random() < 0.25:
         time.sleep(rng.uniform(0, 1.5))
     else:
-        until = time.monotonic() + PATIENCE
-        while log.position() == before:
+        deadline = time.monotonic() + TIMEOUT_S
+        while progress.read_position() == before:
             assert worker.poll() is None, worker.communicate()
-            assert time.monotonic() < until
+            assert time.monotonic() < deadline
             time.sleep(0.005)
         time.sleep(rng.uniform(0, 0.2))
     worker.kill()
     worker.communicate()
-    after = log.position()
-    return after < log.end(), after > before
+    after = progress.read_position()
+    return after < progress.read_end(), after > before
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + RUNS))
 def test_kill_9_loses_and_repeats_nothing(seed: int, tmp_path: Path, model: Path) -> None:
     rng = random.Random(seed)
     desk = CommandHarness(tmp_path, model)
-    waiting = files(desk, rng)
-    sent = done(desk.start("send", waiting.pop(0)))
+    waiting = write_files(desk, rng)
+    sent = wait_for(desk.start("send", waiting.pop(0)))
     assert sent.startswith(f"{PER_FILE} sentences sent to labelwatch.sentences in ")
     interrupted = worked = 0
-    with closing(Watcher(desk)) as log:
+    with closing(ProgressMonitor(desk)) as progress:
         for _ in range(KILLS):
             senders = [desk.start("send", waiting.pop(0))] if waiting else []
             worker = desk.start("worker", LABELWATCH_WORKER_BATCH_RECORDS=str(rng.choice([2, 8, 32])))
-            had_work, had_done = kill_at_a_random_instant(worker, log, rng)
-            interrupted += had_work
-            worked += had_done
-            assert [done(sender) for sender in senders] == [sent] * len(senders)
-    done(desk.start("worker", "--once"))
-    print(f"seed {seed}: {KILLS} kills, {worked} after work was done, {interrupted} with work left")
+            has_messages_left, has_read = kill_at_a_random_moment(worker, progress, rng)
+            interrupted += has_messages_left
+            worked += has_read
+            assert [wait_for(sender) for sender in senders] == [sent] * len(senders)
+    wait_for(desk.start("worker", "--once"))
+    print(f"seed {seed}: {KILLS} kills, {worked} after a commit, {interrupted} with messages left")
     assert interrupted
     assert worked
     check(desk, model, FILES * PER_FILE)
 
 
-def done(process: subprocess.Popen[str]) -> str:
-    """What it said, if it ended well."""
-    out, err = process.communicate(timeout=PATIENCE)
+def wait_for(process: subprocess.Popen[str]) -> str:
+    """Returns the output of a process that must succeed."""
+    out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, err
     return out
 
@@ -170,31 +172,33 @@ def check(desk: CommandHarness, model: Path, sent: int) -> None:
     records = desk.read_records(TOPICS.sentences)
     assert len(records) == sent
     assert len({record.key for record in records}) == len(records)
-    expected = one_pass(model, records)
-    with closing(SqliteLog(desk.log_path, TOPICS)) as stream:
-        kept = read_state(stream, TOPICS)
-    assert kept.positions == {PARTITION: len(records)}
-    assert kept.snapshot.keys == set(expected.totals)
+    expected = run_one_pass(model, records)
+    with closing(SqliteLog(desk.log_path, TOPICS)) as log:
+        state = read_state(log, TOPICS)
+    assert state.positions == {PARTITION: len(records)}
+    assert state.snapshot.keys == set(expected.totals)
     for key, total in expected.totals.items():
-        assert kept.snapshot.get_total(key, total.keep_days) == total
-    # Each write takes an offset: none is missing, so none was overwritten by a second one of its key.
+        assert state.snapshot.get_total(key, total.keep_days) == total
+    # Every write takes an offset. None is missing, so compaction has not removed a duplicate.
     review = desk.read_records(TOPICS.review)
     assert [record.offset for record in review] == list(range(len(expected.review)))
-    for said, wanted in zip(desk.read_assessments(), expected.review, strict=True):
+    for assessment, expected_assessment in zip(desk.read_assessments(), expected.review, strict=True):
         published = {"position", "scored_at", "request_id"}
-        assert said.model_dump(exclude=published) == wanted.model_dump(exclude=published)
+        assert assessment.model_dump(exclude=published) == expected_assessment.model_dump(exclude=published)
     letters = [DeadLetter(record) for record in desk.read_records(TOPICS.dead_letters)]
-    assert [letter.origin for letter in letters] == [f"{TOPICS.sentences}-0-{offset}" for offset in expected.dead]
+    assert [letter.origin for letter in letters] == [
+        f"{TOPICS.sentences}-0-{offset}" for offset in expected.dead_letter_offsets
+    ]
     assert {letter.stage for letter in letters} == {"labels"}
 
 
 @pytest.mark.parametrize("back", [1, 5])
-def test_a_batch_that_is_worked_on_twice_would_be_noticed(
+def test_the_check_finds_a_batch_that_was_processed_twice(
     back: int, tmp_path: Path, model: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     desk = CommandHarness(tmp_path, model, capfd=capfd)
-    content = [*make_sentences(19), {"id": "ghost", "tokens": ["a"], "labels": ["B-GHOST"]}]
-    desk.run("send", desk.write_file(content))
+    sentences = [*make_sentences(19), {"id": "ghost", "tokens": ["a"], "labels": ["B-GHOST"]}]
+    desk.run("send", desk.write_file(sentences))
     desk.run("worker", "--once")
     check(desk, model, 20)
     desk.append(Output(TOPICS.state, to_position_key(PARTITION), to_position_value(20 - back)))
