@@ -86,7 +86,7 @@ class LogConformance:
         writers[0].append([Output(topic, b"k", b"before"), Output(topic, b"other", b"before")])
         with pytest.raises(VersionConflict, match=r"k of .*datasets"):
             writers[1].append_if_unchanged(Output(topic, b"k", b"never"), None)
-        first = next(one for one in read_topic(writers[0], topic) if one.key == b"k")
+        first = next(record for record in read_topic(writers[0], topic) if record.key == b"k")
 
         def change(number: int) -> bool:
             try:
@@ -96,19 +96,20 @@ class LogConformance:
             return True
 
         with ThreadPoolExecutor(len(writers)) as pool:
-            done = list(pool.map(change, range(len(writers))))
-        assert sum(done) == 1
-        found = [one for one in read_topic(writers[0], topic) if one.key == b"k"]
-        assert [one.value for one in found if one.value != b"before"] == [str(done.index(True)).encode()]
-        # On top of that one the next, and on top of nothing only what nobody has written.
-        writers[1].append_if_unchanged(Output(topic, b"k", None), found[-1].position)
+            succeeded = list(pool.map(change, range(len(writers))))
+        assert sum(succeeded) == 1
+        records = [record for record in read_topic(writers[0], topic) if record.key == b"k"]
+        values = [record.value for record in records if record.value != b"before"]
+        assert values == [str(succeeded.index(True)).encode()]
+        # The position of the last record allows the next change. No position allows a change only if the key is new.
+        writers[1].append_if_unchanged(Output(topic, b"k", None), records[-1].position)
         writers[1].append_if_unchanged(Output(topic, b"new", b"1"), None)
         with pytest.raises(VersionConflict):
-            writers[2].append_if_unchanged(Output(topic, b"k", b"never"), found[-1].position)
+            writers[2].append_if_unchanged(Output(topic, b"k", b"never"), records[-1].position)
 
 
 class SessionConformance:
-    def test_records_come_in_order_byte_for_byte(self, log: LogUnderTest) -> None:
+    def test_records_are_returned_in_order_byte_for_byte(self, log: LogUnderTest) -> None:
         session = log.open_session()
         sent = [
             Output(log.topics.sentences, b"key", b'{"tokens": []}', HEADERS, 0),
@@ -119,15 +120,17 @@ class SessionConformance:
         ]
         session.append(sent)
         wait_for_assignment(session)
-        got: list[Record] = []
-        while len(got) < len(sent):
-            got += iter_records(poll_batch(session, max_records=2))
-        assert [(one.key, one.value, one.headers) for one in got] == [(one.key, one.value, one.headers) for one in sent]
-        assert [one.offset for one in got] == list(range(len(sent)))
-        assert {(one.topic, one.partition) for one in got} == {(log.topics.sentences, 0)}
-        assert all(one.timestamp_ms > 1_700_000_000_000 for one in got)
+        received: list[Record] = []
+        while len(received) < len(sent):
+            received += iter_records(poll_batch(session, max_records=2))
+        assert [(record.key, record.value, record.headers) for record in received] == [
+            (output.key, output.value, output.headers) for output in sent
+        ]
+        assert [record.offset for record in received] == list(range(len(sent)))
+        assert {(record.topic, record.partition) for record in received} == {(log.topics.sentences, 0)}
+        assert all(record.timestamp_ms > 1_700_000_000_000 for record in received)
 
-    def test_a_batch_has_no_more_records_than_asked_for(self, log: LogUnderTest) -> None:
+    def test_a_batch_has_at_most_max_records(self, log: LogUnderTest) -> None:
         session = log.open_session()
         session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3", b"4", b"5"]))
         wait_for_assignment(session)
@@ -136,61 +139,63 @@ class SessionConformance:
             sizes.append(len(poll_batch(session, max_records=2)))
         assert max(sizes) <= 2
 
-    def test_a_batch_has_no_more_bytes_than_asked_for_and_at_least_one_record(self, log: LogUnderTest) -> None:
+    def test_a_batch_has_at_most_max_bytes_and_at_least_one_record(self, log: LogUnderTest) -> None:
         session = log.open_session()
         sent = [b"1" * 400, b"2" * 400, b"3" * 400, b"4" * 2_000, b"5" * 10]
         session.append(make_sentence_outputs(log.topics.sentences, sent))
         wait_for_assignment(session)
-        got: list[list[bytes | None]] = []
-        while sum(map(len, got)) < len(sent):
-            got.append(list_values(poll_batch(session, max_records=5, max_bytes=1_000)))
-        assert [value for some in got for value in some] == sent
-        assert all(len(some) == 1 or sum(len(value or b"") for value in some) <= 1_000 for some in got)
+        batches: list[list[bytes | None]] = []
+        while sum(map(len, batches)) < len(sent):
+            batches.append(list_values(poll_batch(session, max_records=5, max_bytes=1_000)))
+        assert [value for batch in batches for value in batch] == sent
+        assert all(len(batch) == 1 or sum(len(value or b"") for value in batch) <= 1_000 for batch in batches)
 
-    def test_without_records_a_poll_is_empty_and_nothing_is_there_to_commit(self, log: LogUnderTest) -> None:
+    def test_an_empty_batch_commits_nothing(self, log: LogUnderTest) -> None:
         session = log.open_session()
-        gained = wait_for_assignment(session)[0]
-        polled = session.poll(max_records=10, timeout=0.1)
-        assert len(polled) == 0
-        assert polled.next_offsets == {}
-        session.commit(BatchResult(polled))
+        assignment = wait_for_assignment(session)[0]
+        batch = session.poll(max_records=10, timeout=0.1)
+        assert len(batch) == 0
+        assert batch.next_offsets == {}
+        session.commit(BatchResult(batch))
         session.close()
-        assert wait_for_assignment(log.open_session())[0] == gained
+        assert wait_for_assignment(log.open_session())[0] == assignment
 
     def test_a_session_with_its_partitions_has_a_complete_assignment(self, log: LogUnderTest) -> None:
         session = log.open_session()
         wait_for_assignment(session)
         assert session.assignment_complete
 
-    def test_a_new_log_begins_at_the_earliest_record_without_state(self, log: LogUnderTest) -> None:
+    def test_a_new_log_starts_at_the_first_record_without_state(self, log: LogUnderTest) -> None:
         session = log.open_session()
         session.append(make_sentence_outputs(log.topics.sentences, [b"first"]))
-        gained = wait_for_assignment(session)[0]
-        assert (gained.next_offset, gained.state, gained.lost_records) == (0, {}, 0)
+        assignment = wait_for_assignment(session)[0]
+        assert (assignment.next_offset, assignment.state, assignment.lost_records) == (0, {}, 0)
 
-    def test_a_commit_makes_outputs_visible_and_the_next_owner_goes_on_from_its_state(self, log: LogUnderTest) -> None:
+    def test_a_commit_makes_outputs_visible_and_the_next_owner_continues_from_its_state(
+        self, log: LogUnderTest
+    ) -> None:
         session = log.open_session()
         session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
         wait_for_assignment(session)
-        polled = poll_batch(session, max_records=1)
+        batch = poll_batch(session, max_records=1)
         outputs = [
             Output(log.topics.review, b"d/1", b'{"flags": []}', HEADERS),
             Output(log.topics.dead_letters, None, b"\x80", HEADERS),
         ]
-        session.commit(make_batch_result(polled, outputs, {b"statistics": b"[1]", b"more": b"\x00\xff"}))
-        assert [(r.key, r.value, r.headers) for r in read_topic(session, log.topics.review)] == [
+        session.commit(make_batch_result(batch, outputs, {b"statistics": b"[1]", b"more": b"\x00\xff"}))
+        assert [(record.key, record.value, record.headers) for record in read_topic(session, log.topics.review)] == [
             (b"d/1", b'{"flags": []}', HEADERS)
         ]
-        assert [r.value for r in read_topic(session, log.topics.dead_letters)] == [b"\x80"]
+        assert [record.value for record in read_topic(session, log.topics.dead_letters)] == [b"\x80"]
         session.close()
 
         successor = log.open_session()
-        gained = wait_for_assignment(successor)[0]
-        assert gained.state == {b"statistics": b"[1]", b"more": b"\x00\xff"}
-        assert gained.next_offset == polled.next_offsets[0]
+        assignment = wait_for_assignment(successor)[0]
+        assert assignment.state == {b"statistics": b"[1]", b"more": b"\x00\xff"}
+        assert assignment.next_offset == batch.next_offsets[0]
         assert list_values(poll_batch(successor, max_records=1)) == [b"2"]
 
-    def test_a_commit_of_nothing_but_its_position_counts_too(self, log: LogUnderTest) -> None:
+    def test_a_commit_without_outputs_stores_the_position(self, log: LogUnderTest) -> None:
         session = log.open_session()
         session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2"]))
         wait_for_assignment(session)
@@ -198,29 +203,29 @@ class SessionConformance:
         session.close()
         assert wait_for_assignment(log.open_session())[0].next_offset == 1
 
-    def test_a_refused_commit_leaves_no_trace_and_the_records_come_again(self, log: LogUnderTest) -> None:
+    def test_a_refused_commit_writes_nothing_and_the_records_are_returned_again(self, log: LogUnderTest) -> None:
         session = log.open_session()
         session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2"]))
         wait_for_assignment(session)
         session.commit(make_batch_result(poll_batch(session, max_records=1), state={b"seen": b"1"}))
-        polled = poll_batch(session)
-        visible = Output(log.topics.review, b"key", b"must not be seen")
+        batch = poll_batch(session)
+        output = Output(log.topics.review, b"key", b"value")
         with pytest.raises(CommitRefused):
-            session.commit(make_batch_result(polled, [visible, log.make_unwritable_output()], {b"seen": b"2"}))
+            session.commit(make_batch_result(batch, [output, log.make_unwritable_output()], {b"seen": b"2"}))
 
-        gained = wait_for_assignment(session)[0]
-        assert (gained.next_offset, gained.state) == (1, {b"seen": b"1"})
+        assignment = wait_for_assignment(session)[0]
+        assert (assignment.next_offset, assignment.state) == (1, {b"seen": b"1"})
         assert read_topic(session, log.topics.review) == []
-        again = poll_batch(session)
-        assert list(iter_records(again)) == list(iter_records(polled))
+        retried = poll_batch(session)
+        assert list(iter_records(retried)) == list(iter_records(batch))
 
-        session.commit(make_batch_result(again, [visible], {b"seen": b"2"}))
-        assert [record.value for record in read_topic(session, log.topics.review)] == [b"must not be seen"]
+        session.commit(make_batch_result(retried, [output], {b"seen": b"2"}))
+        assert [record.value for record in read_topic(session, log.topics.review)] == [b"value"]
         session.close()
-        gained = wait_for_assignment(log.open_session())[0]
-        assert (gained.next_offset, gained.state) == (2, {b"seen": b"2"})
+        assignment = wait_for_assignment(log.open_session())[0]
+        assert (assignment.next_offset, assignment.state) == (2, {b"seen": b"2"})
 
-    def test_refused_again_and_again_it_gets_through_in_the_end_exactly_once(self, log: LogUnderTest) -> None:
+    def test_a_batch_that_was_refused_several_times_is_committed_exactly_once(self, log: LogUnderTest) -> None:
         session = log.open_session()
         session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
         wait_for_assignment(session)
@@ -232,22 +237,23 @@ class SessionConformance:
                         make_batch_result(poll_batch(session, max_records=1), [output, log.make_unwritable_output()])
                     )
                 wait_for_assignment(session)
-            polled = poll_batch(session, max_records=1)
-            assert list_values(polled) == [value]
-            session.commit(make_batch_result(polled, [Output(log.topics.review, value, value)], {b"last": value}))
+            batch = poll_batch(session, max_records=1)
+            assert list_values(batch) == [value]
+            session.commit(make_batch_result(batch, [Output(log.topics.review, value, value)], {b"last": value}))
         assert sorted(record.value or b"" for record in read_topic(session, log.topics.review)) == [b"1", b"2", b"3"]
 
-    def test_state_and_offset_belong_together_after_every_commit(self, log: LogUnderTest) -> None:
+    def test_state_and_offset_match_after_every_commit(self, log: LogUnderTest) -> None:
         log.open_log().append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
-        for n in range(3):
+        for count in range(3):
             session = log.open_session()
-            gained = wait_for_assignment(session)[0]
-            assert gained.next_offset == n
-            assert gained.state == ({b"count": str(n).encode()} if n else {})
-            session.commit(make_batch_result(poll_batch(session, max_records=1), state={b"count": str(n + 1).encode()}))
+            assignment = wait_for_assignment(session)[0]
+            assert assignment.next_offset == count
+            assert assignment.state == ({b"count": str(count).encode()} if count else {})
+            state = {b"count": str(count + 1).encode()}
+            session.commit(make_batch_result(poll_batch(session, max_records=1), state=state))
             session.close()
 
-    def test_of_each_state_key_only_the_newest_value_is_restored(self, log: LogUnderTest) -> None:
+    def test_the_newest_value_of_each_state_key_is_restored(self, log: LogUnderTest) -> None:
         session = log.open_session()
         session.append(make_sentence_outputs(log.topics.sentences, [str(n).encode() for n in range(8)]))
         wait_for_assignment(session)
@@ -255,36 +261,36 @@ class SessionConformance:
         for n in range(1, 8):
             session.commit(make_batch_result(poll_batch(session, max_records=1), state={b"n": str(n).encode()}))
         session.close()
-        gained = wait_for_assignment(log.open_session())[0]
-        assert gained.state == {b"untouched": b"old", b"n": b"7"}
-        assert gained.next_offset == 8
+        assignment = wait_for_assignment(log.open_session())[0]
+        assert assignment.state == {b"untouched": b"old", b"n": b"7"}
+        assert assignment.next_offset == 8
 
-    def test_lag_counts_what_is_not_read_yet(self, log: LogUnderTest) -> None:
+    def test_lag_counts_the_records_that_are_not_read_yet(self, log: LogUnderTest) -> None:
         session = log.open_session()
         session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
         wait_for_assignment(session)
         poll_batch(session, max_records=1)
         assert session.lag()[0] == 2
         log.open_log().append(make_sentence_outputs(log.topics.sentences, [b"4"]))
-        left = 3
-        while left:
-            left -= len(poll_batch(session))
+        remaining = 3
+        while remaining:
+            remaining -= len(poll_batch(session))
         assert session.lag()[0] == 0
 
-    def test_after_an_end_without_close_the_next_one_goes_on(self, log: LogUnderTest) -> None:
+    def test_after_a_crash_the_next_worker_continues(self, log: LogUnderTest) -> None:
         log.open_log().append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
-        # It commits one record with an output and state, reads the next, and is gone.
-        ran = subprocess.run(
+        # It commits one record with an output and state, reads the next one, and crashes.
+        result = subprocess.run(
             [sys.executable, "-m", "tests.stream.crashing_worker", *log.crash_arguments()], check=False, timeout=600
         )
-        assert ran.returncode == 9
+        assert result.returncode == 9
         session = log.open_session()
-        gained = wait_for_assignment(session)[0]
-        assert (gained.next_offset, gained.state) == (1, {b"state": b"of 1"})
+        assignment = wait_for_assignment(session)[0]
+        assert (assignment.next_offset, assignment.state) == (1, {b"state": b"of 1"})
         assert [record.value for record in read_topic(session, log.topics.review)] == [b"1"]
-        polled = poll_batch(session)
-        assert list_values(polled)[0] == b"2"
-        session.commit(make_batch_result(polled, state={b"state": b"of more"}))
+        batch = poll_batch(session)
+        assert list_values(batch)[0] == b"2"
+        session.commit(make_batch_result(batch, state={b"state": b"of more"}))
 
 
 def _is_caught_up(follower: Follower) -> bool:

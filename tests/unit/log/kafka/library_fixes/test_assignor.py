@@ -1,4 +1,4 @@
-"""Partitions are shared out evenly, whatever kinds of workers there are and in whatever order the group names them."""
+"""Partitions are assigned evenly to static and dynamic members in any order."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def test_every_worker_gets_its_share(kinds: tuple[str | None, ...], partitions: 
         for n, kind in enumerate(kinds)
     ]
     cluster = SimpleNamespace(partitions_for_topic=lambda _: set(range(partitions)))
-    found = SortedRangeAssignor.assign(cluster, members)
+    assignment = SortedRangeAssignor.assign(cluster, members)
     shares = [
-        [partition for _, assigned in found[member.member_id].assigned_partitions for partition in assigned]
+        [partition for _, assigned in assignment[member.member_id].assigned_partitions for partition in assigned]
         for member in members
     ]
     assert sorted(itertools.chain(*shares)) == list(range(partitions))
