@@ -31,16 +31,25 @@ class FileSource:
     """None: detected from the name and the content."""
     id_prefix: str | None = None
     """Put before the number of a sentence without an id. None: the file's name and a colon."""
+    stdin_stem: str | None = None
+    """The name of standard input in ids. None: a new one for each run."""
 
     def iter_records(self) -> Iterator[FileRecord]:
         for file in self.files:
-            stem = f"stdin-{uuid.uuid4().hex[:12]}" if file == STDIN else derive_id_stem(file, self.files)
-            prefix = self.id_prefix if self.id_prefix is not None else f"{stem}:"
+            prefix = self.id_prefix if self.id_prefix is not None else f"{self._derive_id_stem(file)}:"
             yield from read_records(file, format=self.format, options=replace(self.options, id_prefix=prefix))
 
     @property
     def is_rereadable(self) -> bool:
-        return are_rereadable(self.files)
+        """Whether all files can be read twice. Standard input and pipes can't."""
+        return all(file != STDIN and Path(file).is_file() for file in self.files)
+
+    def _derive_id_stem(self, file: str) -> str:
+        """The part of a sentence id that names its file: the file name, or its path if two files have the same name."""
+        if file == STDIN:
+            return self.stdin_stem or f"stdin-{uuid.uuid4().hex[:12]}"
+        name = Path(file).name
+        return name if sum(Path(other).name == name for other in self.files) == 1 else file
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +82,3 @@ def build_file_message(record: FileRecord, overrides: SentenceOverrides, topic: 
         return build_sentence_message(topic, overrides.apply(record.sentence))
     except MessageTooLargeError as error:
         raise with_file_location(error, record.location) from error
-
-
-def derive_id_stem(file: str, files: Sequence[str]) -> str:
-    """The part of a sentence id that names its file: the file name, or its path if two files have the same name."""
-    name = Path(file).name
-    return name if sum(Path(other).name == name for other in files) == 1 else file
-
-
-def are_rereadable(files: Sequence[str]) -> bool:
-    """Whether all files can be read twice. Standard input and pipes can't."""
-    return all(file != STDIN and Path(file).is_file() for file in files)

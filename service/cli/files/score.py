@@ -6,14 +6,11 @@ Exit codes: 0 done, 1 the input or the model can't be used (one line on stderr s
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import typer
 from tqdm import tqdm
@@ -22,8 +19,10 @@ from service.audit.audit import audit
 from service.audit.report.page import ReportMetadata, render_page
 from service.audit.summary import AuditSummary
 from service.audit.temp_files import RankedLineFile
+from service.cli.files.audit_input import AuditInput, prepare_audit_input
 from service.cli.shared import score_options as opt
 from service.cli.shared.file_options import FileReadOptions, add_file_options
+from service.cli.shared.label_maps import parse_label_map
 from service.cli.shared.model_options import ModelOption, PrecisionOption
 from service.cli.shared.options import ProgressOption
 from service.cli.shared.rejects import RejectHandler
@@ -37,22 +36,14 @@ from service.cli.shared.terminal import (
 )
 from service.contracts import Assessment, DatasetSettings
 from service.errors import InvalidInput
-from service.formats import FileRecord, ReadOptions, read_records
+from service.formats import FileRecord
 from service.formats.plain.assessments import OutputFormat, build_assessment_writer
 from service.inference.classifier import Classifier
 from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
-from service.labels import Scheme, detect_scheme
-from service.runtime.sentence_files import STDIN, are_rereadable, derive_id_stem
+from service.runtime.sentence_files import FileSource
 from service.text import pluralize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-
-# A pipe can't be read twice: its scheme is detected from this many sentences.
-SCHEME_SAMPLE_SENTENCES = 1_000
 
 
 @add_file_options
@@ -85,55 +76,41 @@ def score(
     files = input_files.files
     if report == STDOUT and output == STDOUT:
         raise typer.BadParameter("standard output is taken by --output: give a file", param_hint="--report")
-    settings = DatasetSettings(
-        label_map=_parse_label_map(mapping or ()), unmapped=unmapped, method=method, token_score=token_score
-    )
-    options = input_files.to_read_options(scheme=scheme)
+    label_map = parse_label_map(mapping or (), example="PERSON=PER")
     rejects = RejectHandler(on_error, output)
-    check_distinct_paths(
-        files, {"--output": output, "--report": report, "the list of skipped sentences": str(rejects.path or STDOUT)}
-    )
-    for path in (output, report):
-        if path not in (None, STDOUT):
-            check_writable(str(path))
+    _check_paths(files, output=output, report=report, rejects=rejects)
     with ExitStack() as stack:
         stack.enter_context(rejects)
         folder = ModelFolder.load(model or find_default_model(), precision=precision)
-        records, settings, expected = _prepare_records(
-            files, input_files.format, options, settings, scheme=scheme, rejects=rejects
+        source = FileSource(
+            files, input_files.to_read_options(scheme=scheme), format=input_files.format, stdin_stem="stdin"
+        )
+        audit_input = prepare_audit_input(source, label_map, scheme=scheme, stop_on_error=rejects.stops_on_error)
+        settings = DatasetSettings(
+            label_map=label_map,
+            unmapped=unmapped,
+            method=method,
+            token_score=token_score,
+            scheme=audit_input.scheme.value,
         )
         judge = Judge(folder, settings)
         classifier = Classifier(folder, threads=threads or _count_cores())
-        started = time.monotonic()
         summary, ranking = AuditSummary(judge.classes), stack.enter_context(RankedLineFile())
-        bar = stack.enter_context(
-            tqdm(
-                total=expected,
-                unit=" sentences",
-                file=sys.stderr,
-                disable=not (sys.stderr.isatty() if progress is None else progress),
-            )
-        )
-
-        def count_deleted(_: FileRecord) -> None:
-            summary.deleted += 1
-
-        audited = audit(
-            records,
+        hide_progress = not (sys.stderr.isatty() if progress is None else progress)
+        started = time.monotonic()
+        _run_audit(
+            audit_input,
             classifier,
             judge,
             stream=stream,
-            on_reject=rejects,
-            on_progress=lambda n: bar.update(n - bar.n),
-            on_deleted=count_deleted,
+            rejects=rejects,
+            summary=summary,
+            ranking=ranking,
+            hide_progress=hide_progress,
         )
-        for record, assessment in audited:
-            summary.add(assessment, record)
-            ranking.add(assessment.model_dump_json(), priority=assessment.priority, flagged=bool(assessment.flags))
-        bar.close()
+        seconds = time.monotonic() - started
         if not summary.sentences:
             raise InvalidInput(_describe_empty_input(files, rejects, summary.deleted))
-        seconds = time.monotonic() - started
         _write_results(ranking, output, output_format, top=top, flagged_only=flagged_only)
         if report is not None:
             metadata = ReportMetadata(
@@ -156,69 +133,44 @@ def score(
         raise typer.Exit(opt.EXIT_CODE_FLAGGED)
 
 
-def _parse_label_map(pairs: Iterable[str]) -> dict[str, str]:
-    label_map: dict[str, str] = {}
-    for pair in pairs:
-        old, equals, new = pair.partition("=")
-        if not (old and equals and new):
-            raise typer.BadParameter(f"{pair!r} is not OLD=NEW, such as PERSON=PER", param_hint="--map")
-        if label_map.setdefault(old, new) != new:
-            raise typer.BadParameter(f"{old} is mapped to {label_map[old]} and to {new}", param_hint="--map")
-    return label_map
+def _check_paths(files: list[str], *, output: str | None, report: str | None, rejects: RejectHandler) -> None:
+    """Fails before the audit if its results could not be written after it."""
+    outputs = {"--output": output, "--report": report, "the list of skipped sentences": str(rejects.path or STDOUT)}
+    check_distinct_paths(files, outputs)
+    for path in (output, report):
+        if path is not None and path != STDOUT:
+            check_writable(path)
 
 
-def _prepare_records(
-    files: list[str],
-    file_format: str | None,
-    options: ReadOptions,
-    settings: DatasetSettings,
+def _run_audit(
+    audit_input: AuditInput,
+    classifier: Classifier,
+    judge: Judge,
     *,
-    scheme: str | None,
+    stream: bool,
     rejects: RejectHandler,
-) -> tuple[Iterable[FileRecord], DatasetSettings, int | None]:
-    """The records to audit, the settings with the scheme of the labels, and the number of sentences if it is known.
+    summary: AuditSummary,
+    ranking: RankedLineFile,
+    hide_progress: bool,
+) -> None:
+    """Adds every assessment to the summary and the ranking."""
 
-    Without `scheme` the files are read once more to detect it.
-    """
-    records = _read_files(files, file_format, options)
-    if scheme is not None:
-        return records, settings.model_copy(update={"scheme": Scheme(scheme).value}), None
-    rereadable = are_rereadable(files)
-    sample: Iterable[FileRecord] = (
-        _read_files(files, file_format, options)
-        if rereadable
-        else list(itertools.islice(records, SCHEME_SAMPLE_SENTENCES))
-    )
-    sentences = 0
-    read_error: InvalidInput | None = None  # no option helps against a sentence that can't be read
+    def count_deleted(_: FileRecord) -> None:
+        summary.deleted += 1
 
-    def iter_labels() -> Iterator[tuple[str, ...]]:
-        nonlocal sentences, read_error
-        for record in sample:
-            if record.error is not None and rejects.stops_on_error:
-                read_error = record.error
-                raise record.error
-            if record.sentence is not None and not record.sentence.deleted:
-                sentences += 1
-                yield record.sentence.labels
-
-    try:
-        detected_scheme = detect_scheme(iter_labels(), settings.label_map)
-    except InvalidInput as error:
-        if error is read_error or error.field != "labels":
-            raise
-        remedy = "(options --scheme and --map, such as --map PERSON=PER)"
-        raise InvalidInput(f"can't detect the scheme of the labels: {error} {remedy}") from error
-    detected = settings.model_copy(update={"scheme": detected_scheme.value})
-    if rereadable:
-        return records, detected, sentences
-    return itertools.chain(sample, records), detected, None
-
-
-def _read_files(files: list[str], file_format: str | None, options: ReadOptions) -> Iterator[FileRecord]:
-    for file in files:
-        stem = "stdin" if file == STDIN else derive_id_stem(file, files)
-        yield from read_records(file, format=file_format, options=replace(options, id_prefix=f"{stem}:"))
+    with tqdm(total=audit_input.sentences, unit=" sentences", file=sys.stderr, disable=hide_progress) as bar:
+        audited = audit(
+            audit_input.records,
+            classifier,
+            judge,
+            stream=stream,
+            on_reject=rejects,
+            on_progress=lambda count: bar.update(count - bar.n),
+            on_deleted=count_deleted,
+        )
+        for record, assessment in audited:
+            summary.add(assessment, record)
+            ranking.add(assessment.model_dump_json(), priority=assessment.priority, flagged=bool(assessment.flags))
 
 
 def _count_cores() -> int:

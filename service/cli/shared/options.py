@@ -10,8 +10,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 DatasetFilterOption = Annotated[str | None, typer.Option("--dataset", metavar="NAME", help="Only this dataset.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only print what would be sent.")]
-FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Wait for new records, until Ctrl-C.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing, only print what would be sent.")]
+FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Keep running for new records, until Ctrl-C.")]
 ProgressOption = Annotated[
     bool | None,
     typer.Option(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from service.cli.shared.label_maps import parse_label_map
+from service.cli.shared.options import DatasetFilterOption, DryRunOption, FollowOption
 from service.cli.shared.terminal import print_stderr
 from service.errors import SettingsError
 from service.formats.platforms.label_studio.annotations import PLATFORM
@@ -19,15 +21,11 @@ from service.log.read import POLL_INTERVAL_S
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 DEFAULT_TOKEN_ENV = "LABEL_STUDIO_TOKEN"
 
 UrlOption = Annotated[str, typer.Option(metavar="URL", help="Address of Label Studio.", show_default=False)]
 ProjectOption = Annotated[int, typer.Option(metavar="ID", help="Number of the project.", show_default=False)]
 TokenEnvOption = Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the access token.")]
-DatasetOption = Annotated[str | None, typer.Option("--dataset", metavar="D", help="Only sentences of this dataset.")]
 ControlOption = Annotated[
     str | None, typer.Option("--control", metavar="NAME", help="The project's control for spans, if it has several.")
 ]
@@ -35,15 +33,8 @@ MapOption = Annotated[
     list[str] | None,
     typer.Option("--map", metavar="OLD=NEW", help="The project's name for a suggested type."),
 ]
-FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Keep running and push new flags, until Ctrl-C.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing, only say what would be done.")]
 
 push_app = typer.Typer(no_args_is_help=True)
-
-
-@push_app.callback()
-def _declare_push_group() -> None:
-    """With a callback, Typer keeps the name of a group's only command."""
 
 
 @push_app.command(PLATFORM)
@@ -52,7 +43,7 @@ def push_to_label_studio(
     url: UrlOption,
     project: ProjectOption,
     token_env: TokenEnvOption = DEFAULT_TOKEN_ENV,
-    dataset: DatasetOption = None,
+    dataset: DatasetFilterOption = None,
     control: ControlOption = None,
     mapping: MapOption = None,
     follow: FollowOption = False,
@@ -62,7 +53,7 @@ def push_to_label_studio(
     token = os.environ.get(token_env, "").strip()
     if not token:
         raise SettingsError(f"{token_env} is not set: put an access token of Label Studio into it")
-    label_map = _parse_label_map(mapping or ())
+    label_map = parse_label_map(mapping or (), example="PER=PERSON")
     settings = read_settings()
     topics = build_topics(settings)
     with open_existing_log(settings) as log:
@@ -86,13 +77,3 @@ def push_to_label_studio(
                     time.sleep(POLL_INTERVAL_S)
             except KeyboardInterrupt:
                 return
-
-
-def _parse_label_map(pairs: Iterable[str]) -> dict[str, str]:
-    label_map = {}
-    for pair in pairs:
-        old, equals, new = pair.partition("=")
-        if not (old and equals and new):
-            raise typer.BadParameter(f"{pair!r} is not OLD=NEW, such as PER=PERSON", param_hint="--map")
-        label_map[old] = new
-    return label_map

@@ -153,7 +153,7 @@ def test_standard_input_is_read_once(
 def test_a_pipe_longer_than_the_sample_is_read_whole(
     run: RunCommand, reader: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "SCHEME_SAMPLE_SENTENCES", 5)
+    monkeypatch.setattr("service.cli.files.audit_input.SCHEME_SAMPLE_SENTENCES", 5)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((GOOD + BAD).encode())))
     ids = [a.id for a in parse_assessments(run("score", "-", "--model", reader, "-o", "-").out)]
     assert sorted(map(str, ids)) == sorted(f"stdin:{n}" for n in range(1, 32))
