@@ -39,25 +39,25 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiHarness]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiHarness]:
     folder = tmp_path_factory.mktemp("rest")
     classifier = Classifier(ModelFolder.load(make_model(folder / "model", "wordpiece")))
     stop = threading.Event()
-    with api_harness(folder, classifier, keys=f"fuzz:write:{hash_key(KEY)}") as desk:
-        desk.worker._datasets.put(DatasetSettings(flag_policy=BelowPolicy(kind="below", cut=2.0)))
-        desk.send(*make_sentences(5))
-        thread = threading.Thread(target=desk.backend.batcher.run, args=(stop,))
+    with api_harness(folder, classifier, keys=f"fuzz:write:{hash_key(KEY)}") as harness:
+        harness.worker._datasets.put(DatasetSettings(flag_policy=BelowPolicy(kind="below", cut=2.0)))
+        harness.send(*make_sentences(5))
+        thread = threading.Thread(target=harness.backend.batcher.run, args=(stop,))
         thread.start()
         try:
-            yield desk
+            yield harness
         finally:
             stop.set()
             thread.join()
 
 
 @pytest.fixture(scope="module")
-def document(desk: ApiHarness) -> BaseSchema:
-    return schemathesis.openapi.from_asgi("/openapi.json", desk.app)
+def document(harness: ApiHarness) -> BaseSchema:
+    return schemathesis.openapi.from_asgi("/openapi.json", harness.app)
 
 
 KEY = generate_key()
@@ -224,8 +224,8 @@ def test_records_that_are_nearly_right_are_answered_as_it_says(document: BaseSch
 
 
 @pytest.mark.parametrize("path", ["/v1/score", "/v1/sentences"])
-def test_lines_get_one_answer_each(desk: ApiHarness, path: str) -> None:
-    problem = desk.app.openapi()["components"]["schemas"]["Problem"]
+def test_lines_get_one_answer_each(harness: ApiHarness, path: str) -> None:
+    problem = harness.app.openapi()["components"]["schemas"]["Problem"]
     lines = st.one_of(
         records().map(lambda one: json.dumps(one[1])), VALUES.map(json.dumps), st.sampled_from(["{", "", "nul"])
     )
@@ -234,7 +234,7 @@ def test_lines_get_one_answer_each(desk: ApiHarness, path: str) -> None:
     @quietly(EXAMPLES * 3)
     def ask(form: str, body: list[str]) -> None:
         headers = ALLOWED | {"Content-Type": "application/x-ndjson"}
-        answer = desk.client.post(f"{path}?format={form}", content="\n".join(body).encode(), headers=headers)
+        answer = harness.client.post(f"{path}?format={form}", content="\n".join(body).encode(), headers=headers)
         assert answer.status_code in (200, 202), answer.text
         found = [json.loads(line) for line in answer.text.splitlines()]
         assert len(found) == sum(1 for line in body if line)
@@ -249,12 +249,12 @@ def test_lines_get_one_answer_each(desk: ApiHarness, path: str) -> None:
 # -- what stays open ---------------------------------------------------------------------------------------------------
 
 
-def test_who_listens_gets_a_first_event_as_the_document_says(desk: ApiHarness) -> None:
-    operation = desk.app.openapi()["paths"]["/v1/events"]["get"]
+def test_who_listens_gets_a_first_event_as_the_document_says(harness: ApiHarness) -> None:
+    operation = harness.app.openapi()["paths"]["/v1/events"]["get"]
     (kind,) = operation["responses"]["200"]["content"]
     example = json.loads(operation["responses"]["200"]["content"][kind]["example"].partition("data: ")[2])
-    counters = desk.app.state.queue_watcher
-    with serve_app(desk.app) as port, socket.create_connection(("127.0.0.1", port), STOP_TIMEOUT_S) as client:
+    counters = harness.app.state.queue_watcher
+    with serve_app(harness.app) as port, socket.create_connection(("127.0.0.1", port), STOP_TIMEOUT_S) as client:
         head = f"GET /v1/events?dataset=default HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n"
         client.sendall(head.encode())
         heard = b""
@@ -273,9 +273,9 @@ def test_who_listens_gets_a_first_event_as_the_document_says(desk: ApiHarness) -
         wait_for(lambda: counters.listeners == 0)
 
 
-def test_who_may_not_listen_is_told(desk: ApiHarness) -> None:
-    problem = desk.app.openapi()["components"]["schemas"]["Problem"]
+def test_who_may_not_listen_is_told(harness: ApiHarness) -> None:
+    problem = harness.app.openapi()["components"]["schemas"]["Problem"]
     for query, headers, status in (("", {}, 401), ("?dataset=No!", ALLOWED, 422)):
-        answer = desk.client.get(f"/v1/events{query}", headers=headers)
+        answer = harness.client.get(f"/v1/events{query}", headers=headers)
         assert answer.status_code == status
         jsonschema_rs.validate(problem, answer.json())

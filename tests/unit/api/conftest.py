@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _quick_to_stop() -> Iterator[None]:
-    """An idle model's thread looks often whether it should stop: most tests end one."""
+def _stop_quickly() -> Iterator[None]:
+    """The idle thread of the model checks often whether to stop: most tests end one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("service.api.batching.batcher.IDLE_POLL_INTERVAL_S", 0.005)
         yield
@@ -28,13 +28,13 @@ def tiny_classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tiny_classifier: Classifier) -> Iterator[ApiHarness]:
+def harness(tmp_path: Path, tiny_classifier: Classifier) -> Iterator[ApiHarness]:
     with api_harness(tmp_path, tiny_classifier) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory, tiny_classifier: Classifier) -> Iterator[ApiHarness]:
-    """One for all tests of a module that change nothing."""
+    """Shared by all tests of a module; they change nothing."""
     with api_harness(tmp_path_factory.mktemp("quiet"), tiny_classifier) as made:
         yield made

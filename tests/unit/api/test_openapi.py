@@ -58,7 +58,7 @@ def test_every_operation_is_described(quiet: ApiHarness) -> None:
         assert reference in document["components"]["schemas"]
 
 
-def test_routes_are_built_before_the_first_request(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_routes_are_built_before_the_first_request(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would hold up all others."""
     built = []
     real = TypeAdapter.__init__
@@ -68,5 +68,5 @@ def test_routes_are_built_before_the_first_request(desk: ApiHarness, monkeypatch
         real(own, *arguments, **options)
 
     monkeypatch.setattr(TypeAdapter, "__init__", init)
-    assert TestClient(desk.app).get("/v1/review").status_code == 200
+    assert TestClient(harness.app).get("/v1/review").status_code == 200
     assert built == []

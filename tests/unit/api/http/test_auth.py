@@ -26,8 +26,8 @@ def bearer(key: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def client(desk: ApiHarness) -> TestClient:
-    return desk.serve_with_limits(keys=KEYS)
+def client(harness: ApiHarness) -> TestClient:
+    return harness.serve_with_limits(keys=KEYS)
 
 
 def test_keys_are_long_and_never_the_same() -> None:
@@ -109,15 +109,15 @@ def test_a_new_auth_method_is_one_class() -> None:
         authenticator.authorize(Headers({}), "read")
 
 
-def operations(desk: ApiHarness) -> Iterator[tuple[str, str]]:
-    for path, methods in desk.app.openapi()["paths"].items():
+def operations(harness: ApiHarness) -> Iterator[tuple[str, str]]:
+    for path, methods in harness.app.openapi()["paths"].items():
         for method in methods:
             yield method.upper(), path.format(name="default", dataset="default", id="x")
 
 
-def test_every_operation_is_closed_without_a_key(desk: ApiHarness, client: TestClient) -> None:
+def test_every_operation_is_closed_without_a_key(harness: ApiHarness, client: TestClient) -> None:
     public_paths = set()
-    for method, path in operations(desk):
+    for method, path in operations(harness):
         answer = client.request(method, path)
         if answer.status_code == 401:
             assert answer.headers["WWW-Authenticate"] == "Bearer"
@@ -140,8 +140,8 @@ def test_scopes(client: TestClient) -> None:
     assert client.get("/docs").status_code == 200
 
 
-def test_metrics_may_be_opened(desk: ApiHarness) -> None:
-    client = desk.serve_with(settings=ApiSettings.model_validate({"keys": KEYS}), open_metrics=True)
+def test_metrics_may_be_opened(harness: ApiHarness) -> None:
+    client = harness.serve_with(settings=ApiSettings.model_validate({"keys": KEYS}), open_metrics=True)
     assert client.get("/metrics").status_code == 200
     assert client.get("/v1/datasets").status_code == 401
 

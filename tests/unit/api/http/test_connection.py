@@ -22,9 +22,9 @@ BODY = b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\
 
 
 @contextmanager
-def connected(desk: ApiHarness, **options: float) -> Iterator[socket.socket]:
+def connected(harness: ApiHarness, **options: float) -> Iterator[socket.socket]:
     with (
-        live_server.serve_app(desk.app, **options) as port,
+        live_server.serve_app(harness.app, **options) as port,
         closing(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)) as connection,
     ):
         yield connection
@@ -59,8 +59,8 @@ def answer(client: socket.socket) -> bytes:
     ],
     ids=["headers", "header", "address", "trailers"],
 )
-def test_a_head_without_end_is_refused(desk: ApiHarness, begin: bytes, more: bytes) -> None:
-    with connected(desk) as client:
+def test_a_head_without_end_is_refused(harness: ApiHarness, begin: bytes, more: bytes) -> None:
+    with connected(harness) as client:
         client.sendall(begin)
         sent, closed = 0, False
         while sent < 100 * MAX_HEAD_BYTES and not closed:
@@ -73,17 +73,17 @@ def test_a_head_without_end_is_refused(desk: ApiHarness, begin: bytes, more: byt
     assert closed
 
 
-def test_too_many_headers_get_431(desk: ApiHarness) -> None:
-    with connected(desk) as client:
+def test_too_many_headers_get_431(harness: ApiHarness) -> None:
+    with connected(harness) as client:
         client.sendall((ASK + b"X-Long: ").ljust(MAX_HEAD_BYTES + 1, b"x"))  # all of it is read: nothing resets
         response = until_closed(client)
     assert response.startswith(b"HTTP/1.1 431 ")
     assert b"send long values in the body" in response
 
 
-def test_large_heads_below_the_limit_and_bodies_go_through(desk: ApiHarness) -> None:
+def test_large_heads_below_the_limit_and_bodies_go_through(harness: ApiHarness) -> None:
     body = b"x" * (10 * MAX_HEAD_BYTES)
-    with connected(desk) as client:
+    with connected(harness) as client:
         for _ in range(5):
             client.sendall(ASK + b"X-Long: " + b"x" * (MAX_HEAD_BYTES // 2) + b"\r\n\r\n")
             assert answer(client).startswith(b"HTTP/1.1 200 ")
@@ -95,8 +95,8 @@ def test_large_heads_below_the_limit_and_bodies_go_through(desk: ApiHarness) -> 
 
 @pytest.mark.parametrize("said", [b"", b"GET /heal", ASK], ids=["nothing", "address", "headers"])
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
-def test_a_connection_without_a_request_is_closed(desk: ApiHarness, said: bytes, before: int) -> None:
-    with connected(desk, timeout_keep_alive=0.3) as client:
+def test_a_connection_without_a_request_is_closed(harness: ApiHarness, said: bytes, before: int) -> None:
+    with connected(harness, timeout_keep_alive=0.3) as client:
         for _ in range(before):
             client.sendall(ASK + b"\r\n")
             answer(client)

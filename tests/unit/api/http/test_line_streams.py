@@ -34,12 +34,12 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 
 @dataclass
 class Served:
-    desk: ScoringHarness
+    harness: ScoringHarness
     port: int
 
     @property
     def open(self) -> int:
-        return int(self.desk.app.state.stream_limiter.open_streams)
+        return int(self.harness.app.state.stream_limiter.open_streams)
 
     def client(self, **options: Any) -> Client:
         return Client(self.port, **options)
@@ -47,8 +47,8 @@ class Served:
 
 @contextmanager
 def served(folder: Path, classifier: Classifier, **limits: Any) -> Iterator[Served]:
-    with scoring_harness(folder, classifier, **limits) as desk, live_server.serve_app(desk.app) as port:
-        yield Served(desk, port)
+    with scoring_harness(folder, classifier, **limits) as harness, live_server.serve_app(harness.app) as port:
+        yield Served(harness, port)
 
 
 @dataclass
@@ -133,8 +133,8 @@ def test_a_client_that_reads_no_answers_is_disconnected(tmp_path: Path, classifi
             client.say(long.encode() + b"\n")
         client.end()
         counted = {"route": "/v1/score", "method": "POST", "status": "2xx"}
-        wait_for(lambda: service.desk.read_metric("labelwatch_http_requests_total", **counted) == 1)
-        assert (service.open, service.desk.app.state.stream_limiter.spooled_bytes) == (0, 0)
+        wait_for(lambda: service.harness.read_metric("labelwatch_http_requests_total", **counted) == 1)
+        assert (service.open, service.harness.app.state.stream_limiter.spooled_bytes) == (0, 0)
         assert b"\r\n0\r\n\r\n" not in client.socket.recv(1 << 20)  # it was left, not served
 
 
@@ -160,7 +160,7 @@ def test_one_stream_too_many_is_rejected_until_another_ends(tmp_path: Path, clas
             third.say(LINE)
             third.end()
             assert len(lines_of(third.hear(b"\r\n0\r\n\r\n"))) == 1
-        assert service.desk.read_metric("labelwatch_overload_total", reason="streams_full") == 1
+        assert service.harness.read_metric("labelwatch_overload_total", reason="streams_full") == 1
 
 
 def test_a_client_that_disconnects_frees_its_stream(tmp_path: Path, classifier: Classifier) -> None:

@@ -27,16 +27,16 @@ def in_parts(size: int, part: int = 100) -> Iterator[bytes]:
         yield b" " * part
 
 
-def test_a_body_over_the_limit_is_refused_by_its_length(desk: ApiHarness) -> None:
-    client = desk.serve_with_limits(max_body_bytes=1000)
+def test_a_body_over_the_limit_is_refused_by_its_length(harness: ApiHarness) -> None:
+    client = harness.serve_with_limits(max_body_bytes=1000)
     answer = client.put("/v1/datasets/x", content=b"{}" + b" " * 999, headers=JSON)
     assert (answer.status_code, answer.json()["type"]) == (413, "urn:labelwatch:problem:too-large")
     assert "LABELWATCH_API_MAX_BODY_BYTES" in answer.json()["detail"]
     assert client.put("/v1/datasets/x", content=b"{}" + b" " * 998, headers=JSON).status_code == 200
 
 
-def test_a_body_in_chunks_is_counted(desk: ApiHarness) -> None:
-    client = desk.serve_with_limits(max_body_bytes=1000)
+def test_a_body_in_chunks_is_counted(harness: ApiHarness) -> None:
+    client = harness.serve_with_limits(max_body_bytes=1000)
     answer = client.put("/v1/datasets/x", content=in_parts(5000), headers=JSON)
     assert answer.status_code == 413
     assert answer.headers["connection"] == "close"
@@ -44,26 +44,26 @@ def test_a_body_in_chunks_is_counted(desk: ApiHarness) -> None:
     assert small.status_code == 200
 
 
-def test_lines_have_their_own_limit(desk: ApiHarness) -> None:
+def test_lines_have_their_own_limit(harness: ApiHarness) -> None:
     async def reading(request: Request) -> JSONResponse:
         return JSONResponse(sum([len(part) async for part in request.stream()]))
 
-    client = desk.serve_with_limits(max_body_bytes=1000, max_stream_bytes=3000)
-    desk.app.add_route("/v1/reads", reading, methods=["POST"])
+    client = harness.serve_with_limits(max_body_bytes=1000, max_stream_bytes=3000)
+    harness.app.add_route("/v1/reads", reading, methods=["POST"])
     assert client.post("/v1/reads", content=in_parts(3000), headers=NDJSON).json() == 3000
     answer = client.post("/v1/reads", content=in_parts(3001), headers=NDJSON)
     assert (answer.status_code, "MAX_STREAM_BYTES" in answer.text) == (413, True)
     assert client.post("/v1/reads", content=in_parts(1001), headers=JSON).status_code == 413
 
 
-def test_a_list_over_the_limit_is_refused(desk: ApiHarness) -> None:
-    client = desk.serve_with_limits(max_sentences=2)
+def test_a_list_over_the_limit_is_refused(harness: ApiHarness) -> None:
+    client = harness.serve_with_limits(max_sentences=2)
     decision = {"id": "a", "reviewer": "anna", "verdict": "ok"}
     answer = client.post("/v1/decisions", json={"decisions": [decision] * 3})
     assert (answer.status_code, answer.json()["field"]) == (413, "decisions")
 
 
-def test_a_request_that_takes_too_long_is_ended(desk: ApiHarness) -> None:
+def test_a_request_that_takes_too_long_is_ended(harness: ApiHarness) -> None:
     ended = []
 
     async def slow() -> None:
@@ -73,8 +73,8 @@ def test_a_request_that_takes_too_long_is_ended(desk: ApiHarness) -> None:
             ended.append("slow")
             raise
 
-    client = desk.serve_with_limits(timeout_s=0.05)
-    desk.app.add_api_route("/v1/slow", slow)
+    client = harness.serve_with_limits(timeout_s=0.05)
+    harness.app.add_api_route("/v1/slow", slow)
     answer = client.get("/v1/slow")
     assert (answer.status_code, answer.json()["type"]) == (504, "urn:labelwatch:problem:timeout")
     assert "Retry-After" in answer.headers
@@ -82,9 +82,9 @@ def test_a_request_that_takes_too_long_is_ended(desk: ApiHarness) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/score", "/v1/decisions"])
-def test_a_body_that_stalls_gets_408(desk: ApiHarness, path: str) -> None:
+def test_a_body_that_stalls_gets_408(harness: ApiHarness, path: str) -> None:
     """It is not the service that took long."""
-    desk.serve_with_limits(timeout_s=0.05)
+    harness.serve_with_limits(timeout_s=0.05)
     sent: list[Any] = []
     messages = iter([{"type": "http.request", "body": b'{"tokens": [', "more_body": True}])
 
@@ -97,7 +97,7 @@ def test_a_body_that_stalls_gets_408(desk: ApiHarness, path: str) -> None:
 
     headers = [(b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
-    asyncio.run(desk.app(scope, receive, send))
+    asyncio.run(harness.app(scope, receive, send))
     start, body = sent
     assert start["status"] == 408
     assert (b"connection", b"close") in start["headers"]
@@ -106,16 +106,16 @@ def test_a_body_that_stalls_gets_408(desk: ApiHarness, path: str) -> None:
     assert "LABELWATCH_API_TIMEOUT_S" in problem["detail"]
 
 
-def test_a_log_that_hangs_is_not_waited_for(desk: ApiHarness) -> None:
+def test_a_log_that_hangs_is_not_waited_for(harness: ApiHarness) -> None:
     class Hanging:
         def append_if_unchanged(self, output: object, expected: object, *, timeout: float = 30.0) -> None:
             time.sleep(0.5)
 
-    desk.serve_with_limits(timeout_s=0.05)
-    assert desk.serve_with(append_to=Hanging()).put("/v1/datasets/x", json={}).status_code == 504
+    harness.serve_with_limits(timeout_s=0.05)
+    assert harness.serve_with(append_to=Hanging()).put("/v1/datasets/x", json={}).status_code == 504
 
 
-def test_a_response_that_has_begun_is_not_cut_off(desk: ApiHarness) -> None:
+def test_a_response_that_has_begun_is_not_cut_off(harness: ApiHarness) -> None:
     async def parts() -> AsyncIterator[bytes]:
         for _ in range(4):
             yield b"x"
@@ -124,28 +124,30 @@ def test_a_response_that_has_begun_is_not_cut_off(desk: ApiHarness) -> None:
     async def streaming() -> StreamingResponse:
         return StreamingResponse(parts())
 
-    client = desk.serve_with_limits(timeout_s=0.1)
-    desk.app.add_api_route("/v1/parts", streaming)
+    client = harness.serve_with_limits(timeout_s=0.1)
+    harness.app.add_api_route("/v1/parts", streaming)
     assert client.get("/v1/parts").content == b"xxxx"
 
 
-def test_a_draining_service_rejects_requests(desk: ApiHarness) -> None:
-    desk.backend.draining.set()
+def test_a_draining_service_rejects_requests(harness: ApiHarness) -> None:
+    harness.backend.draining.set()
     for method, path in (("GET", "/v1/review"), ("POST", "/v1/sentences"), ("GET", "/v1/events")):
-        answer = desk.client.request(method, path)
+        answer = harness.client.request(method, path)
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:draining")
         assert answer.headers["Retry-After"]
         assert answer.headers["Connection"] == "close"
-    assert desk.client.get("/healthz").status_code == 200
-    turned_away = desk.backend.telemetry.registry.get_sample_value("labelwatch_overload_total", {"reason": "draining"})
+    assert harness.client.get("/healthz").status_code == 200
+    turned_away = harness.backend.telemetry.registry.get_sample_value(
+        "labelwatch_overload_total", {"reason": "draining"}
+    )
     assert turned_away == 3
 
 
-def test_an_origin_must_be_configured(desk: ApiHarness) -> None:
+def test_an_origin_must_be_configured(harness: ApiHarness) -> None:
     preflight = {"Origin": "https://tool.example", "Access-Control-Request-Method": "POST"}
-    assert "access-control-allow-origin" not in desk.client.get("/v1/model", headers=preflight).headers
-    assert desk.client.options("/v1/decisions", headers=preflight).status_code == 405
-    client = desk.serve_with_limits(cors_origins="https://tool.example/, https://other.example")
+    assert "access-control-allow-origin" not in harness.client.get("/v1/model", headers=preflight).headers
+    assert harness.client.options("/v1/decisions", headers=preflight).status_code == 405
+    client = harness.serve_with_limits(cors_origins="https://tool.example/, https://other.example")
     assert client.get("/v1/model", headers=preflight).headers["access-control-allow-origin"] == "https://tool.example"
     allowed = client.options("/v1/decisions", headers=preflight)
     assert allowed.status_code == 200
@@ -154,8 +156,8 @@ def test_an_origin_must_be_configured(desk: ApiHarness) -> None:
     assert "access-control-allow-origin" not in foreign.headers
 
 
-def test_a_preflight_needs_no_key(desk: ApiHarness) -> None:
-    client = desk.serve_with_limits(cors_origins="https://tool.example", keys=f"a:read:{'0' * 64}")
+def test_a_preflight_needs_no_key(harness: ApiHarness) -> None:
+    client = harness.serve_with_limits(cors_origins="https://tool.example", keys=f"a:read:{'0' * 64}")
     preflight = {"Origin": "https://tool.example", "Access-Control-Request-Method": "POST"}
     assert client.options("/v1/decisions", headers=preflight).status_code == 200
     assert client.get("/v1/model", headers=preflight).status_code == 401

@@ -168,12 +168,12 @@ def test_the_log_has_it_on_the_fast_path_too(
     assert "secret" in caplog.text
 
 
-def test_a_queue_whose_file_is_gone_is_not_ready(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_whose_file_is_gone_is_not_ready(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object, **__: object) -> None:
         raise StateError("the review queue at secret failed: disk I/O error")
 
-    monkeypatch.setattr(desk.backend.queue, "get_page", gone)
-    answer = desk.client.get("/v1/review")
+    monkeypatch.setattr(harness.backend.queue, "get_page", gone)
+    answer = harness.client.get("/v1/review")
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
     assert "secret" not in answer.text
 

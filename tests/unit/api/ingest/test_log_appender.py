@@ -55,12 +55,12 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_others_are_answered_while_the_log_hangs(desk: ApiHarness, hanging: HangingLog) -> None:
+def test_others_are_answered_while_the_log_hangs(harness: ApiHarness, hanging: HangingLog) -> None:
     most = POOL + 10
-    desk.serve_with(append_to=hanging, max_pending=most)
+    harness.serve_with(append_to=hanging, max_pending=most)
 
     async def work() -> None:
-        transport = httpx.ASGITransport(desk.app)
+        transport = httpx.ASGITransport(harness.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://labelwatch") as client:
             writing = [asyncio.create_task(client.post("/v1/sentences", json=ONE)) for _ in range(most)]
             await until(lambda: hanging.begun == DEFAULT_THREADS)
@@ -76,7 +76,7 @@ def test_others_are_answered_while_the_log_hangs(desk: ApiHarness, hanging: Hang
             assert (await client.post("/v1/sentences", json=ONE)).status_code == 202  # a slot is free again
 
     asyncio.run(work())
-    share = 0.5 * desk.backend.settings.timeout_s
+    share = 0.5 * harness.backend.settings.timeout_s
     assert max(hanging.timeouts) <= share
 
 

@@ -64,7 +64,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScoringHarness]
 
 
 @dataclass
-class Desk:
+class TopicHarness:
     api: ScoringHarness
     start: int
 
@@ -80,8 +80,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(shared: ScoringHarness) -> Desk:
-    return Desk(shared, len(shared.stream.read(shared.topics.sentences, 0, 10_000)))
+def harness(shared: ScoringHarness) -> TopicHarness:
+    return TopicHarness(shared, len(shared.stream.read(shared.topics.sentences, 0, 10_000)))
 
 
 def problem(answer: httpx.Response, status: int, field: str | None) -> str:
@@ -101,14 +101,14 @@ def test_every_format_with_records_has_one_here() -> None:
 
 @pytest.mark.parametrize("form", RECORDS)
 @pytest.mark.parametrize("asked", ["by its name", "auto"])
-def test_a_record_is_converted_as_in_a_file(desk: Desk, form: str, asked: str) -> None:
+def test_a_record_is_converted_as_in_a_file(harness: TopicHarness, form: str, asked: str) -> None:
     record = RECORDS[form]
     options = ReadOptions(label_names=tuple(NAMES.split(",")), base_url="http://studio.example")
     (expected,) = read_records(io.BytesIO(json.dumps(record).encode()), format=form, options=options)
     assert expected.sentence is not None
     query = query_of(form) if asked != "auto" else query_of(form).replace(f"={form}", "=auto")
-    answer = desk.send(record, query)
-    (message,) = desk.sent
+    answer = harness.send(record, query)
+    (message,) = harness.sent
     wanted = expected.sentence.model_dump(mode="json", exclude_defaults=True)
     if wanted["source"].startswith("<stream>"):  # a place in a file
         del wanted["source"]
@@ -124,43 +124,43 @@ def test_a_record_is_converted_as_in_a_file(desk: Desk, form: str, asked: str) -
 
 
 @pytest.mark.parametrize("wrap", [lambda many: many, lambda many: {"sentences": many}], ids=["array", "sentences"])
-def test_lists_of_records(desk: Desk, wrap: Any) -> None:
+def test_lists_of_records(harness: TopicHarness, wrap: Any) -> None:
     several = make_task(
         annotations=[make_annotation(PER), make_annotation(LOC, id=42), make_annotation(id=43, was_cancelled=True)]
     )
-    answer = desk.send(wrap([several, make_task(annotations=[]), TASK]), "format=label-studio&dataset=trips")
+    answer = harness.send(wrap([several, make_task(annotations=[]), TASK]), "format=label-studio&dataset=trips")
     assert answer["ids"] == [f"label-studio:{number}" for number in (41, 42, 43, 41)]
     first, none, last = answer["records"]
     assert [one["deleted"] for one in first["sentences"]] == [False, False, True]
     assert (none["sentences"], "no annotation" in none["ignored"], last["record"]) == ([], True, 3)
     assert "ignored" not in first
-    assert [one["dataset"] for one in desk.sent] == ["trips"] * 4
+    assert [one["dataset"] for one in harness.sent] == ["trips"] * 4
 
 
-def test_what_gives_no_sentence_is_no_error(desk: Desk, shared: ScoringHarness) -> None:
-    answer = desk.send(make_event("PROJECT_UPDATED"), "format=auto")
-    assert (answer["ids"], desk.sent) == ([], [])
+def test_what_gives_no_sentence_is_no_error(harness: TopicHarness, shared: ScoringHarness) -> None:
+    answer = harness.send(make_event("PROJECT_UPDATED"), "format=auto")
+    assert (answer["ids"], harness.sent) == ([], [])
     scored = shared.post("/v1/score?format=label-studio", make_task(annotations=[make_annotation(was_cancelled=True)]))
     assert scored.json()["assessments"] == []
     (told,) = scored.json()["records"]
     assert told["sentences"] == [{"id": "label-studio:41", "deleted": True}]
 
 
-def test_spans_that_end_inside_words_are_told(desk: Desk) -> None:
+def test_spans_that_end_inside_words_are_told(harness: TopicHarness) -> None:
     record = {"text": "Riga's port", "spans": [[0, 3, "LOC"]]}
     emoji = {"text": "😀 Riga", "spans": [{"start": 3, "end": 7, "label": "LOC", "text": "Riga"}]}
-    answer = desk.send([record, emoji], "format=spans")
+    answer = harness.send([record, emoji], "format=spans")
     expanded, utf16 = (one["sentences"][0] for one in answer["records"])
     assert expanded["alignment"] == "expanded"
     assert utf16["given_offsets"] == "utf-16"
     assert uuid.UUID(expanded["id"]) != uuid.UUID(utf16["id"])  # they had none
 
 
-def test_spans_become_labels_in_the_datasets_own_scheme(desk: Desk) -> None:
-    desk.send(RECORDS["spans"], "format=spans&dataset=plain")
-    desk.send({**RECORDS["spans"], "dataset": "plain"}, "format=spans")
-    desk.send(RECORDS["spans"], "format=spans")
-    assert [(one.get("dataset"), one["labels"][0]) for one in desk.sent] == [
+def test_spans_become_labels_in_the_datasets_own_scheme(harness: TopicHarness) -> None:
+    harness.send(RECORDS["spans"], "format=spans&dataset=plain")
+    harness.send({**RECORDS["spans"], "dataset": "plain"}, "format=spans")
+    harness.send(RECORDS["spans"], "format=spans")
+    assert [(one.get("dataset"), one["labels"][0]) for one in harness.sent] == [
         ("plain", "PER"),
         ("plain", "PER"),
         (None, "B-PER"),
@@ -168,7 +168,7 @@ def test_spans_become_labels_in_the_datasets_own_scheme(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
-def test_the_query_names_the_dataset_of_words_too(shared: ScoringHarness, desk: Desk, path: str) -> None:
+def test_the_query_names_the_dataset_of_words_too(shared: ScoringHarness, harness: TopicHarness, path: str) -> None:
     answers = [
         shared.post(f"{path}?dataset=trips", WORDS),
         shared.post(f"{path}?dataset=trips", {"sentences": [{**WORDS, "dataset": "other"}]}),
@@ -177,7 +177,7 @@ def test_the_query_names_the_dataset_of_words_too(shared: ScoringHarness, desk: 
     ]
     assert all(answer.is_success for answer in answers)
     if path == "/v1/sentences":
-        assert [one["dataset"] for one in desk.sent] == ["trips"] * 4
+        assert [one["dataset"] for one in harness.sent] == ["trips"] * 4
     else:
         assert [list(one.json()["settings"]) for one in (*answers[:2], answers[3])] == [["trips"]] * 3
         assert answers[2].json()["dataset"] == "trips"
@@ -202,7 +202,7 @@ def test_records_are_scored_as_the_words_they_become(shared: ScoringHarness) -> 
 
 
 @pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
-def test_lines_of_records(shared: ScoringHarness, desk: Desk, path: str) -> None:
+def test_lines_of_records(shared: ScoringHarness, harness: TopicHarness, path: str) -> None:
     several = make_task(annotations=[make_annotation(PER), make_annotation(LOC, id=42)])
     half = make_task(annotations=[make_annotation(PER), make_annotation(make_region("Riga", "LOC", "ORG"), id=42)])
     lines = shared.post_lines(f"{path}?format=label-studio", several, half, make_task(annotations=[]), b"{", [1])
@@ -218,7 +218,7 @@ def test_lines_of_records(shared: ScoringHarness, desk: Desk, path: str) -> None
         assert [one["id"] for one in good["assessments"]] == ["label-studio:41", "label-studio:42"]
         assert none["assessments"] == []
     else:
-        assert [one["id"] for one in desk.sent] == ["label-studio:41", "label-studio:42"]
+        assert [one["id"] for one in harness.sent] == ["label-studio:41", "label-studio:42"]
 
 
 def test_a_line_with_a_label_of_no_class_is_its_problem(shared: ScoringHarness) -> None:
@@ -284,24 +284,24 @@ TOO_MANY = {"tokens": [["a"]] * 21, "ner_tags": [["O"]] * 21}
 )
 @pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
 def test_what_is_wrong_is_told(
-    desk: Desk, *, path: str, query: str, body: Any, status: int, field: str | None, told: str
+    harness: TopicHarness, *, path: str, query: str, body: Any, status: int, field: str | None, told: str
 ) -> None:
-    detail = problem(desk.api.post(f"{path}?{query}", body), status, field)
+    detail = problem(harness.api.post(f"{path}?{query}", body), status, field)
     assert told in detail
     assert "--" not in detail  # options of a command
-    assert not desk.sent
+    assert not harness.sent
 
 
-def test_fields_and_controls_can_be_named(desk: Desk) -> None:
+def test_fields_and_controls_can_be_named(harness: TopicHarness) -> None:
     other = make_annotation(PER, make_region("Riga", "LOC", from_name="other"))
     record = {"id": 7, "data": {"body": TEXT}, "annotations": [other]}
-    desk.send(record, "format=label-studio&field=body&control=other")
-    (sent,) = desk.sent
+    harness.send(record, "format=label-studio&field=body&control=other")
+    (sent,) = harness.sent
     assert [label for label in sent["labels"] if label != "O"] == ["B-LOC"]
 
 
-def test_kept_webhooks_are_records_too(desk: Desk) -> None:
-    answer = desk.send([make_event(), make_event("ANNOTATIONS_DELETED"), make_argilla_event()], "format=auto")
+def test_kept_webhooks_are_records_too(harness: TopicHarness) -> None:
+    answer = harness.send([make_event(), make_event("ANNOTATIONS_DELETED"), make_argilla_event()], "format=auto")
     assert [one["format"] for one in answer["records"]] == ["label-studio", "label-studio", "argilla"]
     assert [[each["deleted"] for each in one["sentences"]] for one in answer["records"]] == [
         [False],

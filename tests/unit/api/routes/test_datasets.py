@@ -38,58 +38,58 @@ def test_nothing_is_known_at_first(quiet: ApiHarness) -> None:
         assert "none yet" in answer.json()["detail"]
 
 
-def test_settings_are_written_and_in_force(desk: ApiHarness) -> None:
+def test_settings_are_written_and_in_force(harness: ApiHarness) -> None:
     fields = {"method": "product", "label_map": {"PERSON": "PER"}, "control_share": 0.1}
-    answer = desk.client.put("/v1/datasets/news", json=fields, headers={"X-Request-ID": "r-1"})
+    answer = harness.client.put("/v1/datasets/news", json=fields, headers={"X-Request-ID": "r-1"})
     assert answer.status_code == 200
     assert answer.headers["ETag"] == '"1"'
     stored = answer.json()
     assert stored | fields == stored
     assert (stored["name"], stored["version"]) == ("news", 1)
-    assert desk.client.get("/v1/datasets/news").json() == stored
-    assert desk.client.get("/v1/datasets").json()["datasets"][0]["name"] == "news"
-    (record,) = desk.log.read(TOPICS.datasets, 0, 10)
+    assert harness.client.get("/v1/datasets/news").json() == stored
+    assert harness.client.get("/v1/datasets").json()["datasets"][0]["name"] == "news"
+    (record,) = harness.log.read(TOPICS.datasets, 0, 10)
     assert record.key == b"news"
     assert DatasetSettings.model_validate_json(record.value or b"").method == "product"
     assert get_header(record.headers, "x-request-id") == "r-1"
     assert get_header(record.headers, "ce_type") == "labelwatch.dataset.v1"
-    desk.client.put("/v1/datasets/news", json={})
-    (newer,) = desk.log.read(TOPICS.datasets, 0, 10)
+    harness.client.put("/v1/datasets/news", json={})
+    (newer,) = harness.log.read(TOPICS.datasets, 0, 10)
     assert get_header(newer.headers, "ce_id") != get_header(record.headers, "ce_id")
 
 
-def test_what_is_read_can_be_sent_back_and_left_out_means_default(desk: ApiHarness) -> None:
-    first = desk.client.put("/v1/datasets/news", json={"method": "product", "epoch": 3}).json()
-    again = desk.client.put("/v1/datasets/news", json=first).json()
+def test_what_is_read_can_be_sent_back_and_left_out_means_default(harness: ApiHarness) -> None:
+    first = harness.client.put("/v1/datasets/news", json={"method": "product", "epoch": 3}).json()
+    again = harness.client.put("/v1/datasets/news", json=first).json()
     assert again == {**first, "version": 2}
-    bare = desk.client.put("/v1/datasets/news", json={}).json()
+    bare = harness.client.put("/v1/datasets/news", json={}).json()
     assert (bare["method"], bare["version"]) == ("worst-token", 3)
     assert bare["epoch"] == 3  # or what was learned before the reset would come back
 
 
-def test_a_change_on_an_old_version_is_refused(desk: ApiHarness) -> None:
-    desk.client.put("/v1/datasets/news", json={})
+def test_a_change_on_an_old_version_is_refused(harness: ApiHarness) -> None:
+    harness.client.put("/v1/datasets/news", json={})
     for body, headers in (
         ({"version": 0}, {}),
         ({}, {"If-Match": '"0"'}),
         ({"version": 1}, {"If-Match": '"7"'}),
     ):
-        answer = desk.client.put("/v1/datasets/news", json=body, headers=headers)
+        answer = harness.client.put("/v1/datasets/news", json=body, headers=headers)
         assert (answer.status_code, answer.json()["type"]) == (412, "urn:labelwatch:problem:changed")
     for version, tag in ((1, '"1"'), (2, 'W/"2"'), (3, "*"), (4, '"1", "4"')):
-        answer = desk.client.put("/v1/datasets/news", json={"version": version}, headers={"If-Match": tag})
+        answer = harness.client.put("/v1/datasets/news", json={"version": version}, headers={"If-Match": tag})
         assert answer.json()["version"] == version + 1
 
 
-def test_some_settings_are_changed_and_the_others_stay(desk: ApiHarness) -> None:
+def test_some_settings_are_changed_and_the_others_stay(harness: ApiHarness) -> None:
     fields = {"label_map": {"PERSON": "PER", "PLACE": "LOC"}, "method": "product", "epoch": 3, "forget_after_days": 7}
-    desk.client.put("/v1/datasets/news", json=fields)
-    changed = desk.client.patch("/v1/datasets/news", json={"control_share": 0.05}, headers={"If-Match": '"1"'})
+    harness.client.put("/v1/datasets/news", json=fields)
+    changed = harness.client.patch("/v1/datasets/news", json={"control_share": 0.05}, headers={"If-Match": '"1"'})
     assert (changed.status_code, changed.headers["ETag"]) == (200, '"2"')
     assert changed.json() | fields | {"control_share": 0.05} == changed.json()
 
     def after(**changes: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = desk.client.patch("/v1/datasets/news", json=changes).json()
+        answer: dict[str, Any] = harness.client.patch("/v1/datasets/news", json=changes).json()
         return answer
 
     assert after(label_map={"FIRM": "ORG", "PLACE": None})["label_map"] == {"PERSON": "PER", "FIRM": "ORG"}
@@ -100,15 +100,15 @@ def test_some_settings_are_changed_and_the_others_stay(desk: ApiHarness) -> None
     assert after(flag_policy={"share": 0.1})["flag_policy"] == {"kind": "budget", "share": 0.1}
     assert after(flag_policy={"kind": "below", "cut": 0.2})["flag_policy"] == {"kind": "below", "cut": 0.2}
     assert after()["version"] == 8
-    assert desk.client.get("/v1/datasets/news").json() == {
+    assert harness.client.get("/v1/datasets/news").json() == {
         **bare,
         "flag_policy": {"kind": "below", "cut": 0.2},
         "version": 8,
     }
 
 
-def test_a_change_of_some_settings_is_guarded_and_checked(desk: ApiHarness) -> None:
-    assert desk.client.patch("/v1/datasets/new", json={"method": "product"}).json()["version"] == 1
+def test_a_change_of_some_settings_is_guarded_and_checked(harness: ApiHarness) -> None:
+    assert harness.client.patch("/v1/datasets/new", json={"method": "product"}).json()["version"] == 1
     for body, headers, status, field in (
         ({}, {"If-Match": '"0"'}, 412, None),
         ({"version": 0}, {}, 412, None),
@@ -118,20 +118,20 @@ def test_a_change_of_some_settings_is_guarded_and_checked(desk: ApiHarness) -> N
         ({"name": "other"}, {}, 422, "name"),
         ({"epoch": -1}, {}, 422, "epoch"),
     ):
-        answer = desk.client.patch("/v1/datasets/new", json=body, headers=headers)
+        answer = harness.client.patch("/v1/datasets/new", json=body, headers=headers)
         assert (answer.status_code, answer.json().get("field")) == (status, field)
-    assert len(desk.log.read(TOPICS.datasets, 0, 10)) == 1
+    assert len(harness.log.read(TOPICS.datasets, 0, 10)) == 1
 
 
-def test_fields_of_a_newer_version_stay_and_settings_not_in_force_are_not_mixed_up(desk: ApiHarness) -> None:
-    desk.log.append([Output(TOPICS.datasets, b"x", b'{"name": "x", "version": 4, "from_tomorrow": [1]}')])
-    wait_for(lambda: desk.backend.state_view.get_settings("x").version == 4)
-    assert desk.client.patch("/v1/datasets/x", json={"method": "product"}).json()["version"] == 5
-    value = desk.log.read(TOPICS.datasets, 0, 10)[-1].value
+def test_fields_of_a_newer_version_stay_and_settings_not_in_force_are_not_mixed_up(harness: ApiHarness) -> None:
+    harness.log.append([Output(TOPICS.datasets, b"x", b'{"name": "x", "version": 4, "from_tomorrow": [1]}')])
+    wait_for(lambda: harness.backend.state_view.get_settings("x").version == 4)
+    assert harness.client.patch("/v1/datasets/x", json={"method": "product"}).json()["version"] == 5
+    value = harness.log.read(TOPICS.datasets, 0, 10)[-1].value
     assert json.loads(value or b"")["from_tomorrow"] == [1]
-    desk.log.append([Output(TOPICS.datasets, b"x", b'{"name": "x", "version": 6, "method": "no-such"}')])
-    wait_for(lambda: bool(desk.backend.state_view.refused_settings))
-    answer = desk.client.patch("/v1/datasets/x", json={"control_share": 0.1})
+    harness.log.append([Output(TOPICS.datasets, b"x", b'{"name": "x", "version": 6, "method": "no-such"}')])
+    wait_for(lambda: bool(harness.backend.state_view.refused_settings))
+    answer = harness.client.patch("/v1/datasets/x", json={"control_share": 0.1})
     assert (answer.status_code, "the newest settings of x are not in force" in answer.json()["detail"]) == (409, True)
 
 
@@ -155,19 +155,21 @@ def test_fields_of_a_newer_version_stay_and_settings_not_in_force_are_not_mixed_
         ({"control_share": True}, "control_share"),
     ],
 )
-def test_settings_that_do_not_fit_name_the_field(desk: ApiHarness, body: dict[str, Any], field: str) -> None:
-    desk.client.put("/v1/datasets/x", json={"epoch": 1})
-    answer = desk.client.put("/v1/datasets/x", json=body)
+def test_settings_that_do_not_fit_name_the_field(harness: ApiHarness, body: dict[str, Any], field: str) -> None:
+    harness.client.put("/v1/datasets/x", json={"epoch": 1})
+    answer = harness.client.put("/v1/datasets/x", json=body)
     assert (answer.status_code, answer.json().get("field")) == (422, field)
-    assert len(desk.log.read(TOPICS.datasets, 0, 10)) == 1
+    assert len(harness.log.read(TOPICS.datasets, 0, 10)) == 1
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_a_number_too_large_for_json_is_refused(desk: ApiHarness, method: str) -> None:
+def test_a_number_too_large_for_json_is_refused(harness: ApiHarness, method: str) -> None:
     body = b'{"flag_policy": {"kind": "below", "cut": 1e999}}'
-    answer = desk.client.request(method, "/v1/datasets/x", content=body, headers={"Content-Type": "application/json"})
+    answer = harness.client.request(
+        method, "/v1/datasets/x", content=body, headers={"Content-Type": "application/json"}
+    )
     assert (answer.status_code, answer.json()["field"]) == (422, "flag_policy")
-    assert desk.log.read(TOPICS.datasets, 0, 10) == []
+    assert harness.log.read(TOPICS.datasets, 0, 10) == []
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
@@ -176,7 +178,7 @@ def test_a_number_too_large_for_json_is_refused(desk: ApiHarness, method: str) -
     [({}, {}, 409), ({"version": 0}, {}, 412), ({}, {"If-Match": '"0"'}, 412), ({}, {"If-Match": "*"}, 412)],
 )
 def test_who_was_slower_hears_of_it_and_changes_nothing(
-    desk: ApiHarness,
+    harness: ApiHarness,
     monkeypatch: pytest.MonkeyPatch,
     *,
     method: str,
@@ -185,31 +187,31 @@ def test_who_was_slower_hears_of_it_and_changes_nothing(
     status: int,
 ) -> None:
     """Another instance writes at the same moment: its record stands in the log when ours is to be written."""
-    real = desk.log.append_if_unchanged
+    real = harness.log.append_if_unchanged
     theirs = DatasetSettings(name="x", version=1, method="good-fraction").model_dump_json().encode()
 
     def append_if_unchanged(output: Any, seen: Any, **more: Any) -> None:
-        desk.log.append([Output(TOPICS.datasets, b"x", theirs)])
+        harness.log.append([Output(TOPICS.datasets, b"x", theirs)])
         real(output, seen, **more)
 
-    monkeypatch.setattr(desk.log, "append_if_unchanged", append_if_unchanged)
-    answer = desk.client.request(method, "/v1/datasets/x", json={"method": "product", **more}, headers=headers)
+    monkeypatch.setattr(harness.log, "append_if_unchanged", append_if_unchanged)
+    answer = harness.client.request(method, "/v1/datasets/x", json={"method": "product", **more}, headers=headers)
     assert answer.status_code == status
     assert "another writer changed the settings of x at the same time" in answer.json()["detail"]
-    assert [record.value for record in desk.log.read(TOPICS.datasets, 0, 10)] == [theirs]
-    wait_for(lambda: desk.backend.state_view.get_settings("x").method == "good-fraction")
+    assert [record.value for record in harness.log.read(TOPICS.datasets, 0, 10)] == [theirs]
+    wait_for(lambda: harness.backend.state_view.get_settings("x").method == "good-fraction")
 
 
-def test_of_many_changes_at_once_none_is_lost_without_a_word(desk: ApiHarness, tmp_path: Path) -> None:
+def test_of_many_changes_at_once_none_is_lost_without_a_word(harness: ApiHarness, tmp_path: Path) -> None:
     """Two instances on one log: the versions that were answered 200 are all there are, one after the other."""
     with closing(SqliteLog(tmp_path / "log.sqlite", TOPICS)) as log:
-        view = StateView(log, TOPICS, new_datasets(desk))
+        view = StateView(log, TOPICS, new_datasets(harness))
         stop = threading.Event()
         following = threading.Thread(target=view.run, args=(stop,))
         following.start()
         try:
             other = TestClient(
-                create_app(replace(desk.backend, state_view=view, appender=LogAppender(log, request_timeout_s=30.0)))
+                create_app(replace(harness.backend, state_view=view, appender=LogAppender(log, request_timeout_s=30.0)))
             )
 
             def change(client: TestClient) -> list[tuple[int, Any]]:
@@ -217,33 +219,33 @@ def test_of_many_changes_at_once_none_is_lost_without_a_word(desk: ApiHarness, t
                 return [(answer.status_code, answer.json()) for answer in answers]
 
             with ThreadPoolExecutor(2) as pool:
-                answers = [answer for client in pool.map(change, (desk.client, other)) for answer in client]
+                answers = [answer for client in pool.map(change, (harness.client, other)) for answer in client]
         finally:
             stop.set()
             following.join()
     assert {status for status, _ in answers} <= {200, 409}
     accepted = sorted((body["version"], body["control_share"]) for status, body in answers if status == 200)
     assert [version for version, _ in accepted] == list(range(1, len(accepted) + 1))
-    (record,) = desk.log.read(TOPICS.datasets, 0, 10)
+    (record,) = harness.log.read(TOPICS.datasets, 0, 10)
     now = DatasetSettings.model_validate_json(record.value or b"")
     assert (now.version, now.control_share) == accepted[-1]
 
 
-def new_datasets(desk: ApiHarness) -> DatasetRegistry:
-    return DatasetRegistry(desk.backend.classifier.folder, min_words=20, prior_words=200)
+def new_datasets(harness: ApiHarness) -> DatasetRegistry:
+    return DatasetRegistry(harness.backend.classifier.folder, min_words=20, prior_words=200)
 
 
-def test_settings_that_are_not_in_force_here_are_followed_by_newer_ones(desk: ApiHarness) -> None:
+def test_settings_that_are_not_in_force_here_are_followed_by_newer_ones(harness: ApiHarness) -> None:
     """A process with another model may use them: a lower version would leave it with them for ever."""
     unfit = DatasetSettings(name="x", version=7, method="no-such").model_dump_json().encode()
-    desk.log.append([Output(TOPICS.datasets, b"x", unfit)])
-    wait_for(lambda: bool(desk.backend.state_view.refused_settings))
-    answer = desk.client.put("/v1/datasets/x", json={"version": 0})
+    harness.log.append([Output(TOPICS.datasets, b"x", unfit)])
+    wait_for(lambda: bool(harness.backend.state_view.refused_settings))
+    answer = harness.client.put("/v1/datasets/x", json={"version": 0})
     assert (answer.status_code, answer.json()["version"]) == (200, 8)
-    assert desk.backend.state_view.refused_settings == {}
+    assert harness.backend.state_view.refused_settings == {}
 
 
-def test_a_log_that_does_not_answer_is_told(desk: ApiHarness) -> None:
+def test_a_log_that_does_not_answer_is_told(harness: ApiHarness) -> None:
     class Gone:
         def append(self, outputs: object, *, timeout: float = 30.0) -> None:
             raise StreamError("nobody there")
@@ -251,46 +253,46 @@ def test_a_log_that_does_not_answer_is_told(desk: ApiHarness) -> None:
         def append_if_unchanged(self, output: object, expected: object, *, timeout: float = 30.0) -> None:
             raise StreamError("nobody there")
 
-    answer = desk.serve_with(append_to=Gone()).put("/v1/datasets/x", json={})
+    answer = harness.serve_with(append_to=Gone()).put("/v1/datasets/x", json={})
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:log-unavailable")
     assert answer.headers["Retry-After"] == "5"
 
 
-def test_thresholds_are_the_workers(desk: ApiHarness) -> None:
-    desk.client.put("/v1/datasets/news", json={"flag_policy": {"kind": "budget", "share": 0.2}})
+def test_thresholds_are_the_workers(harness: ApiHarness) -> None:
+    harness.client.put("/v1/datasets/news", json={"flag_policy": {"kind": "budget", "share": 0.2}})
     for seed in range(2):
-        desk.send(*make_sentences(30, seed=seed, dataset="news"))
-        learned(desk, "news", 30 * (seed + 1))
-    body = desk.client.get("/v1/datasets/news/thresholds").json()
-    judge = desk.backend.state_view.get_judge("news")
+        harness.send(*make_sentences(30, seed=seed, dataset="news"))
+        learned(harness, "news", 30 * (seed + 1))
+    body = harness.client.get("/v1/datasets/news/thresholds").json()
+    judge = harness.backend.state_view.get_judge("news")
     assert [entry["name"] for entry in body["classes"]] == list(judge.classes)
-    now = desk.backend.state_view.get_threshold_set("news")
+    now = harness.backend.state_view.get_threshold_set("news")
     assert {entry["name"]: entry["threshold"] for entry in body["classes"]} == now.by_class
     assert body["cut"] == now.flag_cutoff is not None
     assert body["sentences"] == 60
     assert sum(entry["own_words"] for entry in body["classes"]) > 60
-    assert body["model"]["fingerprint"] == desk.backend.classifier.folder.fingerprint
+    assert body["model"]["fingerprint"] == harness.backend.classifier.folder.fingerprint
     assert body["days"] == []
-    wait_for(lambda: desk.backend.queue.count_items("news")["open"] > 0)
-    (point,) = desk.client.get("/v1/datasets/news/thresholds").json()["history"]
-    in_review = [json.loads(record.value or b"") for record in desk.log.read(TOPICS.review, 0, 1_000)]
+    wait_for(lambda: harness.backend.queue.count_items("news")["open"] > 0)
+    (point,) = harness.client.get("/v1/datasets/news/thresholds").json()["history"]
+    in_review = [json.loads(record.value or b"") for record in harness.log.read(TOPICS.review, 0, 1_000)]
     assert point["thresholds"] in [assessment["thresholds"] for assessment in in_review]
-    assert desk.client.get("/v1/datasets").json()["datasets"][0]["sentences"] == 60
+    assert harness.client.get("/v1/datasets").json()["datasets"][0]["sentences"] == 60
 
 
-def learned(desk: ApiHarness, dataset: str, sentences: int) -> None:
-    wait_for(lambda: desk.backend.state_view.get_stats(dataset).histogram.total == sentences)
+def learned(harness: ApiHarness, dataset: str, sentences: int) -> None:
+    wait_for(lambda: harness.backend.state_view.get_stats(dataset).histogram.total == sentences)
 
 
-def test_settings_that_came_another_way_and_do_not_fit_are_told(desk: ApiHarness) -> None:
-    desk.client.put("/v1/datasets/x", json={})
+def test_settings_that_came_another_way_and_do_not_fit_are_told(harness: ApiHarness) -> None:
+    harness.client.put("/v1/datasets/x", json={})
     unfit = DatasetSettings(name="x", version=7, method="no-such").model_dump_json().encode()
-    desk.log.append([Output(TOPICS.datasets, b"x", unfit)])
-    wait_for(lambda: bool(desk.backend.state_view.refused_settings))
-    (summary,) = desk.client.get("/v1/datasets").json()["datasets"]
+    harness.log.append([Output(TOPICS.datasets, b"x", unfit)])
+    wait_for(lambda: bool(harness.backend.state_view.refused_settings))
+    (summary,) = harness.client.get("/v1/datasets").json()["datasets"]
     assert summary["version"] == 1
     assert "no-such" in summary["problem"]
-    assert "no-such" in desk.client.get("/v1/datasets/x/thresholds").json()["problem"]
+    assert "no-such" in harness.client.get("/v1/datasets/x/thresholds").json()["problem"]
 
 
 def test_the_model_is_told(quiet: ApiHarness) -> None:

@@ -16,33 +16,33 @@ if TYPE_CHECKING:
     from tests.support.api_harness import ApiHarness
 
 
-def test_ready_with_every_condition_by_name(desk: ApiHarness) -> None:
-    answer = desk.client.get("/readyz")
+def test_ready_with_every_condition_by_name(harness: ApiHarness) -> None:
+    answer = harness.client.get("/readyz")
     assert answer.status_code == 200
     assert answer.json() == {"ready": True, "conditions": {"datasets": "", "draining": ""}, "degraded": {}}
-    assert desk.client.get("/healthz").json() == {"status": "ok"}
+    assert harness.client.get("/healthz").json() == {"status": "ok"}
 
 
 def test_it_is_not_ready_before_settings_and_statistics_are_read(
-    desk: ApiHarness, monkeypatch: pytest.MonkeyPatch
+    harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StateView, "caught_up", False)
-    answer = desk.client.get("/readyz")
+    answer = harness.client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["conditions"]["datasets"] == "dataset settings and statistics are still being read"
-    assert desk.client.get("/healthz").status_code == 200
+    assert harness.client.get("/healthz").status_code == 200
 
 
 def test_without_the_broker_it_stays_ready_and_reports_it_as_degraded(
-    desk: ApiHarness, monkeypatch: pytest.MonkeyPatch
+    harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone() -> int:
         raise StreamError("nobody there")
 
-    monkeypatch.setattr(desk.backend.state_view, "step", gone)
-    monkeypatch.setattr(desk.projector, "_caught_up", False)
-    wait_for(lambda: desk.backend.state_view.broker_error is not None)
-    answer = desk.client.get("/readyz")
+    monkeypatch.setattr(harness.backend.state_view, "step", gone)
+    monkeypatch.setattr(harness.projector, "_caught_up", False)
+    wait_for(lambda: harness.backend.state_view.broker_error is not None)
+    answer = harness.client.get("/readyz")
     assert answer.status_code == 200
     assert answer.json()["degraded"] == {
         "broker": "nobody there",
@@ -50,14 +50,14 @@ def test_without_the_broker_it_stays_ready_and_reports_it_as_degraded(
     }
 
 
-def test_a_draining_service_is_not_ready(desk: ApiHarness) -> None:
-    desk.backend.draining.set()
-    answer = desk.client.get("/readyz")
+def test_a_draining_service_is_not_ready(harness: ApiHarness) -> None:
+    harness.backend.draining.set()
+    answer = harness.client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["conditions"]["draining"] == "the service is stopping"
 
 
-def test_a_dead_thread_makes_it_unready(desk: ApiHarness) -> None:
+def test_a_dead_thread_makes_it_unready(harness: ApiHarness) -> None:
     supervisor, die, dead = Supervisor(), threading.Event(), threading.Event()
 
     def idle(stop: threading.Event) -> None:
@@ -72,7 +72,7 @@ def test_a_dead_thread_makes_it_unready(desk: ApiHarness) -> None:
 
     supervisor.start("worker", worker)
     supervisor.start("other", idle)
-    client = desk.serve_with(conditions=lambda: supervisor.conditions, draining=supervisor.stop)
+    client = harness.serve_with(conditions=lambda: supervisor.conditions, draining=supervisor.stop)
     assert client.get("/readyz").status_code == 200
     assert client.get("/readyz").json()["conditions"]["worker"] == ""
     die.set()
@@ -85,8 +85,8 @@ def test_a_dead_thread_makes_it_unready(desk: ApiHarness) -> None:
     assert client.get("/healthz").status_code == 200
 
 
-def test_metrics_are_exposed(desk: ApiHarness) -> None:
-    desk.client.get("/healthz")
-    answer = desk.client.get("/metrics")
+def test_metrics_are_exposed(harness: ApiHarness) -> None:
+    harness.client.get("/healthz")
+    answer = harness.client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert 'labelwatch_http_requests_total{method="GET",route="/healthz",status="2xx"} 1.0' in answer.text

@@ -31,17 +31,17 @@ BELOW = BelowPolicy(kind="below", cut=2.0)  # so that each sentence comes to rev
 
 
 @pytest.fixture
-def full(desk: ApiHarness) -> ApiHarness:
+def full(harness: ApiHarness) -> ApiHarness:
     """A queue with 12 items of one dataset and 3 of another; the worker follows no settings, so they are put."""
     for name in ("news", "blogs"):
-        desk.worker._datasets.put(DatasetSettings(name=name, flag_policy=BELOW))
-    desk.send(*make_sentences(12, dataset="news", annotator="anna"))
-    desk.send(*make_sentences(3, seed=1, dataset="blogs", annotator="ben"))
-    return desk
+        harness.worker._datasets.put(DatasetSettings(name=name, flag_policy=BELOW))
+    harness.send(*make_sentences(12, dataset="news", annotator="anna"))
+    harness.send(*make_sentences(3, seed=1, dataset="blogs", annotator="ben"))
+    return harness
 
 
-def first(desk: ApiHarness, **query: str) -> dict[str, Any]:
-    found = desk.client.get("/v1/review", params=query).json()["items"][0]
+def first(harness: ApiHarness, **query: str) -> dict[str, Any]:
+    found = harness.client.get("/v1/review", params=query).json()["items"][0]
     assert isinstance(found, dict)
     return found
 
@@ -92,18 +92,18 @@ def test_a_misspelt_parameter_is_named_with_those_there_are(quiet: ApiHarness) -
         assert quiet.client.get(path, params={"dataset": "nobodys"}).status_code == 200
 
 
-def test_one_item_whatever_its_name(desk: ApiHarness) -> None:
-    desk.worker._datasets.put(DatasetSettings(flag_policy=BELOW))
+def test_one_item_whatever_its_name(harness: ApiHarness) -> None:
+    harness.worker._datasets.put(DatasetSettings(flag_policy=BELOW))
     names = ["a/b", "ü % ?", "x/claim", "..."]
-    desk.send(*({"id": name, "tokens": ["the"], "labels": ["O"]} for name in names))
+    harness.send(*({"id": name, "tokens": ["the"], "labels": ["O"]} for name in names))
     for name in names:
         for path in (quote(name, safe=""), quote(name)):
-            answer = desk.client.get(f"/v1/review/default/{path}")
+            answer = harness.client.get(f"/v1/review/default/{path}")
             assert (answer.status_code, answer.json().get("id")) == (200, name)
-    with desk.run_projector():
-        claimed = desk.client.post("/v1/review/default/a%2Fb/claim", json={"reviewer": "anna"})
+    with harness.run_projector():
+        claimed = harness.client.post("/v1/review/default/a%2Fb/claim", json={"reviewer": "anna"})
     assert (claimed.status_code, claimed.json()["id"]) == (202, "a/b")
-    assert desk.client.get("/v1/review/default/none").status_code == 404
+    assert harness.client.get("/v1/review/default/none").status_code == 404
 
 
 def test_a_claim_keeps_others_away(full: ApiHarness) -> None:
@@ -278,9 +278,9 @@ def test_decisions_that_break_a_rule(quiet: ApiHarness, body: dict[str, Any], fi
     assert (answer.status_code, answer.json()["field"]) == (422, field)
 
 
-def test_a_queue_in_the_making_says_so(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk.projector, "_caught_up", False)
-    answer = desk.client.post("/v1/decisions", json={"id": "a", "reviewer": "anna", "verdict": "ok"})
+def test_a_queue_in_the_making_says_so(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness.projector, "_caught_up", False)
+    answer = harness.client.post("/v1/decisions", json={"id": "a", "reviewer": "anna", "verdict": "ok"})
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
     assert answer.headers["Retry-After"]
 
@@ -320,15 +320,15 @@ def test_who_listens_hears_of_changes(full: ApiHarness) -> None:
     assert told[0]["version"] < told[1]["version"]
 
 
-def test_silence_is_broken_now_and_then(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_broken_now_and_then(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.routes.events.HEARTBEAT_INTERVAL_S", 0.0)
 
     async def listen() -> list[str]:
         heard = []
-        async for event in queue_events(desk.backend, QueueWatcher(desk.backend, poll_interval=0.01), None):
+        async for event in queue_events(harness.backend, QueueWatcher(harness.backend, poll_interval=0.01), None):
             heard.append(event)
             if len(heard) == 3:
-                desk.backend.draining.set()
+                harness.backend.draining.set()
         return heard
 
     assert asyncio.run(listen())[2].startswith(":")
@@ -351,17 +351,17 @@ def test_the_stream_ends_when_the_service_does(full: ApiHarness) -> None:
     assert '"counts": {"open": 1}' in answer.text
 
 
-def test_too_many_listeners_are_sent_away(desk: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_listeners_are_sent_away(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.routes.events.MAX_LISTENERS", 0)
-    assert desk.client.get("/v1/events").status_code == 429
+    assert harness.client.get("/v1/events").status_code == 429
 
 
 def test_of_many_who_listen_at_once_no_more_get_in_than_there_is_room_for(
-    desk: ApiHarness, monkeypatch: pytest.MonkeyPatch
+    harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.api.routes.events.MAX_LISTENERS", 3)
     with ExitStack() as leaving:
-        port = leaving.enter_context(live_server.serve_app(desk.app))
+        port = leaving.enter_context(live_server.serve_app(harness.app))
         clients = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(20)]
         for client in clients:
             leaving.enter_context(client)
@@ -371,4 +371,4 @@ def test_of_many_who_listen_at_once_no_more_get_in_than_there_is_room_for(
         assert sorted(heard) == [b"HTTP/1.1 200"] * 3 + [b"HTTP/1.1 429"] * 17
         for client in clients:
             client.close()
-        wait_for(lambda: desk.app.state.queue_watcher.listeners == 0)  # who goes makes room
+        wait_for(lambda: harness.app.state.queue_watcher.listeners == 0)  # who goes makes room

@@ -44,8 +44,8 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, classifier: Classifier) -> Iterator[ScoringHarness]:
     """For tests that change nothing."""
-    with scoring_harness(tmp_path_factory.mktemp("log"), classifier, max_sentences=20, max_line_bytes=2_000) as desk:
-        yield desk
+    with scoring_harness(tmp_path_factory.mktemp("log"), classifier, max_sentences=20, max_line_bytes=2_000) as harness:
+        yield harness
 
 
 def problem(response: httpx.Response, status: int, field: str | None = None) -> str:
@@ -121,14 +121,14 @@ def test_method_and_token_score_of_the_request(shared: ScoringHarness, method: s
 def test_settings_and_statistics_of_the_stream_are_used_as_soon_as_they_are_seen(
     tmp_path: Path, classifier: Classifier
 ) -> None:
-    with scoring_harness(tmp_path, classifier) as desk:
+    with scoring_harness(tmp_path, classifier) as harness:
         body = {**ONE, "dataset": "mine", "labels": ["O", "O", "O", "B-PLACE"]}
-        assert "B-PLACE" in problem(desk.post("/v1/score", body), 422, "labels")
+        assert "B-PLACE" in problem(harness.post("/v1/score", body), 422, "labels")
         settings = DatasetSettings(
             name="mine", version=3, label_map={"PLACE": "LOC"}, pooling="first", method="product"
         )
-        desk.append(Output(desk.topics.datasets, b"mine", settings.model_dump_json().encode()))
-        before = desk.post("/v1/score", body).json()
+        harness.append(Output(harness.topics.datasets, b"mine", settings.model_dump_json().encode()))
+        before = harness.post("/v1/score", body).json()
         assert before["settings"]["mine"] == settings.model_dump(mode="json")
         assert before["assessments"][0]["settings_version"] == 3
         judge = Judge(classifier.folder, settings, min_words=1, prior_words=200)
@@ -141,8 +141,8 @@ def test_settings_and_statistics_of_the_stream_are_used_as_soon_as_they_are_seen
         )
         stats = judge.learn(observation, judge.create_empty_stats(), priority=0.5)
         key = to_state_key(0, "mine", judge.stats_key)
-        desk.append(Output(desk.topics.state, key, json.dumps(stats.snapshot()).encode()))
-        after = desk.post("/v1/score", {"sentences": [body, ONE]}).json()
+        harness.append(Output(harness.topics.state, key, json.dumps(stats.snapshot()).encode()))
+        after = harness.post("/v1/score", {"sentences": [body, ONE]}).json()
         assert after["thresholds"]["mine"] == judge.build_threshold_set(stats).by_class != before["thresholds"]["mine"]
         assert after["assessments"][0]["thresholds"] == after["thresholds"]["mine"]
 
@@ -263,7 +263,7 @@ def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifie
     held: Any = Held(classifier)
     kind = "application/x-ndjson" if lines else "application/json"
 
-    with scoring_harness(tmp_path, held, queue={"queue_sentences": 4}) as desk:
+    with scoring_harness(tmp_path, held, queue={"queue_sentences": 4}) as harness:
 
         async def ask(client: httpx.AsyncClient) -> None:
             def post() -> asyncio.Task[httpx.Response]:
@@ -273,7 +273,7 @@ def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifie
             waiting = [post()]
             assert await asyncio.to_thread(held.started.wait, 30)
             waiting += [post() for _ in range(3)]
-            while desk.batcher.waiting < 4:
+            while harness.batcher.waiting < 4:
                 await asyncio.sleep(0)
             refused = await asyncio.gather(*(post() for _ in range(3)))
             for response in refused:
@@ -283,8 +283,8 @@ def test_overload_answers_429_and_recovers(tmp_path: Path, classifier: Classifie
             assert [response.status_code for response in await asyncio.gather(*waiting)] == [200] * 4
             assert (await post()).status_code == 200
 
-        desk.run_with_client(ask)
-        assert desk.read_metric("labelwatch_overload_total", reason="queue_full") == 3
+        harness.run_with_client(ask)
+        assert harness.read_metric("labelwatch_overload_total", reason="queue_full") == 3
 
 
 @pytest.mark.usefixtures("through_the_queue")
@@ -294,26 +294,26 @@ def test_sentences_of_a_disconnected_client_are_skipped(
 ) -> None:
     monkeypatch.setattr("service.api.scoring.requests.MIN_WATCHED_SENTENCES", 0)
     held: Any = Held(classifier)
-    with scoring_harness(tmp_path, held) as desk:
+    with scoring_harness(tmp_path, held) as harness:
 
         async def ask(_: httpx.AsyncClient) -> None:
             kind = "application/x-ndjson" if lines else "application/json"
             async with (
-                AsgiExchange(desk.app, "/v1/score", content_type="application/json") as stays,
-                AsgiExchange(desk.app, "/v1/score", content_type=kind) as goes,
+                AsgiExchange(harness.app, "/v1/score", content_type="application/json") as stays,
+                AsgiExchange(harness.app, "/v1/score", content_type=kind) as goes,
             ):
                 stays.send_lines(ONE, last=True)
                 assert await asyncio.to_thread(held.started.wait, 30)
                 goes.send_lines(ONE, last=not lines)
-                while desk.batcher.waiting < 2:
+                while harness.batcher.waiting < 2:
                     await asyncio.sleep(0)
                 goes.disconnect()
                 await goes.task
-                assert desk.batcher.waiting == 1
+                assert harness.batcher.waiting == 1
                 held.go_on.set()
                 assert (await stays.receive())["status"] == 200
 
-        desk.run_with_client(ask)
+        harness.run_with_client(ask)
         assert held.ran == 1
 
 
@@ -324,10 +324,10 @@ def test_no_line_is_lost_while_the_first_ones_wait_for_the_model(
 ) -> None:
     monkeypatch.setattr("service.api.scoring.requests.MIN_WATCHED_SENTENCES", 0)
     held: Any = Held(classifier)
-    with scoring_harness(tmp_path, held) as desk:
+    with scoring_harness(tmp_path, held) as harness:
 
         async def ask(_: httpx.AsyncClient) -> None:
-            async with AsgiExchange(desk.app, "/v1/score", query=query) as exchange:
+            async with AsgiExchange(harness.app, "/v1/score", query=query) as exchange:
                 exchange.send_lines(ONE)
                 assert await asyncio.to_thread(held.started.wait, 30)
                 for number in range(4):
@@ -337,13 +337,13 @@ def test_no_line_is_lost_while_the_first_ones_wait_for_the_model(
                 held.go_on.set()
                 assert len([line async for line in exchange.iter_response_lines()]) == 5
 
-        desk.run_with_client(ask)
+        harness.run_with_client(ask)
 
 
 @pytest.mark.usefixtures("through_the_queue")
 def test_a_timed_out_request_leaves_the_queue(tmp_path: Path, classifier: Classifier) -> None:
     held: Any = Held(classifier)
-    with scoring_harness(tmp_path, held, timeout_s=0.05) as desk:
+    with scoring_harness(tmp_path, held, timeout_s=0.05) as harness:
 
         async def ask(client: httpx.AsyncClient) -> None:
             first = asyncio.create_task(client.post("/v1/score", json=ONE))
@@ -351,12 +351,12 @@ def test_a_timed_out_request_leaves_the_queue(tmp_path: Path, classifier: Classi
             second = asyncio.create_task(client.post("/v1/score", json=ONE))
             problem(await second, 504)
             problem(await first, 504)
-            assert desk.batcher.waiting <= 1
+            assert harness.batcher.waiting <= 1
             held.go_on.set()
-            while desk.batcher.waiting:
+            while harness.batcher.waiting:
                 await asyncio.sleep(0)
 
-        desk.run_with_client(ask)
+        harness.run_with_client(ask)
         assert held.ran == 1
 
 

@@ -44,7 +44,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, classifier: Classifier) -> 
 
 
 @dataclass
-class Desk:
+class TopicHarness:
     """The API, and where the log ended before the test."""
 
     api: ScoringHarness
@@ -56,18 +56,18 @@ class Desk:
 
 
 @pytest.fixture
-def desk(shared: ScoringHarness) -> Desk:
-    return Desk(shared, len(shared.stream.read(shared.topics.sentences, 0, 10_000)))
+def harness(shared: ScoringHarness) -> TopicHarness:
+    return TopicHarness(shared, len(shared.stream.read(shared.topics.sentences, 0, 10_000)))
 
 
-def test_a_sentence_is_in_the_log_when_it_is_answered(desk: Desk) -> None:
-    response = desk.api.post("/v1/sentences", ONE, x_request_id="abc")
+def test_a_sentence_is_in_the_log_when_it_is_answered(harness: TopicHarness) -> None:
+    response = harness.api.post("/v1/sentences", ONE, x_request_id="abc")
     assert response.status_code == 202
     body = response.json()
     (identity,) = body["ids"]
     assert str(uuid.UUID(identity)) == identity
     assert body["request_id"] == response.headers["x-request-id"] == "abc"
-    (record,) = desk.records
+    (record,) = harness.records
     assert record.key == f"default/{identity}".encode()
     assert record.value is not None
     assert json.loads(record.value) == {**ONE, "id": identity}
@@ -75,7 +75,7 @@ def test_a_sentence_is_in_the_log_when_it_is_answered(desk: Desk) -> None:
     assert get_header(record.headers, "ce_type") == "labelwatch.sentence.v1"
 
 
-def test_many_keep_their_ids_and_their_order(desk: Desk) -> None:
+def test_many_keep_their_ids_and_their_order(harness: TopicHarness) -> None:
     sentence = {
         **ONE,
         "id": "7",
@@ -84,9 +84,9 @@ def test_many_keep_their_ids_and_their_order(desk: Desk) -> None:
         "annotator": "kim",
         "annotated_at": "2024-05-31T12:00:00Z",
     }
-    body = desk.api.post("/v1/sentences", {"sentences": [sentence, GONE, ONE]}).json()
+    body = harness.api.post("/v1/sentences", {"sentences": [sentence, GONE, ONE]}).json()
     assert body["ids"][:2] == ["7", "a/b"]
-    records = desk.records
+    records = harness.records
     assert [record.key for record in records][:2] == [b"default/7", b"other/a/b"]
     assert [read_sentence(record.value or b"") for record in records][:2] == [
         read_sentence(sentence),
@@ -106,30 +106,34 @@ def test_many_keep_their_ids_and_their_order(desk: Desk) -> None:
         ({"sentences": [ONE, {**ONE, "meta": {"a": "x" * 1_100_000}}]}, 413, "sentences.1"),
     ],
 )
-def test_one_invalid_sentence_rejects_the_list(desk: Desk, body: Any, status: int, field: str | None) -> None:
-    response = desk.api.post("/v1/sentences", body)
+def test_one_invalid_sentence_rejects_the_list(
+    harness: TopicHarness, body: Any, status: int, field: str | None
+) -> None:
+    response = harness.api.post("/v1/sentences", body)
     assert response.status_code == status
     assert response.json().get("field") == field
-    assert desk.records == []
+    assert harness.records == []
 
 
-def test_valid_lines_are_appended_and_invalid_ones_get_a_problem(desk: Desk) -> None:
+def test_valid_lines_are_appended_and_invalid_ones_get_a_problem(harness: TopicHarness) -> None:
     large = {**ONE, "meta": {"a": "x" * 1_100_000}}
-    response = desk.api.post_lines("/v1/sentences", {**ONE, "id": "1"}, b"", b"{", large, GONE)
+    response = harness.api.post_lines("/v1/sentences", {**ONE, "id": "1"}, b"", b"{", large, GONE)
     assert response.status_code == 202
     lines_answered = [json.loads(line) for line in response.text.splitlines()]
     assert lines_answered[0] == {"line": 1, "id": "1"}
     assert [(each["line"], each["status"]) for each in lines_answered[1:3]] == [(3, 400), (4, 413)]
     assert lines_answered[3] == {"line": 5, "id": "a/b"}
-    assert [record.key for record in desk.records] == [b"default/1", b"other/a/b"]
-    assert {get_header(record.headers, "x-request-id") for record in desk.records} == {response.headers["x-request-id"]}
+    assert [record.key for record in harness.records] == [b"default/1", b"other/a/b"]
+    assert {get_header(record.headers, "x-request-id") for record in harness.records} == {
+        response.headers["x-request-id"]
+    }
 
 
-def test_long_lists_stay_in_order(desk: Desk) -> None:
+def test_long_lists_stay_in_order(harness: TopicHarness) -> None:
     lines = [{**ONE, "id": str(number)} for number in range(1_000)]
-    ids = [json.loads(line)["id"] for line in desk.api.post_lines("/v1/sentences", *lines).text.splitlines()]
+    ids = [json.loads(line)["id"] for line in harness.api.post_lines("/v1/sentences", *lines).text.splitlines()]
     assert ids == [str(number) for number in range(1_000)]
-    assert [record.key for record in desk.records] == [f"default/{number}".encode() for number in range(1_000)]
+    assert [record.key for record in harness.records] == [f"default/{number}".encode() for number in range(1_000)]
 
 
 class Broken:
@@ -150,12 +154,12 @@ class Broken:
 
 def test_a_log_that_does_not_answer_is_503_and_does_not_block_the_loop(tmp_path: Path, classifier: Classifier) -> None:
     broken = Broken()
-    with scoring_harness(tmp_path, classifier, append_to=broken, timeout_s=10) as desk:
-        for response in (desk.post("/v1/sentences", ONE), desk.post_lines("/v1/sentences", ONE)):
+    with scoring_harness(tmp_path, classifier, append_to=broken, timeout_s=10) as harness:
+        for response in (harness.post("/v1/sentences", ONE), harness.post_lines("/v1/sentences", ONE)):
             assert response.status_code == 503
             assert int(response.headers["retry-after"]) >= 1
             assert "did not answer" in response.json()["detail"]
-        assert desk.post("/v1/score", ONE).status_code == 200
+        assert harness.post("/v1/score", ONE).status_code == 200
     assert threading.current_thread().name not in broken.threads
     assert max(broken.timeouts) < 10  # the log times out before the request does
 
@@ -164,10 +168,10 @@ def test_a_log_that_fails_later_ends_the_answers_at_the_first_line_not_appended(
     tmp_path: Path, classifier: Classifier
 ) -> None:
     broken = Broken(takes=1)
-    with scoring_harness(tmp_path, classifier, append_to=broken) as desk:
+    with scoring_harness(tmp_path, classifier, append_to=broken) as harness:
 
         async def talk(_: httpx.AsyncClient) -> None:
-            async with AsgiExchange(desk.app, "/v1/sentences") as talk:
+            async with AsgiExchange(harness.app, "/v1/sentences") as talk:
                 talk.send_lines({**ONE, "id": "1"})
                 assert (await talk.receive())["status"] == 202
                 answers = talk.iter_response_lines()
@@ -176,7 +180,7 @@ def test_a_log_that_fails_later_ends_the_answers_at_the_first_line_not_appended(
                 (problem,) = [each async for each in answers]
                 assert (problem["line"], problem["status"]) == (2, 503)
 
-        desk.run_with_client(talk)
+        harness.run_with_client(talk)
     assert len(broken.threads) == 2
 
 

@@ -38,14 +38,14 @@ SECRET = "whsec_" + base64.b64encode(b"not so secret here").decode()
 # -- Label Studio ------------------------------------------------------------------------------------------------------
 
 
-def test_an_event_is_in_the_log_when_it_is_answered(desk: ApiHarness) -> None:
-    client = desk.serve_with_limits(label_studio_url="https://ls.example.org")
+def test_an_event_is_in_the_log_when_it_is_answered(harness: ApiHarness) -> None:
+    client = harness.serve_with_limits(label_studio_url="https://ls.example.org")
     answer = client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event(), headers={"X-Request-ID": "ls-1"})
     assert answer.status_code == 202
     assert answer.json() == {
         "event": "ANNOTATION_CREATED", "ids": ["label-studio:41"], "ignored": None, "request_id": "ls-1",
     }  # fmt: skip
-    (record,) = desk.log.read(TOPICS.sentences, 0, 10)
+    (record,) = harness.log.read(TOPICS.sentences, 0, 10)
     assert record.key == b"trips/label-studio:41"
     assert get_header(record.headers, "x-request-id") == "ls-1"
     message = json.loads(record.value or b"")
@@ -53,76 +53,76 @@ def test_an_event_is_in_the_log_when_it_is_answered(desk: ApiHarness) -> None:
     assert message["source"] == "https://ls.example.org/projects/3/data?task=7"
 
 
-def test_updates_and_deletions_follow(desk: ApiHarness) -> None:
+def test_updates_and_deletions_follow(harness: ApiHarness) -> None:
     for action in ("ANNOTATION_UPDATED", "ANNOTATIONS_DELETED"):
-        assert desk.client.post(LABEL_STUDIO, json=bodies.make_event(action)).status_code == 202
-    updated, gone, other = desk.read_messages(TOPICS.sentences)
+        assert harness.client.post(LABEL_STUDIO, json=bodies.make_event(action)).status_code == 202
+    updated, gone, other = harness.read_messages(TOPICS.sentences)
     assert updated["update"] is True
     assert (gone["id"], gone["deleted"]) == (updated["id"], True)
     assert gone["revision"] > updated["revision"]
     assert other["id"] == "label-studio:42"
 
 
-def test_an_annotation_from_its_webhook_to_the_queue_and_out_of_it(desk: ApiHarness) -> None:
+def test_an_annotation_from_its_webhook_to_the_queue_and_out_of_it(harness: ApiHarness) -> None:
     """The tiny model knows nothing: what matters is that an item opens, and that the deletion closes it."""
-    desk.client.put("/v1/datasets/trips", json={"flag_policy": {"kind": "below", "cut": 2.0}})
-    desk.worker._datasets.apply_records(desk.log.read(TOPICS.datasets, 0, 10))  # as its thread would
-    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event())
-    desk.send()
-    assert desk.read_messages(TOPICS.dead_letters) == []
-    (item,) = desk.client.get("/v1/review?dataset=trips").json()["items"]
+    harness.client.put("/v1/datasets/trips", json={"flag_policy": {"kind": "below", "cut": 2.0}})
+    harness.worker._datasets.apply_records(harness.log.read(TOPICS.datasets, 0, 10))  # as its thread would
+    harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event())
+    harness.send()
+    assert harness.read_messages(TOPICS.dead_letters) == []
+    (item,) = harness.client.get("/v1/review?dataset=trips").json()["items"]
     assert (item["id"], item["annotator"]) == ("label-studio:41", "5")
-    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event("ANNOTATIONS_DELETED"))
-    desk.send()
-    assert desk.client.get("/v1/review?dataset=trips").json()["items"] == []
+    harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event("ANNOTATIONS_DELETED"))
+    harness.send()
+    assert harness.client.get("/v1/review?dataset=trips").json()["items"] == []
 
 
-def test_annotations_go_with_their_task(desk: ApiHarness) -> None:
+def test_annotations_go_with_their_task(harness: ApiHarness) -> None:
     """Label Studio names the tasks only: the queue knows what came from them."""
-    desk.client.put("/v1/datasets/trips", json={"flag_policy": {"kind": "below", "cut": 2.0}})
-    desk.worker._datasets.apply_records(desk.log.read(TOPICS.datasets, 0, 10))  # as its thread would
+    harness.client.put("/v1/datasets/trips", json={"flag_policy": {"kind": "below", "cut": 2.0}})
+    harness.worker._datasets.apply_records(harness.log.read(TOPICS.datasets, 0, 10))  # as its thread would
     for number, task in ((41, 7), (42, 7), (43, 8)):
         annotation = bodies.make_annotation(bodies.make_region("Riga", "LOC"), id=number, task=task)
-        desk.client.post(
+        harness.client.post(
             f"{LABEL_STUDIO}?dataset=trips",
             json=bodies.make_event(annotation=annotation, task=bodies.make_task(id=task)),
         )
-    desk.send()
+    harness.send()
     deleted = {"action": "TASKS_DELETED", "tasks": [{"id": 7}, {"id": 9}]}
     tasks = ["label-studio:task:7", "label-studio:task:9"]
-    assert desk.client.post(f"{LABEL_STUDIO}?dataset=others", json=deleted).json()["ids"] == tasks
-    answer = desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=deleted).json()
+    assert harness.client.post(f"{LABEL_STUDIO}?dataset=others", json=deleted).json()["ids"] == tasks
+    answer = harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=deleted).json()
     assert (answer["ids"], answer["ignored"]) == ([*tasks, "label-studio:41", "label-studio:42"], None)
-    desk.send()
-    assert open_items(desk) == ["label-studio:43"]
-    again = desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=deleted)
+    harness.send()
+    assert open_items(harness) == ["label-studio:43"]
+    again = harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=deleted)
     assert (again.status_code, again.json()["ids"]) == (202, tasks)
-    none = desk.client.post(LABEL_STUDIO, json={"action": "TASKS_DELETED", "tasks": []})
+    none = harness.client.post(LABEL_STUDIO, json={"action": "TASKS_DELETED", "tasks": []})
     assert (none.status_code, none.json()["ignored"]) == (202, "it names none")
 
 
-def open_items(desk: ApiHarness) -> list[str]:
-    return [one["id"] for one in desk.client.get("/v1/review?dataset=trips").json()["items"]]
+def open_items(harness: ApiHarness) -> list[str]:
+    return [one["id"] for one in harness.client.get("/v1/review?dataset=trips").json()["items"]]
 
 
-def flags_all(desk: ApiHarness) -> None:
-    desk.client.put("/v1/datasets/trips", json={"flag_policy": {"kind": "below", "cut": 2.0}})
-    desk.worker._datasets.apply_records(desk.log.read(TOPICS.datasets, 0, 10))  # as its thread would
+def flags_all(harness: ApiHarness) -> None:
+    harness.client.put("/v1/datasets/trips", json={"flag_policy": {"kind": "below", "cut": 2.0}})
+    harness.worker._datasets.apply_records(harness.log.read(TOPICS.datasets, 0, 10))  # as its thread would
 
 
-def test_a_task_may_go_before_its_annotation_was_judged(desk: ApiHarness) -> None:
+def test_a_task_may_go_before_its_annotation_was_judged(harness: ApiHarness) -> None:
     """The queue does not know the annotation yet: it closes when it comes."""
-    flags_all(desk)
-    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event())
+    flags_all(harness)
+    harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event())
     deleted = {"action": "TASKS_DELETED", "tasks": [{"id": 7}], "project": {"id": 3}}
-    assert desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=deleted).json()["ids"] == ["label-studio:task:7"]
-    desk.send()
-    assert open_items(desk) == []
-    closed = desk.client.get("/v1/review/trips/label-studio:41").json()
+    assert harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=deleted).json()["ids"] == ["label-studio:task:7"]
+    harness.send()
+    assert open_items(harness) == []
+    closed = harness.client.get("/v1/review/trips/label-studio:41").json()
     assert (closed["state"], closed["closed_by"]) == ("closed", "deleted")
 
 
-def test_deletions_are_taken_while_the_queue_is_being_built(desk: ApiHarness) -> None:
+def test_deletions_are_taken_while_the_queue_is_being_built(harness: ApiHarness) -> None:
     class Building:
         version = 0
 
@@ -132,18 +132,18 @@ def test_deletions_are_taken_while_the_queue_is_being_built(desk: ApiHarness) ->
         def get_revisions(self, dataset: str, ids: list[str]) -> dict[str, int]:
             raise StateError("the review queue's file is gone")
 
-    queue = desk.backend.queue
-    flags_all(desk)
-    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event())
-    desk.send()
-    assert open_items(desk) == ["label-studio:41"]
-    desk.serve_with(queue=Building())
+    queue = harness.backend.queue
+    flags_all(harness)
+    harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event())
+    harness.send()
+    assert open_items(harness) == ["label-studio:41"]
+    harness.serve_with(queue=Building())
     deleted = {"action": "TASKS_DELETED", "tasks": [{"id": 7}]}
     for body in (deleted, bodies.make_event("ANNOTATIONS_DELETED", annotations=[{"id": 99}])):
-        assert desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=body).status_code == 202
-    desk.serve_with(queue=queue)
-    desk.send()
-    assert open_items(desk) == []
+        assert harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=body).status_code == 202
+    harness.serve_with(queue=queue)
+    harness.send()
+    assert open_items(harness) == []
 
 
 @pytest.mark.parametrize("judged", [True, False])
@@ -151,35 +151,37 @@ def test_deletions_are_taken_while_the_queue_is_being_built(desk: ApiHarness) ->
     bodies.make_event("ANNOTATIONS_DELETED", annotations=[{"id": 41}]), {"action": "TASKS_DELETED", "tasks": [{"id": 7}]},
 ])  # fmt: skip
 def test_a_deletion_is_newer_than_what_it_deletes_whatever_our_clock_says(
-    desk: ApiHarness, body: dict[str, Any], judged: bool
+    harness: ApiHarness, body: dict[str, Any], judged: bool
 ) -> None:
     """Label Studio's clock may be ahead of ours. The annotation is in the queue, or still on its way there."""
-    flags_all(desk)
+    flags_all(harness)
     ahead = datetime.now(UTC) + timedelta(hours=3)
     late = bodies.make_annotation(bodies.make_region("Riga", "LOC"), updated_at=ahead.isoformat())
-    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event(annotation=late))
+    harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event(annotation=late))
     if judged:
-        desk.send()
-        assert open_items(desk) == ["label-studio:41"]
-        desk.serve_with(deliveries=WebhookDeliveries())  # another replica, or this one started anew
-    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=body)
-    desk.send()
-    assert open_items(desk) == []
+        harness.send()
+        assert open_items(harness) == ["label-studio:41"]
+        harness.serve_with(deliveries=WebhookDeliveries())  # another replica, or this one started anew
+    harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=body)
+    harness.send()
+    assert open_items(harness) == []
     # What is annotated after that is newer by Label Studio's clock, and opens again.
     later = late | {"updated_at": (ahead + timedelta(seconds=1)).isoformat()}
-    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event("ANNOTATION_UPDATED", annotation=later))
-    desk.send()
-    assert open_items(desk) == ["label-studio:41"]
+    harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event("ANNOTATION_UPDATED", annotation=later))
+    harness.send()
+    assert open_items(harness) == ["label-studio:41"]
 
 
-def test_a_deletion_with_the_highest_revision_there_is(desk: ApiHarness) -> None:
-    desk.backend.deliveries.record_revisions([read_sentence({"tokens": ["a"], "labels": ["O"], "revision": 2**63 - 1})])
-    assert desk.client.post(LABEL_STUDIO, json=bodies.make_event("ANNOTATIONS_DELETED")).status_code == 202
-    assert {one["revision"] for one in desk.read_messages(TOPICS.sentences)} == {2**63 - 1}
+def test_a_deletion_with_the_highest_revision_there_is(harness: ApiHarness) -> None:
+    harness.backend.deliveries.record_revisions(
+        [read_sentence({"tokens": ["a"], "labels": ["O"], "revision": 2**63 - 1})]
+    )
+    assert harness.client.post(LABEL_STUDIO, json=bodies.make_event("ANNOTATIONS_DELETED")).status_code == 202
+    assert {one["revision"] for one in harness.read_messages(TOPICS.sentences)} == {2**63 - 1}
 
 
-def counted(desk: ApiHarness, name: str, **labels: str) -> float | None:
-    return desk.backend.telemetry.registry.get_sample_value(f"labelwatch_{name}_total", labels)
+def counted(harness: ApiHarness, name: str, **labels: str) -> float | None:
+    return harness.backend.telemetry.registry.get_sample_value(f"labelwatch_{name}_total", labels)
 
 
 def test_what_became_of_events_is_counted(trusting: ApiHarness) -> None:
@@ -207,8 +209,8 @@ def test_what_became_of_events_is_counted(trusting: ApiHarness) -> None:
 
 
 @pytest.mark.parametrize("tasks", [{"id": 7}, [7], [{"id": "7"}], [{}]])
-def test_tasks_that_cannot_be_read_are_refused(desk: ApiHarness, tasks: object) -> None:
-    answer = desk.client.post(LABEL_STUDIO, json={"action": "TASKS_DELETED", "tasks": tasks})
+def test_tasks_that_cannot_be_read_are_refused(harness: ApiHarness, tasks: object) -> None:
+    answer = harness.client.post(LABEL_STUDIO, json={"action": "TASKS_DELETED", "tasks": tasks})
     assert answer.status_code == 422
     assert answer.json()["field"].startswith("tasks")
 
@@ -216,11 +218,11 @@ def test_tasks_that_cannot_be_read_are_refused(desk: ApiHarness, tasks: object) 
 @pytest.mark.parametrize(
     "body", [{"action": "ANNOTATION_CREATED"}, {"action": "TASKS_DELETED"}, bodies.make_event("TASKS_CREATED")]
 )
-def test_what_says_nothing_new_is_answered_and_ignored(desk: ApiHarness, body: dict[str, Any]) -> None:
-    answer = desk.client.post(LABEL_STUDIO, json=body)
+def test_what_says_nothing_new_is_answered_and_ignored(harness: ApiHarness, body: dict[str, Any]) -> None:
+    answer = harness.client.post(LABEL_STUDIO, json=body)
     assert (answer.status_code, answer.json()["ids"]) == (202, [])
     assert answer.json()["ignored"]
-    assert desk.read_messages(TOPICS.sentences) == []
+    assert harness.read_messages(TOPICS.sentences) == []
 
 
 def overlapping() -> dict[str, Any]:
@@ -228,37 +230,37 @@ def overlapping() -> dict[str, Any]:
     return bodies.make_event(annotation=bodies.make_annotation(*both))
 
 
-def test_what_cannot_be_read_is_refused_and_kept(desk: ApiHarness) -> None:
-    answer = desk.client.post(LABEL_STUDIO, json=overlapping())
+def test_what_cannot_be_read_is_refused_and_kept(harness: ApiHarness) -> None:
+    answer = harness.client.post(LABEL_STUDIO, json=overlapping())
     assert answer.status_code == 422
     assert answer.json()["field"] == "annotation.result.0.value"
-    (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
+    (letter,) = harness.log.read(TOPICS.dead_letters, 0, 10)
     assert json.loads(letter.value or b"") == overlapping()
     assert get_header(letter.headers, "__connect.errors.topic") == "webhook:label-studio"
     assert "it overlaps" in str(get_header(letter.headers, "__connect.errors.exception.message"))
-    assert desk.read_messages(TOPICS.sentences) == []
+    assert harness.read_messages(TOPICS.sentences) == []
 
 
-def test_what_can_be_read_of_an_event_is_taken_and_the_event_kept_for_the_rest(desk: ApiHarness) -> None:
+def test_what_can_be_read_of_an_event_is_taken_and_the_event_kept_for_the_rest(harness: ApiHarness) -> None:
     twice = bodies.make_annotation(bodies.make_region("Riga", "LOC"), bodies.make_region("Riga", "ORG"), id=42)
     event = bodies.make_event(
         "ANNOTATIONS_CREATED", annotation=[twice, bodies.make_annotation()], task=[bodies.make_task()]
     )
-    answer = desk.client.post(LABEL_STUDIO, json=event)
+    answer = harness.client.post(LABEL_STUDIO, json=event)
     assert (answer.status_code, answer.json()["ids"]) == (202, ["label-studio:41"])
     assert answer.json()["ignored"].startswith("1 of 2 can't be read: the event is kept as a dead letter; the first: ")
-    assert [one["id"] for one in desk.read_messages(TOPICS.sentences)] == ["label-studio:41"]
-    (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
+    assert [one["id"] for one in harness.read_messages(TOPICS.sentences)] == ["label-studio:41"]
+    (letter,) = harness.log.read(TOPICS.dead_letters, 0, 10)
     assert json.loads(letter.value or b"") == event
     outcomes = {
-        one: counted(desk, "webhook_events", outcome=one, platform="label-studio") for one in ("taken", "refused")
+        one: counted(harness, "webhook_events", outcome=one, platform="label-studio") for one in ("taken", "refused")
     }
     assert outcomes == {"taken": 0.0, "refused": 1.0}
 
 
-def test_a_sentence_over_the_limit_is_refused(desk: ApiHarness) -> None:
+def test_a_sentence_over_the_limit_is_refused(harness: ApiHarness) -> None:
     body = bodies.make_event(annotation=bodies.make_annotation(), task=bodies.make_task(data={"text": "a " * 51}))
-    answer = desk.client.post(LABEL_STUDIO, json=body)
+    answer = harness.client.post(LABEL_STUDIO, json=body)
     assert answer.status_code == 422
     assert "51 words, the limit is 50" in answer.json()["detail"]
 
@@ -266,24 +268,24 @@ def test_a_sentence_over_the_limit_is_refused(desk: ApiHarness) -> None:
 @pytest.mark.parametrize(
     ("query", "field"), [("dataset=No%20Way", "dataset"), ("dataset=" + "x" * 65, "dataset"), ("control=" + "x" * 300, "control")]
 )  # fmt: skip
-def test_queries_are_checked(desk: ApiHarness, query: str, field: str) -> None:
-    answer = desk.client.post(f"{LABEL_STUDIO}?{query}", json=bodies.make_event())
+def test_queries_are_checked(harness: ApiHarness, query: str, field: str) -> None:
+    answer = harness.client.post(f"{LABEL_STUDIO}?{query}", json=bodies.make_event())
     assert (answer.status_code, answer.json()["field"]) == (422, field)
 
 
-def test_field_and_control_can_be_named(desk: ApiHarness) -> None:
+def test_field_and_control_can_be_named(harness: ApiHarness) -> None:
     body = bodies.make_event(task=bodies.make_task(data={"body": bodies.TEXT}))
     body["annotation"]["result"].append(bodies.make_region("Tallinn", "VERB", from_name="pos"))
-    assert desk.client.post(f"{LABEL_STUDIO}?field=body&control=label", json=body).status_code == 202
-    assert desk.read_messages(TOPICS.sentences)[0]["labels"].count("O") == 5
+    assert harness.client.post(f"{LABEL_STUDIO}?field=body&control=label", json=body).status_code == 202
+    assert harness.read_messages(TOPICS.sentences)[0]["labels"].count("O") == 5
 
 
-def test_labels_are_written_in_the_datasets_scheme(desk: ApiHarness) -> None:
-    assert desk.client.put("/v1/datasets/trips", json={"scheme": "biluo"}).status_code == 200
-    while desk.backend.state_view.get_settings("trips").scheme != "biluo":
+def test_labels_are_written_in_the_datasets_scheme(harness: ApiHarness) -> None:
+    assert harness.client.put("/v1/datasets/trips", json={"scheme": "biluo"}).status_code == 200
+    while harness.backend.state_view.get_settings("trips").scheme != "biluo":
         pass  # its thread reads the log
-    desk.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event())
-    assert desk.read_messages(TOPICS.sentences)[0]["labels"][:2] == ["B-PER", "L-PER"]
+    harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event())
+    assert harness.read_messages(TOPICS.sentences)[0]["labels"][:2] == ["B-PER", "L-PER"]
 
 
 class Broken:
@@ -291,17 +293,17 @@ class Broken:
         raise StreamError("no broker")
 
 
-def test_a_log_that_does_not_answer(desk: ApiHarness) -> None:
-    client = desk.serve_with(append_to=Broken())
+def test_a_log_that_does_not_answer(harness: ApiHarness) -> None:
+    client = harness.serve_with(append_to=Broken())
     answer = client.post(LABEL_STUDIO, json=bodies.make_event())
     assert answer.status_code == 503
     assert "Retry-After" in answer.headers
     assert client.post(LABEL_STUDIO, json=overlapping()).status_code == 422
 
 
-def test_a_key_is_needed_where_keys_are_set(desk: ApiHarness) -> None:
+def test_a_key_is_needed_where_keys_are_set(harness: ApiHarness) -> None:
     keys = f"w:write:{hash_key('write-key')},r:read:{hash_key('read-key')}"
-    client = desk.serve_with_limits(keys=keys)
+    client = harness.serve_with_limits(keys=keys)
 
     def post(**headers: str) -> int:
         return client.post(LABEL_STUDIO, json=bodies.make_event(), headers=headers).status_code
@@ -316,28 +318,30 @@ def test_a_key_is_needed_where_keys_are_set(desk: ApiHarness) -> None:
 
 @pytest.mark.parametrize(("body", "status"), [(b"{", 400), (b"[]", 400), (b'{"action": 3}', 422), (b"{}", 422)])
 @pytest.mark.parametrize("path", [LABEL_STUDIO, ARGILLA])
-def test_bodies_that_are_no_events_are_refused_and_kept(desk: ApiHarness, path: str, body: bytes, status: int) -> None:
-    answer = desk.client.post(path, content=body, headers={"Content-Type": "application/json"})
+def test_bodies_that_are_no_events_are_refused_and_kept(
+    harness: ApiHarness, path: str, body: bytes, status: int
+) -> None:
+    answer = harness.client.post(path, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status
-    (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
+    (letter,) = harness.log.read(TOPICS.dead_letters, 0, 10)
     assert letter.value == body
 
 
-def test_a_message_larger_than_the_topic_takes_is_refused_and_kept(desk: ApiHarness) -> None:
+def test_a_message_larger_than_the_topic_takes_is_refused_and_kept(harness: ApiHarness) -> None:
     body = bodies.make_event(annotation=bodies.make_annotation(), task=bodies.make_task(data={"text": "a" * (1 << 20)}))
-    answer = desk.client.post(LABEL_STUDIO, json=body)
+    answer = harness.client.post(LABEL_STUDIO, json=body)
     assert answer.status_code == 413
-    (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
+    (letter,) = harness.log.read(TOPICS.dead_letters, 0, 10)
     assert json.loads(letter.value or b"") == body
     assert get_header(letter.headers, "__connect.errors.stage") == "validate"
     assert "the limit is" in str(get_header(letter.headers, "__connect.errors.exception.message"))
 
 
-def test_of_an_event_larger_than_a_dead_letter_the_beginning_is_kept(desk: ApiHarness) -> None:
+def test_of_an_event_larger_than_a_dead_letter_the_beginning_is_kept(harness: ApiHarness) -> None:
     raw = b'{"action": "' + b"a" * (9 << 20)
-    answer = desk.client.post(LABEL_STUDIO, content=raw, headers={"Content-Type": "application/json"})
+    answer = harness.client.post(LABEL_STUDIO, content=raw, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
-    (letter,) = desk.log.read(TOPICS.dead_letters, 0, 10)
+    (letter,) = harness.log.read(TOPICS.dead_letters, 0, 10)
     assert letter.value is not None
     assert 7 << 20 < len(letter.value) < 8 << 20
     assert raw.startswith(letter.value)
@@ -368,11 +372,11 @@ def signed(
 
 
 @pytest.fixture
-def trusting(desk: ApiHarness) -> ApiHarness:
-    desk.serve_with_limits(
+def trusting(harness: ApiHarness) -> ApiHarness:
+    harness.serve_with_limits(
         keys=f"w:write:{hash_key('write-key')}", argilla_secrets=SECRET, argilla_url="https://a.example.org"
     )
-    return desk
+    return harness
 
 
 def test_a_signed_event_needs_no_key(trusting: ApiHarness) -> None:
@@ -493,17 +497,17 @@ def test_deleted_and_ignored_responses(trusting: ApiHarness) -> None:
     assert (message["id"], message["deleted"]) == ("argilla:r-1", True)
 
 
-def test_responses_go_with_their_record(desk: ApiHarness) -> None:
-    flags_all(desk)
-    desk.client.post(f"{ARGILLA}?dataset=trips", json=bodies.make_argilla_event())
-    desk.send()
-    assert open_items(desk) == ["argilla:r-1"]
+def test_responses_go_with_their_record(harness: ApiHarness) -> None:
+    flags_all(harness)
+    harness.client.post(f"{ARGILLA}?dataset=trips", json=bodies.make_argilla_event())
+    harness.send()
+    assert open_items(harness) == ["argilla:r-1"]
     deleted = {"type": "record.deleted", "timestamp": "2026-02-01T10:00:00Z", "data": {"id": "rec-1"}}  # a slow clock
-    answer = desk.client.post(f"{ARGILLA}?dataset=trips&argilla_dataset=field-reports", json=deleted)
+    answer = harness.client.post(f"{ARGILLA}?dataset=trips&argilla_dataset=field-reports", json=deleted)
     assert (answer.status_code, answer.json()["ids"]) == (202, ["argilla:task:rec-1"])
-    desk.send()
-    assert open_items(desk) == []
-    assert desk.client.get("/v1/review?dataset=trips&state=closed").json()["items"][0]["closed_by"] == "deleted"
+    harness.send()
+    assert open_items(harness) == []
+    assert harness.client.get("/v1/review?dataset=trips&state=closed").json()["items"][0]["closed_by"] == "deleted"
 
 
 def test_the_signature_of_the_specification() -> None:
