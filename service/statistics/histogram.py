@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from operator import lt
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -119,15 +121,36 @@ class PriorityHistogram:
         bins = HISTOGRAM_FORMAT.read(snapshot)["bins"]
         if not isinstance(bins, list):
             raise StateError("`bins` of the priority histogram should be a list of [bin, count]")
+        occupied, numbers = _parse_bins(bins)
         counts = np.zeros(N_BINS, dtype=np.int64)
-        last = -1
-        for pair in bins:
-            if not (isinstance(pair, list) and len(pair) == 2 and is_count(pair[0]) and is_count(pair[1])):
-                raise StateError(f"the priority histogram holds {pair!r} where [bin, count] should stand")
-            i, n = pair
-            if not last < i < N_BINS or not 0 < n <= MAX_COUNT:
-                raise StateError(f"[{i}, {n}] doesn't fit a priority histogram of {N_BINS} bins in rising order")
-            counts[i] = n
-            last = i
+        counts[occupied] = numbers
         counts.flags.writeable = False
         return cls(counts)
+
+
+def _parse_bins(bins: list[Any]) -> tuple[list[int], list[int]]:
+    """Bins and counts. The checks run over whole lists, since bins are most of a state record."""
+    if not (set(map(type, bins)) <= {list} and set(map(len, bins)) <= {2}):
+        _raise_invalid_bin(bins)
+    flat = list(chain.from_iterable(bins))
+    if not set(map(type, flat)) <= {int}:
+        _raise_invalid_bin(bins)
+    occupied, numbers = flat[::2], flat[1::2]
+    if flat:
+        is_rising = occupied[0] >= 0 and occupied[-1] < N_BINS and all(map(lt, occupied, occupied[1:]))
+        if not is_rising or min(numbers) <= 0 or max(numbers) > MAX_COUNT:
+            _raise_invalid_bin(bins)
+    return occupied, numbers
+
+
+def _raise_invalid_bin(bins: list[object]) -> NoReturn:
+    """Names the first bin that is not valid."""
+    last = -1
+    for pair in bins:
+        if not (isinstance(pair, list) and len(pair) == 2 and is_count(pair[0]) and is_count(pair[1])):
+            raise StateError(f"the priority histogram holds {pair!r} where [bin, count] should stand")
+        i, n = pair
+        if not last < i < N_BINS or not 0 < n <= MAX_COUNT:
+            raise StateError(f"[{i}, {n}] doesn't fit a priority histogram of {N_BINS} bins in rising order")
+        last = i
+    raise AssertionError("every bin is valid")

@@ -3,8 +3,8 @@
 A state record nests three formats: running statistics, class statistics per day, and the priority histogram. Each has a
 version of its own. The rule for a rolling upgrade, in which workers of two releases share one state topic:
 
-- A change that an older worker may ignore, such as a new field, raises `version` and leaves `min_reader`. Older
-  workers read the record, ignore the fields they don't know, and write it back without them.
+- A change that an older worker may ignore raises `version`, keeps `min_reader` and adds the new fields to `optional`.
+  Older workers read the record, ignore the fields they don't know, and write it back without them.
 - A change that an older worker would misread raises `min_reader` too. Older workers stop with `NewerStateError`.
 - A record without `min_reader` needs a reader of its own `version`; so records of 0.1.0 stay as they are.
 """
@@ -30,20 +30,18 @@ def is_count(value: object) -> TypeGuard[int]:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFormat:
-    """One of the nested formats: the version we write, the oldest version that can read it, and the required fields."""
+    """One of the nested formats: the version we write, the oldest version that can read it, and the fields."""
 
     name: str
     version: int
     fields: tuple[str, ...]
+    optional: tuple[str, ...] = ()  # fields of later versions, which records of earlier ones lack
     min_reader: int | None = None  # None: the same as `version`
 
     def write(self, fields: Mapping[str, object]) -> dict[str, object]:
         """The JSON object: the version and the fields."""
-        head = {"version": self.version} if self.min_reader is None else self._build_head(self.min_reader)
-        return {**head, **fields}
-
-    def _build_head(self, min_reader: int) -> dict[str, int]:
-        return {"version": self.version, "min_reader": min_reader}
+        min_reader = {} if self.min_reader is None else {"min_reader": self.min_reader}
+        return {"version": self.version, **min_reader, **fields}
 
     def read(self, snapshot: object) -> Mapping[str, object]:
         """The fields of a JSON object whose version we can read.
@@ -65,7 +63,7 @@ class SnapshotFormat:
                 f"reader of version {min_reader}; this labelwatch reads version {self.version}"
             )
         missing = [name for name in self.fields if name not in snapshot]
-        known = {"version", "min_reader", *self.fields}
+        known = {"version", "min_reader", *self.fields, *self.optional}
         unknown = sorted(str(name) for name in snapshot if name not in known) if version <= self.version else []
         if missing or unknown:
             problem = f"lacks {', '.join(missing)}" if missing else f"has unknown fields {', '.join(unknown)}"
@@ -75,6 +73,6 @@ class SnapshotFormat:
 
 def read_counts(value: object, field: str) -> tuple[int, ...]:
     """A list of integers ≥ 0."""
-    if not isinstance(value, list) or not all(is_count(item) for item in value):
+    if not isinstance(value, list) or not set(map(type, value)) <= {int} or min(value, default=0) < 0:
         raise StateError(f"{field} should be a list of integers that are not negative")
     return tuple(value)

@@ -19,6 +19,8 @@ from service.statistics.running import RunningStats
 from service.stream.state.snapshot import StateRecord, StateSnapshot, StatsKey
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from service.log.protocol import Log
     from service.log.topics import Topics
     from service.stream.state.snapshot import StateDraft
@@ -46,13 +48,15 @@ def read_state(log: Log, topics: Topics) -> RestoredState:
     return RestoredState(draft.to_snapshot(), positions)
 
 
-def read_state_record(topic: str, key: bytes | None, value: bytes | None) -> StateRecord | None:
-    """The statistics or the tombstone that a record holds; None for a position record."""
+def read_state_record(
+    topic: str, key: bytes | None, value: bytes | None, *, skip: Container[int] = ()
+) -> StateRecord | None:
+    """The statistics or the tombstone that a record holds; None for a position record, or a partition to skip."""
     try:
         parsed = parse_state_key(key or b"")
     except StateError as error:
         raise _describe_unreadable(topic, key, str(error)) from error
-    if parsed is None:
+    if parsed is None or parsed[0] in skip:
         return None
     partition, dataset, stats_key = parsed
     if not is_dataset_name(dataset):

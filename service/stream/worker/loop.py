@@ -257,9 +257,8 @@ class Worker:
         """Statistics of other workers' partitions. Records of assigned partitions repeat what this worker committed."""
         draft = self.snapshot.start_draft()
         for record in records:
-            state_record = read_state_record(self._topics.state, record.key, record.value)
-            if state_record is None or state_record.partition in self._assigned:
-                continue
-            apply_state_record(draft, self._topics.state, state_record)
-            self._datasets.register_existing([state_record.key.dataset])
+            state_record = read_state_record(self._topics.state, record.key, record.value, skip=self._assigned)
+            if state_record is not None:
+                apply_state_record(draft, self._topics.state, state_record)
+                self._datasets.register_existing([state_record.key.dataset])
         self.snapshot = draft.to_snapshot()
