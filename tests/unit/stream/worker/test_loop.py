@@ -11,7 +11,6 @@ import pytest
 
 from service.contracts import Assessment, DatasetSettings
 from service.datasets.registry import DatasetRegistry
-from service.errors import StreamError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
@@ -282,14 +281,6 @@ def test_a_refused_batch_leaves_no_trace_and_comes_again(
     assert len({said.id for said in bench.review()}) == len(bench.review())
 
 
-def test_only_one_worker_at_a_time(bench: Bench) -> None:
-    first = SqliteWorkerSession(bench.path, TOPICS)
-    with pytest.raises(StreamError, match="another worker is running"):
-        SqliteWorkerSession(bench.path, TOPICS)
-    first.close()
-    SqliteWorkerSession(bench.path, TOPICS).close()
-
-
 def test_retention_drops_what_is_old_but_nothing_unread(bench: Bench, classifier: Classifier) -> None:
     bench.send(messages(classifier.folder.labels, 20))
     bench.run()
@@ -300,16 +291,6 @@ def test_retention_drops_what_is_old_but_nothing_unread(bench: Bench, classifier
     stream.close()
     assert bench.run().counts.lost_records == 0
     assert bench.records(TOPICS.sentences)[-1].offset == 24
-
-
-def test_size_retention_shrinks_the_log(bench: Bench, classifier: Classifier) -> None:
-    bench.send(messages(classifier.folder.labels, 500))
-    bench.run()
-    stream = SqliteWorkerSession(bench.path, TOPICS, retention=Retention(max_bytes=1))
-    before = len(stream.read(TOPICS.sentences, 0, 1000))
-    stream.prune(consumed_offset=500)
-    assert len(stream.read(TOPICS.sentences, 0, 1000)) < before
-    stream.close()
 
 
 def test_readiness_waits_for_settings_state_and_partitions(bench: Bench) -> None:
