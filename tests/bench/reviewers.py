@@ -87,21 +87,21 @@ def assess_sentences(
 
 def simulate_review(said: Sequence[Assessment], truth: Sequence[LabelledSentence], *, ranker: str) -> list[bool]:
     """Whether each sentence that reviewers were shown was wrong, from the first to the last."""
-    desk = QueueHarness(MemoryLog(), ReviewQueue(":memory:"))
+    harness = QueueHarness(MemoryLog(), ReviewQueue(":memory:"))
     right = {one.id or "": other.labels for one, other in zip(said, truth, strict=True)}
     shown: list[bool] = []
     try:
-        desk.write(make_settings_output(name="default", ranker=ranker), *(make_review_output(one) for one in said))
-        while items := desk.queue.get_page(QueueFilter(), limit=BATCH_SIZE, now=NOW).items:
+        harness.write(make_settings_output(name="default", ranker=ranker), *(make_review_output(one) for one in said))
+        while items := harness.queue.get_page(QueueFilter(), limit=BATCH_SIZE, now=NOW).items:
             decisions = []
             for item in items:
                 wrong = [place for place, label in enumerate(right[item.id]) if label != item.labels[place]]
                 shown.append(bool(wrong))
                 decisions.append(decide_item(item, "error", words=wrong) if wrong else decide_item(item, "ok"))
-            desk.write(*decisions)
+            harness.write(*decisions)
         return shown
     finally:
-        desk.close()
+        harness.close()
 
 
 def average_precision(shown: Sequence[bool]) -> float:

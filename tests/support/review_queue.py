@@ -1,4 +1,4 @@
-"""Assessments and decisions to fill a review queue with, a log in memory that is read in any order, and what it shows."""
+"""Assessments and decisions for a review queue, a log in memory that is read in any order, and a dump of the queue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WEIGHTS = {"O": 0.999, **{f"{prefix}-{kind}": 0.99 for prefix in "BI" for kind i
 
 
 def make_assessment(
-    identity: str,
+    sentence_id: str,
     *,
     p: Sequence[float | None] = (0.9, 0.1, 0.8),
     labels: Sequence[str] = ("O", "B-PER", "O"),
@@ -41,11 +41,11 @@ def make_assessment(
     suggested: str = "B-ORG",
     **fields: Any,
 ) -> Assessment:
-    """A sentence whose words have these probabilities; the one with the lowest weighted score is the doubtful one."""
+    """A sentence whose words have these probabilities. The word with the lowest weighted score is the doubtful one."""
     scores = [None if x is None else x + (1 - x) * (1 - WEIGHTS[label]) for x, label in zip(p, labels, strict=True)]
-    scored = [(score, place) for place, score in enumerate(scores) if score is not None]
+    scored = [(score, index) for index, score in enumerate(scores) if score is not None]
     priority, worst = min(scored, default=(None, 0))
-    doubt = Flag(
+    flag = Flag(
         index=worst,
         token=f"word{worst}",
         given=labels[worst],
@@ -54,23 +54,23 @@ def make_assessment(
         p_suggested=1 - (p[worst] or 0.0),
         threshold=0.5,
     )
-    gone = reason == "deleted"
+    deleted = reason == "deleted"
     return Assessment.model_validate(
         {
-            "tokens": () if gone else tuple(f"word{place}" for place in range(len(labels))),
-            "labels": () if gone else tuple(labels),
+            "tokens": () if deleted else tuple(f"word{index}" for index in range(len(labels))),
+            "labels": () if deleted else tuple(labels),
             "dataset": "default",
-            "id": identity,
-            "deleted": gone,
+            "id": sentence_id,
+            "deleted": deleted,
             "reason": reason,
             "score": None if priority is None else min(x for x in p if x is not None),
             "method": "worst-token",
             "token_score": "self-confidence",
-            "priority": None if gone else priority,
+            "priority": None if deleted else priority,
             "weights": WEIGHTS,
-            "words": () if gone else tuple(WordScore(p_given=x, score=x) for x in p),
-            "flags": (doubt,) if reason == "flagged" else (),
-            "worst": None if gone or priority is None else doubt,
+            "words": () if deleted else tuple(WordScore(p_given=x, score=x) for x in p),
+            "flags": (flag,) if reason == "flagged" else (),
+            "worst": None if deleted or priority is None else flag,
             "thresholds": {"O": 0.9, "B-PER": 0.8},
             "model": MODEL,
             "scored_at": NOW,
@@ -79,25 +79,32 @@ def make_assessment(
     )
 
 
-def make_review_output(said: Assessment, topics: Topics = TOPICS) -> Output:
-    key = f"{said.dataset}/{said.id}".encode()
-    return Output(topics.review, key, said.model_dump_json(exclude_none=True).encode())
+def make_review_output(assessment: Assessment, topics: Topics = TOPICS) -> Output:
+    key = f"{assessment.dataset}/{assessment.id}".encode()
+    return Output(topics.review, key, assessment.model_dump_json(exclude_none=True).encode())
 
 
 def make_settings_output(topics: Topics = TOPICS, **fields: Any) -> Output:
-    made = DatasetSettings.model_validate(fields)
-    return Output(topics.datasets, made.name.encode(), made.model_dump_json().encode())
+    settings = DatasetSettings.model_validate(fields)
+    return Output(topics.datasets, settings.name.encode(), settings.model_dump_json().encode())
 
 
-def make_decision_output(identity: str, verdict: str = "error", *, topics: Topics = TOPICS, **fields: Any) -> Output:
-    """As another program would write it: without what was shown."""
-    made = {"dataset": "default", "id": identity, "reviewer": "ann", "decided_at": NOW, **fields, "verdict": verdict}
-    return build_decision_message(topics, Decision.model_validate(made))
+def make_decision_output(sentence_id: str, verdict: str = "error", *, topics: Topics = TOPICS, **fields: Any) -> Output:
+    """A decision as another program writes it: without `shown`."""
+    decision = {
+        "dataset": "default",
+        "id": sentence_id,
+        "reviewer": "ann",
+        "decided_at": NOW,
+        **fields,
+        "verdict": verdict,
+    }
+    return build_decision_message(topics, Decision.model_validate(decision))
 
 
 def decide_item(item: ReviewItem, verdict: str, *, topics: Topics = TOPICS, **fields: Any) -> Output:
-    """As the API writes it."""
-    made = {
+    """A decision as the API writes it."""
+    decision = {
         "dataset": item.dataset,
         "id": item.id,
         "revision": item.revision,
@@ -106,7 +113,7 @@ def decide_item(item: ReviewItem, verdict: str, *, topics: Topics = TOPICS, **fi
         **fields,
         "verdict": verdict,
     }
-    return build_decision_message(topics, check_decision(item, Decision.model_validate(made)))
+    return build_decision_message(topics, check_decision(item, Decision.model_validate(decision)))
 
 
 # -- a log in memory ---------------------------------------------------------------------------------------------------
@@ -146,7 +153,7 @@ class MemoryFollower:
         self._remaining = sum(map(len, self._waiting.values()))
 
     def _fetch_appended(self) -> None:
-        """What was appended since, by partition; of a compacted log the newest of each key."""
+        """Queues the records that were appended since, by partition; of a compacted log the newest of each key."""
         new = [record for record in self._log.records[self._read :] if record.topic == self._topic]
         self._read = len(self._log.records)
         newest = {record.key: record.offset for record in new}
@@ -156,11 +163,11 @@ class MemoryFollower:
 
     def poll(self) -> Sequence[Record]:
         self._fetch_appended()
-        found: list[Record] = []
-        while len(found) < self._log.most and (ready := sorted(n for n, queue in self._waiting.items() if queue)):
-            found.append(self._waiting[int(self._random.choice(ready))].popleft())
-        self._remaining -= len(found)
-        return found
+        records: list[Record] = []
+        while len(records) < self._log.most and (ready := sorted(n for n, queue in self._waiting.items() if queue)):
+            records.append(self._waiting[int(self._random.choice(ready))].popleft())
+        self._remaining -= len(records)
+        return records
 
     @property
     def caught_up(self) -> bool:
@@ -171,37 +178,37 @@ class MemoryFollower:
 
 @dataclass
 class QueueHarness:
-    """A queue that is kept up with a log."""
+    """A queue and the projector that reads a log into it."""
 
-    stream: Any
+    log: Any
     queue: ReviewQueue
     topics: Topics = TOPICS
 
     def __post_init__(self) -> None:
-        self.projector = ReviewProjector(self.stream, self.topics, self.queue.file)
+        self.projector = ReviewProjector(self.log, self.topics, self.queue.file)
 
     def write(self, *outputs: Output) -> None:
-        self.stream.append(outputs)
+        self.log.append(outputs)
         self.catch_up()
 
     def catch_up(self) -> None:
         while self.projector.step() or not self.projector.caught_up:
             pass
 
-    def get_item(self, identity: str, dataset: str = "default") -> ReviewItem:
-        found = self.queue.get_item(dataset, identity, now=NOW)
-        assert found is not None
-        return found
+    def get_item(self, sentence_id: str, dataset: str = "default") -> ReviewItem:
+        item = self.queue.get_item(dataset, sentence_id, now=NOW)
+        assert item is not None
+        return item
 
-    def list_ids(self, *, limit: int = 100, now: datetime = NOW, **wanted: Any) -> list[str]:
-        """The whole queue, page by page."""
-        found: list[str] = []
+    def list_ids(self, *, limit: int = 100, now: datetime = NOW, **filters: Any) -> list[str]:
+        """The ids of the whole queue, read page by page."""
+        ids: list[str] = []
         after = None
         while True:
-            page = self.queue.get_page(QueueFilter(**wanted), limit=limit, after=after, now=now)
-            found += [item.id for item in page.items]
+            page = self.queue.get_page(QueueFilter(**filters), limit=limit, after=after, now=now)
+            ids += [item.id for item in page.items]
             if page.next is None:
-                return found
+                return ids
             after = page.next
 
     def close(self) -> None:
@@ -210,7 +217,7 @@ class QueueHarness:
 
 
 def dump_queue(queue: ReviewQueue, now: datetime = NOW) -> dict[str, object]:
-    """Everything a queue says, to the bit."""
+    """Everything a queue shows, to the bit."""
     items: list[str] = []
     after = None
     while True:
@@ -228,14 +235,14 @@ def dump_queue(queue: ReviewQueue, now: datetime = NOW) -> dict[str, object]:
     }
 
 
-def dump_rebuilt_queue(stream: Log | MemoryLog, topics: Topics, path: Path | str = ":memory:") -> dict[str, object]:
-    """What a replica that begins now comes to show."""
-    desk = QueueHarness(stream, ReviewQueue(path), topics)
+def dump_rebuilt_queue(log: Log | MemoryLog, topics: Topics, path: Path | str = ":memory:") -> dict[str, object]:
+    """What a replica that starts now shows once it has caught up."""
+    harness = QueueHarness(log, ReviewQueue(path), topics)
     try:
-        desk.catch_up()
-        return dump_queue(desk.queue)
+        harness.catch_up()
+        return dump_queue(harness.queue)
     finally:
-        desk.close()
+        harness.close()
 
 
 # -- a story with everything in it -------------------------------------------------------------------------------------
@@ -253,32 +260,32 @@ def make_history(topics: Topics = TOPICS, *, seed: int = 0, sentences: int = 60)
         fields: dict[str, Any] = {"dataset": "other" if number % 10 == 9 else "default", "annotator": f"a{number % 3}"}
         if reason == "control":
             fields["inclusion_probability"] = 0.25
-        said = make_assessment(f"s{number}", p=p, labels=labels, reason=reason, **fields)
-        latest[f"s{number}"] = said
-        outputs.append(make_review_output(said, topics))
+        assessment = make_assessment(f"s{number}", p=p, labels=labels, reason=reason, **fields)
+        latest[f"s{number}"] = assessment
+        outputs.append(make_review_output(assessment, topics))
     for number in range(0, sentences, 2):
-        said = latest[f"s{number}"]
+        assessment = latest[f"s{number}"]
         for reviewer in ("ann", "bob") if number % 3 == 0 else ("ann",):
             verdict = ("error", "ok", "unsure")[int(random.choice(3, p=[0.5, 0.4, 0.1]))]
-            fields = {"dataset": said.dataset, "reviewer": reviewer}
+            fields = {"dataset": assessment.dataset, "reviewer": reviewer}
             if verdict == "error" and random.random() < 0.5:
-                fields["words"] = (int(random.integers(0, len(said.tokens))),)
+                fields["words"] = (int(random.integers(0, len(assessment.tokens))),)
             if random.random() < 0.5:
-                fields["shown"] = _make_shown(said)
-            outputs.append(make_decision_output(said.id or "", verdict, topics=topics, **fields))
+                fields["shown"] = _make_shown(assessment)
+            outputs.append(make_decision_output(assessment.id or "", verdict, topics=topics, **fields))
     for number in range(0, sentences, 7):
-        said = latest[f"s{number}"]
+        assessment = latest[f"s{number}"]
         reason = ("update", "deleted", "flagged")[number % 3]
         again = make_assessment(
-            f"s{number}", reason=reason, dataset=said.dataset, revision=1, update=reason == "update"
+            f"s{number}", reason=reason, dataset=assessment.dataset, revision=1, update=reason == "update"
         )
         outputs.append(make_review_output(again, topics))
     outputs.append(make_decision_output("s4", "ok", topics=topics, withdrawn=True))
     return outputs
 
 
-def _make_shown(said: Assessment) -> object:
-    return build_shown(said, ranker_epoch=0).model_dump()
+def _make_shown(assessment: Assessment) -> object:
+    return build_shown(assessment, ranker_epoch=0).model_dump()
 
 
 def minutes_after_now(minutes: float) -> datetime:

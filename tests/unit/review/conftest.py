@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[QueueHarness]:
-    made = QueueHarness(MemoryLog(), ReviewQueue(tmp_path / "queue.sqlite"))
-    yield made
-    made.close()
+def harness(tmp_path: Path) -> Iterator[QueueHarness]:
+    queue_harness = QueueHarness(MemoryLog(), ReviewQueue(tmp_path / "queue.sqlite"))
+    yield queue_harness
+    queue_harness.close()

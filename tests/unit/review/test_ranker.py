@@ -31,7 +31,7 @@ Floats = Any
 SHOWN = Shown(labels=("O", "B-PER", "I-PER", "B-LOC"), scores=(0.9, 0.2, None, 0.4))
 
 
-def say(verdict: str, **fields: Any) -> Decision:
+def make_decision(verdict: str, **fields: Any) -> Decision:
     return Decision.model_validate({"id": "1", "reviewer": "ann", "verdict": verdict, **fields})
 
 
@@ -45,16 +45,16 @@ def words(seed: int, n: int, n_types: int, *, spread: float = 2.0) -> tuple[Floa
 
 
 def dense(types: npt.NDArray[np.intp], logits: Floats, wrong: Floats, n_types: int) -> Floats:
-    """The same model with a full design matrix and Hessian, by tiny damped steps until nothing moves."""
+    """The same model with a full design matrix and Hessian, by small damped steps until it converges."""
     design = np.hstack([np.eye(n_types)[types], np.ones((len(types), 1))])
     prior = np.append(np.full(n_types, PRIOR_PRECISION), BIAS_PRECISION)
-    found = np.zeros(n_types + 1)
+    solution = np.zeros(n_types + 1)
     for _ in range(500):
-        p = 1 / (1 + np.exp(-(logits + design @ found)))
-        gradient = design.T @ (p - wrong) + prior * found
+        p = 1 / (1 + np.exp(-(logits + design @ solution)))
+        gradient = design.T @ (p - wrong) + prior * solution
         hessian = (design.T * (p * (1 - p))) @ design + np.diag(prior)
-        found = found - 0.3 * np.linalg.solve(hessian, gradient)
-    return found
+        solution = solution - 0.3 * np.linalg.solve(hessian, gradient)
+    return solution
 
 
 @pytest.mark.parametrize(("n", "n_types"), [(1, 1), (30, 2), (400, 5), (2_000, 12)])
@@ -77,7 +77,7 @@ def test_no_step_in_any_direction_is_better(seed: int, n: int, n_types: int, spr
 
 
 @pytest.mark.parametrize("answer", [0.0, 1.0])
-def test_answers_that_are_all_alike_leave_it_finite(answer: float) -> None:
+def test_equal_verdicts_keep_the_fit_finite(answer: float) -> None:
     types, logits, _ = words(3, 500, 4, spread=6.0)
     offsets, bias = fit_offsets(types, logits, np.full(500, answer), 4)
     assert np.isfinite(offsets).all()
@@ -91,7 +91,7 @@ def test_a_type_without_words_stays_at_its_prior() -> None:
 
 
 def test_a_step_that_overshoots_is_damped() -> None:
-    # The score is sure that all are wrong and reviewers say the opposite: a full step goes past where exp ends.
+    # The scores say that all words are wrong, and reviewers the opposite: a full step overflows exp.
     types = np.zeros(200, np.intp)
     logits = np.full(200, to_logit(0.0))
     offsets, bias = fit_offsets(types, logits, np.zeros(200), 1)
@@ -102,66 +102,66 @@ def test_a_step_that_overshoots_is_damped() -> None:
     )
 
 
-# -- what decisions say of words ---------------------------------------------------------------------------------------
+# -- words of a decision ---------------------------------------------------------------------------------------
 
 
 def test_ok_says_that_all_scored_words_are_right() -> None:
-    found = extract_reviewed_words(say("ok"), SHOWN)
-    assert found == ReviewedWords(
+    reviewed = extract_reviewed_words(make_decision("ok"), SHOWN)
+    assert reviewed == ReviewedWords(
         ("O", "PER", "LOC"), (to_logit(0.9), to_logit(0.2), to_logit(0.4)), (False, False, False)
     )
 
 
 def test_an_error_with_its_words_says_the_others_are_right() -> None:
-    found = extract_reviewed_words(say("error", words=[3]), SHOWN)
-    assert found is not None
-    assert found.wrong == (False, False, True)
+    reviewed = extract_reviewed_words(make_decision("error", words=[3]), SHOWN)
+    assert reviewed is not None
+    assert reviewed.wrong == (False, False, True)
 
 
 def test_corrected_labels_say_which_words_were_wrong() -> None:
-    found = extract_reviewed_words(say("error", labels=["O", "B-ORG", "I-ORG", "B-LOC"]), SHOWN)
-    assert found is not None
-    assert dict(zip(found.types, found.wrong, strict=True)) == {"O": False, "PER": True, "LOC": False}
+    reviewed = extract_reviewed_words(make_decision("error", labels=["O", "B-ORG", "I-ORG", "B-LOC"]), SHOWN)
+    assert reviewed is not None
+    assert dict(zip(reviewed.types, reviewed.wrong, strict=True)) == {"O": False, "PER": True, "LOC": False}
 
 
 def test_an_error_without_a_word_is_about_the_worst_one_only() -> None:
-    assert extract_reviewed_words(say("error"), SHOWN) == ReviewedWords(("PER",), (to_logit(0.2),), (True,))
+    assert extract_reviewed_words(make_decision("error"), SHOWN) == ReviewedWords(("PER",), (to_logit(0.2),), (True,))
 
 
 @pytest.mark.parametrize(
-    "silent",
-    [say("unsure"), say("error", withdrawn=True), say("unsure", words=[])],
+    "decision",
+    [make_decision("unsure"), make_decision("error", withdrawn=True), make_decision("unsure", words=[])],
     ids=["unsure", "withdrawn", "both"],
 )
-def test_who_is_not_sure_teaches_nothing(silent: Decision) -> None:
-    assert extract_reviewed_words(silent, SHOWN) is None
+def test_an_unsure_or_withdrawn_decision_teaches_nothing(decision: Decision) -> None:
+    assert extract_reviewed_words(decision, SHOWN) is None
 
 
 def test_a_sentence_without_scored_words_teaches_nothing() -> None:
-    assert extract_reviewed_words(say("ok"), Shown(labels=("O",), scores=(None,))) is None
+    assert extract_reviewed_words(make_decision("ok"), Shown(labels=("O",), scores=(None,))) is None
 
 
 # -- the order ---------------------------------------------------------------------------------------------------------
 
 
-def lesson(kind: str, wrong: bool, score: float = 0.3) -> ReviewedWords:
-    return ReviewedWords((kind,), (to_logit(score),), (wrong,))
+def review_word(label_type: str, wrong: bool, score: float = 0.3) -> ReviewedWords:
+    return ReviewedWords((label_type,), (to_logit(score),), (wrong,))
 
 
-def test_it_is_on_after_25_decisions() -> None:
-    lessons = [lesson("PER", True)] * MIN_DECISIONS
+def test_the_ranker_is_on_after_25_decisions() -> None:
+    examples = [review_word("PER", True)] * MIN_DECISIONS
     assert MIN_DECISIONS == 25
-    assert not Ranker.refit(lessons[:-1]).enabled
-    assert Ranker.refit(lessons).enabled
+    assert not Ranker.refit(examples[:-1]).enabled
+    assert Ranker.refit(examples).enabled
 
 
 def test_decisions_are_used_in_batches() -> None:
     steps = sorted({round_down_to_batch(n) for n in range(500)})
     assert steps[:4] == [0, 25, 30, 35]
     assert all(b - a in (25, max(5, a // 20)) for a, b in pairwise(steps))
-    lessons = [lesson("PER", True)] * 25 + [lesson("LOC", False)] * 5
-    assert Ranker.refit(lessons[:29]) == Ranker.refit(lessons[:25])
-    assert Ranker.refit(lessons[:30]) != Ranker.refit(lessons[:25])
+    examples = [review_word("PER", True)] * 25 + [review_word("LOC", False)] * 5
+    assert Ranker.refit(examples[:29]) == Ranker.refit(examples[:25])
+    assert Ranker.refit(examples[:30]) != Ranker.refit(examples[:25])
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=40))
@@ -179,8 +179,8 @@ def test_the_rank_is_the_priority_again(score: float) -> None:
 
 
 def test_a_type_that_is_often_wrong_comes_first() -> None:
-    lessons = [lesson("LOC", True), lesson("PER", False)] * 20
-    ranker = Ranker.refit(lessons)
+    examples = [review_word("LOC", True), review_word("PER", False)] * 20
+    ranker = Ranker.refit(examples)
     assert ranker.offsets["LOC"] > 0 > ranker.offsets["PER"]
     assert ranker.rank(0.3, [("LOC", 0.3)]) < ranker.rank(0.3, [("ORG", 0.3)]) < ranker.rank(0.3, [("PER", 0.3)])
 

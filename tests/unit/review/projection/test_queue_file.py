@@ -1,0 +1,88 @@
+"""The file of the queue: it belongs to one process, and can be deleted."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service.errors import SettingsError, StateError
+from service.review.projection.queue_file import QueueFile
+from service.review.queue.queue import ReviewQueue
+from tests.support.review_queue import (
+    QueueHarness,
+    make_assessment,
+    make_decision_output,
+    make_review_output,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from service.log.protocol import Output
+
+
+def scored(sentence_id: str, p: float, **fields: Any) -> Output:
+    return make_review_output(make_assessment(sentence_id, p=(0.95, p, 0.97), **fields))
+
+
+def test_two_processes_do_not_share_a_file(tmp_path: Path) -> None:
+    first = ReviewQueue(tmp_path / "queue.sqlite")
+    with pytest.raises(SettingsError, match="give each process its own file"):
+        ReviewQueue(tmp_path / "queue.sqlite")
+    first.close()
+    ReviewQueue(tmp_path / "queue.sqlite").close()
+
+
+def test_a_file_of_an_earlier_process_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "deeper" / "queue.sqlite"
+    path.parent.mkdir()
+    path.write_bytes(b"not a database")
+    queue = ReviewQueue(path)
+    assert queue.count_items() == {"open": 0, "decided": 0, "closed": 0}
+    queue.close()
+    queue.close()
+    with pytest.raises(StateError, match="closed"):
+        queue.count_items()
+
+
+def test_a_file_that_is_deleted_is_built_again(harness: QueueHarness) -> None:
+    harness.write(scored("a", 0.1), scored("b", 0.2), make_decision_output("a", "ok"))
+    harness.queue.file.path.unlink()
+    harness.catch_up()
+    harness.catch_up()
+    assert harness.list_ids() == ["b"]
+    assert harness.queue.file.path.exists()
+
+
+def test_changes_can_be_waited_for(harness: QueueHarness) -> None:
+    harness.write(scored("a", 0.1))
+    before = harness.queue.version
+    harness.catch_up()
+    assert harness.queue.version == before
+    harness.write(make_decision_output("a", "ok"))
+    assert harness.queue.version > before
+
+
+def test_a_new_file_has_its_tables_as_soon_as_it_exists(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.write(scored("a", 0.1))
+    item_counts: list[int | None] = []
+    connect = QueueFile._connect
+
+    def connect_and_count(file: QueueFile, path: Path) -> sqlite3.Connection:
+        connection = connect(file, path)
+        if file.path.exists():
+            with closing(sqlite3.connect(file.path)) as other:
+                item_counts.append(other.execute("SELECT count(*) FROM items").fetchone()[0])
+        else:
+            item_counts.append(None)
+        return connection
+
+    monkeypatch.setattr(QueueFile, "_connect", connect_and_count)
+    harness.queue.file.path.unlink()
+    harness.catch_up()
+    assert item_counts == [None, 0]
+    assert harness.list_ids() == ["a"]
+    assert sorted(path.name for path in harness.queue.file.path.parent.glob("*.new*")) == []
