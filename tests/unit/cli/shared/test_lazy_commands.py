@@ -33,6 +33,19 @@ def test_the_start_imports_no_heavy_library(arguments: tuple[str, ...]) -> None:
     assert ran.stderr == "\n"
 
 
+@pytest.mark.parametrize("command", ["key", "tail", "dead-letters"])
+def test_a_command_that_computes_nothing_does_not_import_numpy(command: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", PROBE, command, "--help"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+        timeout=60,
+    )
+    assert not {"numpy", "onnxruntime", "tokenizers", "fastapi", "kafka"} & set(ran.stderr.split())
+
+
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
 def test_the_list_of_commands_says_what_the_command_says(entry: CommandEntry) -> None:
     own_help = LazyCommand(entry).load().help or ""
