@@ -1,4 +1,4 @@
-"""What every reader gives: sentences with the place they came from, or the reason why there is none."""
+"""Records of files: sentences with their location, or the error in their place."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from service.labels import Scheme
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# Where a foreign file calls the same thing by another name. The first name that is there counts.
+# Names that files use for the same field. The first name that is present counts.
 WORD_FIELDS = ("tokens", "words")
 LABEL_FIELDS = ("labels", "ner_tags", "tags")
 ID_FIELDS = ("id", "sentence_id", "sent_id")
-# Fields of a sentence that are handed through when a file has them.
+# Fields of a sentence that are copied if a file has them.
 PASSTHROUGH_FIELDS = ("dataset", "revision", "update", "deleted", "annotator", "source", "annotated_at", "meta")
 _MAX_SOURCE_LENGTH = 2048
 _ESCAPED_BYTES = re.compile("[\udc80-\udcff]")
@@ -25,13 +25,13 @@ _ESCAPED_BYTES = re.compile("[\udc80-\udcff]")
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read a file where its own names don't say it.
+    """How to read a file, as far as it does not say it itself.
 
-    `word` and `label` name the column or field (column files: its number, 1 is the first and -1 the last), `sentence`
-    the column that tells the sentences of a table apart. `comments` says what a line is that starts with "#" in a
-    column file; "auto" knows comments from words by the rules in `service.formats.plain.conll`. Of a platform's tasks
-    `word` names the field of the text and `label` the question or control that holds the spans; `base_url` is where
-    the platform is, for links back, and `scheme` the one that spans are written in as labels.
+    `word` and `label` name the column or field (in column files its number, 1 is the first and -1 the last), `sentence`
+    the column that separates the sentences of a table. `comments` says whether lines that start with "#" in a column
+    file are comments; "auto" decides by the rules in `service.formats.plain.conll.read`. For platforms `word` names the
+    field of the text and `label` the question or control that holds the spans; `base_url` is the platform's address
+    for links back, and `scheme` is the one in which spans become labels.
     """
 
     word: str | None = None
@@ -49,7 +49,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """One sentence of a file, or the error that stands where it should be. `place` is `file:line`."""
+    """One sentence of a file, or the error in its place. `location` is `file:line`."""
 
     location: str
     sentence: LabelledSentence | None = None
@@ -62,10 +62,15 @@ def find_words(record: Mapping[str, Any]) -> list[Any] | None:
 
 
 def with_file_location(error: InvalidInput, location: str) -> InvalidInput:
-    """The same error, with the place in its message."""
-    told = type(error)(f"{location}: {error}")
-    told.field, told.sentence, told.word, told.token = error.field, error.sentence, error.word, error.token
-    return told
+    """The same error, with the location in its message."""
+    located = type(error)(f"{location}: {error}")
+    located.field, located.sentence, located.word, located.token = (
+        error.field,
+        error.sentence,
+        error.word,
+        error.token,
+    )
+    return located
 
 
 def reject(error: InvalidInput, location: str) -> FileRecord:
@@ -73,7 +78,7 @@ def reject(error: InvalidInput, location: str) -> FileRecord:
 
 
 def make_record(fields: dict[str, Any], *, location: str, number: int, options: ReadOptions) -> FileRecord:
-    """Builds the sentence; without an id of its own it is called by its number, without a link by its place."""
+    """Builds a sentence. Without an id it gets its number, without a link its location."""
     if fields.get("id") in (None, ""):
         fields["id"] = f"{options.id_prefix}{number}"
     if fields.get("source") in (None, "") and len(location) <= _MAX_SOURCE_LENGTH:
@@ -85,7 +90,7 @@ def make_record(fields: dict[str, Any], *, location: str, number: int, options: 
 
 
 def build_sentence(fields: dict[str, Any], options: ReadOptions) -> LabelledSentence:
-    """The sentence of a record's fields, with names for numbered labels."""
+    """Validates the fields of a sentence, and replaces numbered labels by their names."""
     if isinstance(fields.get("labels"), list):
         try:
             fields = {**fields, "labels": resolve_label_names(fields["labels"], options.label_names)}
@@ -98,7 +103,7 @@ def build_sentence(fields: dict[str, Any], options: ReadOptions) -> LabelledSent
 
 
 def resolve_label_names(values: Iterable[Any], names: Sequence[str]) -> list[Any]:
-    """Gives numbered labels their names. Whatever is neither a number nor a text is left for validation to name."""
+    """Replaces numbered labels by their names. Validation rejects values that are neither numbers nor text."""
     labels: list[Any] = []
     for word, value in enumerate(values):
         number = _parse_label_number(value, names)
@@ -121,18 +126,21 @@ def resolve_label_names(values: Iterable[Any], names: Sequence[str]) -> list[Any
     return labels
 
 
-def _parse_label_number(value: Any, names: Sequence[str]) -> int | None:  # noqa: ANN401 - whatever the file holds
+def _parse_label_number(value: Any, names: Sequence[str]) -> int | None:  # noqa: ANN401 - any JSON
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    # Text files write numbers as text; without names "1" may well be a label's name.
+    # Text files write numbers as text; without names "1" may be the name of a label.
     if names and isinstance(value, str) and value.isascii() and value.isdigit() and value not in names:
         return int(value)
     return None
 
 
 def check_text(text: str, encoding: str) -> None:
-    """Sources are decoded with `surrogateescape`, so that a bad byte costs its sentence and not the file."""
-    bad = None if text.isascii() else _ESCAPED_BYTES.search(text)
-    if bad:
-        byte = ord(bad.group()) - 0xDC00
+    """Raises if the text has a byte that is not valid in the encoding.
+
+    Sources are decoded with `surrogateescape`, so that such a byte is an error of its sentence and not of the file.
+    """
+    match = None if text.isascii() else _ESCAPED_BYTES.search(text)
+    if match:
+        byte = ord(match.group()) - 0xDC00
         raise DecodeError(f"byte 0x{byte:02x} is not {encoding}: name the file's encoding with --encoding, say cp1252")

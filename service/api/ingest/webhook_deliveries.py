@@ -1,7 +1,7 @@
-"""What webhooks have brought to this process: enough to know a repetition, and to date a deletion.
+"""Remembers the webhook deliveries of this process, to recognise a repeated one and to date a deletion.
 
-It is kept in memory and forgotten in the end: a repetition comes within minutes, and another replica that gets it has
-a sentence twice in its log, as of any producer who sends twice.
+The memory is bounded and not shared: a repetition follows within minutes, and one that reaches another replica appends
+its sentences twice, like any producer that sends twice.
 """
 
 from __future__ import annotations
@@ -33,44 +33,43 @@ class WebhookDeliveries:
 
     @contextmanager
     def deduplicate(self, keys: Iterable[str]) -> Iterator[bool]:
-        """Whether none of these names was delivered before. What fails may come again.
+        """Yields whether the delivery with these keys is new. If the context raises, it may be delivered again.
 
-        Two at the same time: the second is told to come later, when it is known what became of the first.
+        A second delivery while the first is in progress raises `StreamError`, so that the platform retries later.
         """
-        mine = set(keys)
+        own_keys = set(keys)
         with self._mutex:
-            if mine & self._in_progress:
-                raise StreamError("the same event is being taken at this moment")
-            new = not any(name in self._delivered for name in mine)
-            if new:
-                self._in_progress |= mine
-        if not new:
+            if own_keys & self._in_progress:
+                raise StreamError("the same event is being processed at this moment")
+            is_new = not any(key in self._delivered for key in own_keys)
+            if is_new:
+                self._in_progress |= own_keys
+        if not is_new:
             yield False
             return
         try:
             yield True
         except BaseException:
             with self._mutex:
-                self._in_progress -= mine
+                self._in_progress -= own_keys
             raise
         with self._mutex:
-            self._in_progress -= mine
-            self._delivered.update(dict.fromkeys(mine))
+            self._in_progress -= own_keys
+            self._delivered.update(dict.fromkeys(own_keys))
             while len(self._delivered) > MAX_EVENT_KEYS:
                 self._delivered.popitem(last=False)
 
     def record_revisions(self, sentences: Iterable[LabelledSentence]) -> None:
-        """To be told before they are in the log: a deletion that follows at once must know of them."""
+        """Call it before the sentences are appended: a deletion that follows at once needs their revisions."""
         with self._mutex:
-            for one in sentences:
-                self._newest_revisions[one.dataset] = max(
-                    one.revision, self._newest_revisions.get(one.dataset, one.revision)
-                )
-                self._newest_revisions.move_to_end(one.dataset)
+            for sentence in sentences:
+                newest = self._newest_revisions.get(sentence.dataset, sentence.revision)
+                self._newest_revisions[sentence.dataset] = max(sentence.revision, newest)
+                self._newest_revisions.move_to_end(sentence.dataset)
             while len(self._newest_revisions) > MAX_TRACKED_DATASETS:
                 self._newest_revisions.popitem(last=False)
 
     def get_newest_revision(self, dataset: str) -> int | None:
-        """The highest revision that came, of any sentence: by the platform's clock, which may be ahead of ours."""
+        """The highest revision of any sentence so far, by the platform's clock, which may be ahead of ours."""
         with self._mutex:
             return self._newest_revisions.get(dataset)

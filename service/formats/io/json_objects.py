@@ -1,6 +1,6 @@
-"""JSON objects from a source, one after the other: a line each, or in an array, or over several lines.
+"""Streams JSON objects from a source: one per line, in an array, or over several lines.
 
-Nothing is read whole: exports have hundreds of thousands of tasks in one array.
+It never reads the whole source: exports have hundreds of thousands of tasks in one array.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _JSON_START: Final = re.compile(r'^\{\s*("|\}|$)|^\[\s*(\{\s*("|$)|$)')
 _SEPARATORS: Final = re.compile(r"[\s,]*")
 _WHITESPACE: Final = re.compile(r"\s*")
 
-# The line it starts at, and the object or what is wrong with it.
+# The line at which it starts, and the object or its error.
 NumberedObject = tuple[int, dict[str, Any] | InvalidInput]
 
 
@@ -53,7 +53,7 @@ def write_json_line(stream: TextIO, value: Mapping[str, Any]) -> None:
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401 - any JSON
-    """JSON, or a DecodeError that says where it is none."""
+    """A JSON value. Raises a DecodeError with the column of the error."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -76,28 +76,28 @@ def _build_json_error(error: Exception) -> DecodeError:
 
 
 def _read_document(source: TextSource) -> Iterator[NumberedObject]:
-    """Objects in arrays or just behind each other. Behind what is no JSON nothing can be known to be one."""
-    reading = _JsonScanner(source)
-    array = False
-    while char := reading.skip(_SEPARATORS if array else _WHITESPACE):
-        if char in "[]" and array == (char == "]"):
-            array = not array
-            reading.advance(1)
+    """Objects in arrays, or one after the other. After invalid JSON the start of the next object is unknown."""
+    scanner = _JsonScanner(source)
+    in_array = False
+    while char := scanner.skip(_SEPARATORS if in_array else _WHITESPACE):
+        if char in "[]" and in_array == (char == "]"):
+            in_array = not in_array
+            scanner.advance(1)
             continue
-        at = reading.line
-        text, value = reading.read_value()
+        line = scanner.line
+        text, value = scanner.read_value()
         if not isinstance(value, dict):
-            yield at, DecodeError(f"{NOT_AN_OBJECT}: write one a line, or all in an array")
+            yield line, DecodeError(f"{NOT_AN_OBJECT}: write one a line, or all in an array")
             continue
         try:
             check_text(text, source.encoding)
         except DecodeError as error:
-            yield at, error
+            yield line, error
         else:
-            yield at, value
-    if array:
+            yield line, value
+    if in_array:
         raise DecodeError(
-            f"{source.format_location(reading.line)}: the JSON array is not closed: is the file cut short?"
+            f"{source.format_location(scanner.line)}: the JSON array is not closed: is the file cut short?"
         )
 
 
@@ -111,10 +111,10 @@ class _JsonScanner:
         self.line = 1
 
     def skip(self, pattern: re.Pattern[str]) -> str:
-        """Goes past it; the next character, or nothing at the end."""
+        """Skips text that matches; returns the next character, or an empty string at the end."""
         while True:
-            found = pattern.match(self._text, self._position)
-            self.advance(found.end() - self._position if found else 0)
+            match = pattern.match(self._text, self._position)
+            self.advance(match.end() - self._position if match else 0)
             if self._position < len(self._text) or not self._read_more(_CHUNK_SIZE):
                 return self._text[self._position : self._position + 1]
 
@@ -127,15 +127,15 @@ class _JsonScanner:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._position)
             except (ValueError, RecursionError) as error:
-                waiting = len(self._text) - self._position
-                broken = isinstance(error, RecursionError) or not isinstance(error, json.JSONDecodeError)
-                # Twice as much each time: reading a large object costs no more than a few parses.
-                if broken or waiting > MAX_LINE or not self._read_more(max(_CHUNK_SIZE, waiting)):
+                unparsed = len(self._text) - self._position
+                is_final = not isinstance(error, json.JSONDecodeError)
+                # Reads twice as much each time, so that a large object is parsed only a few times.
+                if is_final or unparsed > MAX_LINE or not self._read_more(max(_CHUNK_SIZE, unparsed)):
                     raise DecodeError(
                         f"{self._source.format_location(self.line)}: {_build_json_error(error)}"
                     ) from None
                 continue
-            # A number or name at the very end of what was read may go on.
+            # A number or literal at the end of the chunk may continue in the next one.
             if not isinstance(value, dict | list) and end == len(self._text) and self._read_more(_CHUNK_SIZE):
                 continue
             text = self._text[self._position : end]
@@ -145,8 +145,8 @@ class _JsonScanner:
     def _read_more(self, size: int) -> bool:
         if self._exhausted:
             return False
-        piece = self._source.stream.read(size)
-        self._exhausted = not piece
-        self._text = self._text[self._position :] + piece
+        chunk = self._source.stream.read(size)
+        self._exhausted = not chunk
+        self._text = self._text[self._position :] + chunk
         self._position = 0
-        return bool(piece)
+        return bool(chunk)

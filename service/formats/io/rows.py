@@ -1,4 +1,4 @@
-"""Rows of CSV and TSV files, each with its place: a bad one costs itself, an open quote all that is behind it."""
+"""Streams the rows of CSV and TSV files. A bad row is one error; after an open quote the rest is unreadable."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
 
     from service.formats.io.source import TextSource
 
-# The line it starts at, its cells or what is wrong with it, and its text as it stands in the file.
+# The line at which it starts, its cells or their error, and its text in the file.
 TableRow: TypeAlias = tuple[int, list[str] | InvalidInput, str]
 
 
 def read_quoted_rows(source: TextSource, delimiter: str) -> Iterator[TableRow]:
-    taken: list[str] = []
+    row_lines: list[str] = []
 
-    def lines() -> Iterator[str]:
+    def read_lines() -> Iterator[str]:
         for text in source.read_raw_lines():
-            taken.append(text)
+            row_lines.append(text)
             yield text
 
-    reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+    reader = csv.reader(read_lines(), delimiter=delimiter, strict=True)
     while True:
         line = reader.line_num + 1
-        taken.clear()
+        row_lines.clear()
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            # Behind a quote left open nothing is known to be a row: no sentence there may pass for skipped or read.
-            if _is_open_quote(error) or len(taken) > 1:
+            # After an open quote the rows are unknown: to go on would skip or misread sentences silently.
+            if _is_open_quote(error) or len(row_lines) > 1:
                 raise DecodeError(_describe_open_quote(source.format_location(line), reader.line_num, error)) from None
-            yield line, DecodeError(f"not CSV: {error}; is a quote left open?"), taken[0]
+            yield line, DecodeError(f"not CSV: {error}; is a quote left open?"), row_lines[0]
             continue
-        raw = "".join(taken)
+        raw = "".join(row_lines)
         try:
             check_text(raw, source.encoding)
         except DecodeError as error:
@@ -55,7 +55,7 @@ def _is_open_quote(error: csv.Error) -> bool:
 def _describe_open_quote(location: str, last: int, error: csv.Error) -> str:
     return (
         f"{location}: a quote that opens in this row is not closed up to line {last} ({error}): close it, "
-        'or write a word that is a quote as """", or a file without quoting as TSV; nothing behind it can be read'
+        'or write a word that is a quote as """", or a file without quoting as TSV; nothing after it can be read'
     )
 
 
@@ -70,7 +70,7 @@ def read_plain_rows(source: TextSource) -> Iterator[TableRow]:
 
 
 def _unquote(cell: str) -> str:
-    """Writers that quote only where they must write a cell with quotes inside as `"…""…"`."""
+    """Undoes minimal quoting, which writes a cell that contains quotes as `"…""…"`."""
     if len(cell) > 2 and cell[0] == cell[-1] == '"':
         inner = cell[1:-1].replace('""', "\0")
         if '"' not in inner and "\0" in inner:

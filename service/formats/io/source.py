@@ -1,4 +1,4 @@
-"""Opens what a user names (a path, `-`, a binary stream) as text, without reading more than a piece at a time."""
+"""Opens a path, `-` or a binary stream as text, and reads it in chunks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 HEAD_BYTES: Final = 64 * 1024
-# A sentence of 5,000 words is far shorter; without a limit a file with no line ends would be read whole.
+# A sentence of 5,000 words is far shorter. Without a limit a file without line ends would be read whole.
 MAX_LINE: Final = 8 * 1024 * 1024
 
 _ESCAPED_BYTES: Final = re.compile("[\udc80-\udcff]")
@@ -44,7 +44,7 @@ class TextSource:
             yield number, line.rstrip("\r\n")
 
     def read_raw_lines(self) -> Iterator[str]:
-        """Lines with their ends; one without end in sight is an error of the whole file."""
+        """Lines with their ends. A line over the limit is an error of the whole file."""
         number = 0
         while line := self.stream.readline(MAX_LINE):
             number += 1
@@ -59,7 +59,7 @@ class TextSource:
 
 
 class _PeekableStream(io.RawIOBase):
-    """A stream whose first bytes can be looked at before it is read, pipes included."""
+    """A stream, also a pipe, whose first bytes can be inspected before it is read."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -70,29 +70,29 @@ class _PeekableStream(io.RawIOBase):
 
     def peek(self, is_enough: Callable[[bytes], bool]) -> bytes:
         while len(self._pending) < HEAD_BYTES and not is_enough(self._pending):
-            piece = self._read_available(HEAD_BYTES)
-            if not piece:
+            chunk = self._read_available(HEAD_BYTES)
+            if not chunk:
                 break
-            self._pending += piece
+            self._pending += chunk
         return self._pending
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]  # typeshed's Buffer is 3.12
         size = len(buffer)
-        piece = self._pending[:size] or self._read_available(size)
-        self._pending = self._pending[len(piece) :]
-        buffer[: len(piece)] = piece
-        return len(piece)
+        chunk = self._pending[:size] or self._read_available(size)
+        self._pending = self._pending[len(chunk) :]
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
 
     def _read_available(self, size: int) -> bytes:
-        # read1 gives what a pipe holds now; read would wait until `size` bytes have come.
+        # read1 returns what a pipe holds now; read would wait until `size` bytes have arrived.
         read1 = getattr(self._stream, "read1", None)
-        piece: bytes = read1(size) if read1 is not None else self._stream.read(size)
-        return piece
+        chunk: bytes = read1(size) if read1 is not None else self._stream.read(size)
+        return chunk
 
 
 @contextmanager
 def open_source(source: SourceLike, *, encoding: str | None = None) -> Iterator[TextSource]:
-    """Opens a source, gzip or not; whatever goes wrong while it is read is an InvalidInput that names it."""
+    """Opens a source, gzip or not. Any error while it is read is an InvalidInput that names the source."""
     name = get_source_name(source)
     try:
         with ExitStack() as stack:
@@ -108,12 +108,12 @@ def open_source(source: SourceLike, *, encoding: str | None = None) -> Iterator[
                 raw = _PeekableStream(stack.enter_context(gzip.GzipFile(fileobj=io.BufferedReader(raw))))  # type: ignore[arg-type]  # it is a BinaryIO in all but name
             head = raw.peek(_has_data_line)
             chosen = _choose_encoding(encoding, head, name)
-            # newline="" keeps the ends as they are, which csv needs; `lines` strips them.
+            # newline="" keeps line ends as they are, which csv needs; `read_lines` strips them.
             text = io.TextIOWrapper(io.BufferedReader(raw), encoding=chosen, errors="surrogateescape", newline="")
             try:
                 yield TextSource(name, head.decode(chosen, errors="replace"), _get_encoding_name(chosen), text)
             finally:
-                text.detach()  # a stream that somebody else opened stays open
+                text.detach()  # the caller's stream stays open
     except UnicodeDecodeError as error:
         raise DecodeError(f"{name}: not {error.encoding}: name the file's encoding with --encoding") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -129,17 +129,17 @@ def get_source_name(source: SourceLike) -> str:
 
 
 def to_printable(name: str) -> str:
-    """A file may be called by bytes that are no text; its name goes into messages and sentences, which are."""
-    shown = _ESCAPED_BYTES.sub(lambda byte: f"\\x{ord(byte.group()) - 0xDC00:02x}", name)
-    return shown.encode("utf-8", "backslashreplace").decode("utf-8")
+    """Escapes bytes of a file name that are not UTF-8, because messages and sentences hold the name as text."""
+    escaped = _ESCAPED_BYTES.sub(lambda byte: f"\\x{ord(byte.group()) - 0xDC00:02x}", name)
+    return escaped.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _has_data_line(head: bytes) -> bool:
-    """Whether detection has what it needs; more would only make a slow pipe wait."""
+    """Whether the head is long enough for detection; reading more would only delay a slow pipe."""
     if _MULTILINE_JSON.match(head):
-        return False  # its first line says nothing
-    *whole, _unfinished = head.split(b"\n")
-    return any(line.strip() and not line.lstrip(codecs.BOM_UTF8).startswith((b"#", b"-DOCSTART-")) for line in whole)
+        return False  # its first line holds no key
+    *complete, _partial = head.split(b"\n")
+    return any(line.strip() and not line.lstrip(codecs.BOM_UTF8).startswith((b"#", b"-DOCSTART-")) for line in complete)
 
 
 def _choose_encoding(requested: str | None, head: bytes, name: str) -> str:

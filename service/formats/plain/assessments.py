@@ -1,4 +1,4 @@
-"""Assessments as files: JSON Lines with everything, or CSV with one row a sentence for spreadsheets."""
+"""Writes assessments: JSON Lines with all fields, or CSV with one row per sentence for spreadsheets."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ ASSESSMENT_COLUMNS: Final = (
 
 
 def build_assessment_writer(stream: TextIO, form: OutputFormat) -> Callable[[str, int], None]:
-    """A function that writes one assessment, given as its JSON and its rank (1 is the worst).
+    """A function that writes one assessment, given as JSON, with its rank (1 is the worst).
 
-    A stream opened with `newline=""` keeps line breaks inside CSV cells as they are.
+    Open the stream with `newline=""`, so that line breaks inside CSV cells stay as they are.
     """
     if form == "jsonl":
 
-        def write(line: str, rank: int) -> None:  # noqa: ARG001 - the order of the lines says it
+        def write(line: str, rank: int) -> None:  # noqa: ARG001 - the order of the lines is the rank
             stream.write(line + "\n")
 
         return write
@@ -49,7 +49,7 @@ def build_assessment_writer(stream: TextIO, form: OutputFormat) -> Callable[[str
 
 
 def to_csv_row(assessment: Assessment, rank: int) -> list[str]:
-    """The cells under COLUMNS. Numbers are written in full: the ranking lives in the last digits."""
+    """The cells of `ASSESSMENT_COLUMNS`. Numbers have all digits, because close ranks differ in the last ones only."""
     worst = find_worst_word(assessment)
     word = assessment.words[worst] if worst is not None else WordScore()
     return [
@@ -72,7 +72,7 @@ def to_csv_row(assessment: Assessment, rank: int) -> list[str]:
 
 
 def find_worst_word(assessment: Assessment) -> int | None:
-    """The word whose given label is least likely; the first of equals."""
+    """The index of the word whose given label is least likely; the first one of equals."""
     scored = [(word.p_given, index) for index, word in enumerate(assessment.words) if word.p_given is not None]
     return min(scored)[1] if scored else None
 

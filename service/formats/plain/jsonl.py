@@ -1,8 +1,8 @@
-"""JSON Lines, or an array: one object a sentence with `tokens` (or `words`) and `labels` (or `ner_tags`, `tags`).
+"""JSON Lines, or an array: one object per sentence with `tokens` (or `words`) and `labels` (or `ner_tags`, `tags`).
 
-Other fields of a sentence (`id`, `annotator`, `meta`, …) are read as they are, unknown ones are ignored. Numbered
-labels get their names from the options, or from a `features` or `names` field as Hugging Face data sets describe
-them, in the record itself or in an earlier one (a first line that holds nothing else is a header).
+Other fields of a sentence (`id`, `annotator`, `meta`, …) are copied, unknown ones are ignored. The names of numbered
+labels come from the options, or from a `features` or `names` field as in Hugging Face datasets, in the record itself
+or in an earlier one (a first line that holds nothing else is a header).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HUGGINGFACE_LABEL_FIELD: Final = "ner_tags"
 
 def read(source: TextSource, options: ReadOptions) -> Iterator[FileRecord]:
     """Reads a JSON Lines file, or an array, record by record."""
-    return read_rows(source, options, lambda found, _: (found,))
+    return read_rows(source, options, lambda record, _: (record,))
 
 
 def read_rows(
@@ -47,19 +47,19 @@ def read_rows(
     options: ReadOptions,
     extract_rows: Callable[[Mapping[str, Any], ReadOptions], Iterable[Mapping[str, Any]]],
 ) -> Iterator[FileRecord]:
-    """Reads objects each of which holds one sentence or several; `rows` takes them out."""
+    """Reads objects that hold one sentence or several; `extract_rows` yields these."""
     number = 0
-    for line, found in read_objects(source):
-        place = source.format_location(line)
-        for fields in _convert_sentences(found, options, extract_rows):
+    for line, record in read_objects(source):
+        location = source.format_location(line)
+        for fields in _convert_sentences(record, options, extract_rows):
             if isinstance(fields, tuple):
                 options = replace(options, label_names=fields)
                 continue
             number += 1
             if isinstance(fields, InvalidInput):
-                yield reject(fields, place)
+                yield reject(fields, location)
             else:
-                yield make_record(fields, location=place, number=number, options=options)
+                yield make_record(fields, location=location, number=number, options=options)
 
 
 def _convert_sentences(
@@ -67,7 +67,7 @@ def _convert_sentences(
     options: ReadOptions,
     extract_rows: Callable[[Mapping[str, Any], ReadOptions], Iterable[Mapping[str, Any]]],
 ) -> Iterator[dict[str, Any] | tuple[str, ...] | InvalidInput]:
-    """The fields of sentences, before them the labels' names where the object tells these."""
+    """Yields the fields of sentences; before them the names of labels, if the object has them."""
     if isinstance(record, InvalidInput):
         yield record
         return
@@ -88,7 +88,7 @@ def convert_rows(
     options: ReadOptions,
     extract_rows: Callable[[Mapping[str, Any], ReadOptions], Iterable[Mapping[str, Any]]],
 ) -> Iterator[dict[str, Any] | InvalidInput]:
-    """The same for one object that stands alone: names that it tells are its own."""
+    """The same for a single object: its names of labels apply to itself only."""
     for fields in _convert_sentences(record, options, extract_rows):
         if isinstance(fields, tuple):
             options = replace(options, label_names=fields)
@@ -108,18 +108,18 @@ def get_word_fields(options: ReadOptions) -> tuple[str, ...]:
 def build_sentence_fields(
     record: Mapping[str, Any], options: ReadOptions, names: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The fields of a sentence under our names; `names` are those of numbered labels, where the object tells them."""
+    """The fields of a sentence under their standard names. `names`: those of numbered labels, if the object has them."""
     fields = {name: record[name] for name in PASSTHROUGH_FIELDS if record.get(name) is not None}
     identity = next((record[name] for name in ID_FIELDS if record.get(name) not in (None, "")), None)
     fields["id"] = str(identity) if isinstance(identity, int) and not isinstance(identity, bool) else identity
     label_fields = (options.label,) if options.label is not None else LABEL_FIELDS
     for ours, theirs in (("tokens", get_word_fields(options)), ("labels", label_fields)):
-        found = next((name for name in theirs if record.get(name) is not None), None)
-        if found is not None:
-            fields[ours] = record[found]
+        present = next((name for name in theirs if record.get(name) is not None), None)
+        if present is not None:
+            fields[ours] = record[present]
         elif not fields.get("deleted"):
             raise InvalidInput(_describe_missing_field(ours, theirs, record), field=ours)
-        if found == HUGGINGFACE_LABEL_FIELD:
+        if present == HUGGINGFACE_LABEL_FIELD:
             fields["meta"] = _add_huggingface_meta(fields.get("meta"), record, options, names)
     return fields
 
@@ -127,35 +127,34 @@ def build_sentence_fields(
 def _add_huggingface_meta(
     meta_given: object, record: Mapping[str, Any], options: ReadOptions, names: tuple[str, ...]
 ) -> object:
-    """What a row of a Hugging Face data set needs on its way back: what numbers mean, and its other columns."""
+    """What an export needs to write the row again: the names of numbered labels, and the other columns."""
     if meta_given is not None and (not isinstance(meta_given, dict) or "format" in meta_given):
         return meta_given
     numbers = record[HUGGINGFACE_LABEL_FIELD]
     meta: dict[str, Any] = {"format": "huggingface"}
-    if isinstance(numbers, list) and any(isinstance(one, int) for one in numbers):
+    if isinstance(numbers, list) and any(isinstance(number, int) for number in numbers):
         meta["label_names"] = list(names or options.label_names)
-    told = {*get_word_fields(options), HUGGINGFACE_LABEL_FIELD, "features", "names"}
+    known = {*get_word_fields(options), HUGGINGFACE_LABEL_FIELD, "features", "names"}
     return (
         (meta_given or {})
         | meta
-        | pack_extra_fields({name: value for name, value in record.items() if name not in told})
+        | pack_extra_fields({name: value for name, value in record.items() if name not in known})
     )
 
 
 def _describe_missing_field(ours: str, theirs: tuple[str, ...], record: Mapping[str, Any]) -> str:
-    there = ", ".join(list(record)[:10]) or "nothing"
+    names = ", ".join(list(record)[:10]) or "nothing"
     option = "--word-column" if ours == "tokens" else "--label-column"
-    return f"none of {', '.join(theirs)} is there (the object has {there}): name the field with {option}"
+    return f"none of {', '.join(theirs)} is there (the object has {names}): name the field with {option}"
 
 
 def find_label_names(record: Mapping[str, Any], label_field: str | None = None) -> tuple[str, ...]:
-    """The names of numbered labels, where a `features` or `names` field tells them."""
+    """The names of numbered labels, from a `features` or `names` field."""
     features = record.get("features")
-    if isinstance(features, list):  # as the dataset viewer lists them
-        features = {str(one.get("name")): one.get("type") for one in features if isinstance(one, dict)}
+    if isinstance(features, list):  # the form of the dataset viewer
+        features = {str(feature.get("name")): feature.get("type") for feature in features if isinstance(feature, dict)}
     if isinstance(features, dict):
-        wanted = (label_field,) if label_field is not None else LABEL_FIELDS
-        for name in wanted:
+        for name in (label_field,) if label_field is not None else LABEL_FIELDS:
             names = _find_nested_names(features.get(name))
             if names:
                 return names
@@ -163,14 +162,14 @@ def find_label_names(record: Mapping[str, Any], label_field: str | None = None) 
 
 
 def _find_nested_names(feature: Any, depth: int = 0) -> tuple[str, ...]:  # noqa: ANN401 - any JSON
-    """Data sets nest the class label in a sequence, under names that changed over the years."""
+    """The names in a feature. Datasets nest the class label in a sequence, under keys that changed over the years."""
     if not isinstance(feature, dict) or depth > 4:
         return ()
     names = _parse_names(feature.get("names"))
     if names:
         return names
-    inner = (_find_nested_names(value, depth + 1) for value in feature.values())
-    return next((found for found in inner if found), ())
+    nested = (_find_nested_names(value, depth + 1) for value in feature.values())
+    return next((names for names in nested if names), ())
 
 
 def _parse_names(names: Any) -> tuple[str, ...]:  # noqa: ANN401 - any JSON

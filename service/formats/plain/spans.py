@@ -1,7 +1,6 @@
 """Texts with spans: `{"text": …, "spans": [{"start", "end", "label"}]}`, or spans as [start, end, label].
 
-A span may carry its own `text`, which is then compared. Other fields of a sentence (`id`, `annotator`, …) are read as
-they are.
+A span may carry its own `text`, which must match. Other fields of a sentence (`id`, `annotator`, …) are copied.
 """
 
 from __future__ import annotations

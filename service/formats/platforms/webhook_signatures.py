@@ -1,4 +1,4 @@
-"""Signatures of Standard Webhooks: HMAC-SHA256 over id, time and body, with a secret that both sides know."""
+"""Signatures of Standard Webhooks: HMAC-SHA256 over id, time and body, with a shared secret."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _BODY_TIMESTAMP: Final = re.compile(rb'"timestamp"\s*:\s*"([^"\\]{1,64})"')
 
 
 def parse_secret(text: str) -> bytes:
-    """A secret as platforms show it: base64, mostly with `whsec_` before it."""
-    bare = text.strip().removeprefix(_SECRET_PREFIX).rstrip("=")
+    """A secret as platforms show it: base64, usually with the prefix `whsec_`."""
+    encoded = text.strip().removeprefix(_SECRET_PREFIX).rstrip("=")
     try:
-        secret = base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+        secret = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     except (binascii.Error, ValueError):
         secret = b""
     if not secret:
-        raise InvalidInput("a webhook's secret is base64, with or without whsec_ before it", field="secret")
+        raise InvalidInput("a webhook's secret is base64, with or without the prefix whsec_", field="secret")
     return secret
 
 
 def sign(secret: bytes, identity: str, seconds: int, body: bytes) -> str:
-    """The signature that a sender puts in the header."""
+    """The signature that the sender puts into the header."""
     signed = f"{identity}.{seconds}.".encode() + body
     return _SIGNATURE_VERSION + base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
 
@@ -53,40 +53,38 @@ def verify(
     now: datetime,
     tolerance_s: int = TOLERANCE_S,
 ) -> VerifiedWebhook:
-    """The message's id if one of the secrets has signed it, and why it is not of now; else raises.
+    """Checks that one of the secrets signed the delivery; raises otherwise. A late one is valid, with the reason.
 
-    Argilla signs the time of the event and sends the time of sending: the event's, which the signed body holds, counts
-    as well.
+    Argilla signs the time of the event but sends the time of the delivery, so the timestamp of the body is tried too.
     """
     identity, sent, signatures = (headers.get(name, "") for name in (ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER))
     for name, value in ((ID_HEADER, identity), (TIMESTAMP_HEADER, sent), (SIGNATURE_HEADER, signatures)):
         if not value:
-            raise InvalidInput("the header is missing: only signed webhooks are taken", field=name)
-    given = [one for one in signatures.split() if one.startswith(_SIGNATURE_VERSION)]
-    right: int | None = None
+            raise InvalidInput("the header is missing: only signed webhooks are accepted", field=name)
+    candidates = [signature for signature in signatures.split() if signature.startswith(_SIGNATURE_VERSION)]
+    signed_at: int | None = None
     for seconds in _find_signed_times(sent, body):
         for secret in secrets:
             expected = sign(secret, identity, seconds, body).encode()
-            for one in given:  # all of them, always: how long it takes tells nothing
-                if hmac.compare_digest(expected, one.encode(errors="replace")):
-                    right = seconds
-    if right is None:
-        raise InvalidInput("it is of no secret that is known here", field=SIGNATURE_HEADER)
-    late = None
-    if abs(to_microseconds(now) / 1e6 - right) > tolerance_s:
-        late = f"it is more than {tolerance_s} seconds from now: are the clocks right?"
-    return VerifiedWebhook(identity, late)
+            for candidate in candidates:  # compares all of them, so that the time taken reveals nothing
+                if hmac.compare_digest(expected, candidate.encode(errors="replace")):
+                    signed_at = seconds
+    if signed_at is None:
+        raise InvalidInput("it matches no secret that is configured here", field=SIGNATURE_HEADER)
+    late_reason = None
+    if abs(to_microseconds(now) / 1e6 - signed_at) > tolerance_s:
+        late_reason = f"it is more than {tolerance_s} seconds from now: are the clocks right?"
+    return VerifiedWebhook(identity, late_reason)
 
 
 def _find_signed_times(sent: str, body: bytes) -> list[int]:
-    """Whole seconds that may have been signed."""
-    found = []
+    """Times, in whole seconds, that the sender may have signed."""
+    times = []
     if sent.isascii() and sent.isdigit() and len(sent) < 16:
-        found.append(int(sent))
-    told = _BODY_TIMESTAMP.search(body)
-    if told:
+        times.append(int(sent))
+    match = _BODY_TIMESTAMP.search(body)
+    if match:
         with suppress(InvalidInput):
-            found.append(
-                to_microseconds(parse_timestamp(told[1].decode(errors="replace"), TIMESTAMP_HEADER)) // 1_000_000
-            )
-    return found
+            timestamp = parse_timestamp(match[1].decode(errors="replace"), TIMESTAMP_HEADER)
+            times.append(to_microseconds(timestamp) // 1_000_000)
+    return times

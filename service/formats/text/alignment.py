@@ -1,9 +1,9 @@
-"""Spans over characters to labels of words, and back.
+"""Converts spans over characters to labels of words, and back.
 
-A word belongs to a span if they share a character. Where a span begins or ends inside a word it is expanded to the
-whole word, and `alignment` in the message's `meta` says so. Two spans must not share a character or a word.
+A word belongs to a span if they share a character. A span that begins or ends inside a word is expanded to the whole
+word, and `alignment` in the sentence's `meta` says so. Two spans must not share a character or a word.
 
-Offsets are characters (code points) or UTF-16 units, the end exclusive: `offsets` tells which.
+Offsets are characters (code points) or UTF-16 units, the end exclusive; `service.formats.text.offsets` decides which.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class AlignedText:
-    """A text as words with labels, and what a message's `meta` must say of it."""
+    """The words of a text with their labels, and the `meta` that the sentence needs to be written again."""
 
     tokens: list[str]
     labels: list[str]
@@ -52,9 +52,9 @@ def align_spans(
     field: str = "text",
     unit: OffsetUnit = CHARACTERS,
 ) -> AlignedText:
-    """Labels the words of a text: our splitter's, or those that the platform has (`words`, named by `splitter`).
+    """Labels the words of a text: those of the splitter, or the platform's own (`words`, made by `splitter`).
 
-    `unit` is what the platform counts in where nothing in the spans tells it.
+    `unit` is the platform's unit of offsets, for spans that do not show it.
     """
     if not text.isascii():
         try:
@@ -68,13 +68,13 @@ def align_spans(
         meta["offsets"] = [list(word) for word in words]
     if not words:
         raise InvalidInput("there is no word in it", field=field)
-    chosen, counted = to_character_spans(text, given, words, unit=unit)
-    if counted is not None:
-        meta |= {"given_offsets": counted.unit, "offsets_told_by": counted.evidence}
-    _check_no_overlap(chosen)
-    entities, exact = _to_word_spans(text, chosen, words)
+    spans, detection = to_character_spans(text, given, words, unit=unit)
+    if detection is not None:
+        meta |= {"given_offsets": detection.unit, "offsets_told_by": detection.evidence}
+    _check_no_overlap(spans)
+    entities, exact = _to_word_spans(text, spans, words)
     meta["alignment"] = "exact" if exact else "expanded"
-    if loose := _find_loose_spans(chosen, entities, words):
+    if loose := _find_loose_spans(spans, entities, words):
         meta["loose"] = loose
     labels = labels_from_spans(entities, len(words), scheme)
     return AlignedText([word.extract(text) for word in words], labels, meta)
@@ -84,19 +84,19 @@ def align_spans(
 
 
 def _check_no_overlap(given: Sequence[TextSpan]) -> None:
-    for one, other in pairwise(sorted(given, key=lambda span: (span.start, span.end))):
-        if other.start < one.end:
+    for span, following in pairwise(sorted(given, key=lambda span: (span.start, span.end))):
+        if following.start < span.end:
             raise InvalidInput(
-                f"it overlaps {one.field} ({one.label} over {one.start} to {one.end}, {other.label} over "
-                f"{other.start} to {other.end}): a word can have one label only",
-                field=other.field,
+                f"it overlaps {span.field} ({span.label} over {span.start} to {span.end}, {following.label} over "
+                f"{following.start} to {following.end}): a word can have one label only",
+                field=following.field,
             )
 
 
 def _to_word_spans(text: str, given: Sequence[TextSpan], words: Sequence[CharacterRange]) -> tuple[list[Span], bool]:
     starts, ends = [word.start for word in words], [word.end for word in words]
     entities: list[Span] = []
-    before: TextSpan | None = None
+    previous: TextSpan | None = None
     exact = True
     for span in sorted(given, key=lambda span: span.start):
         first, last = bisect_right(ends, span.start), bisect_left(starts, span.end)
@@ -104,40 +104,40 @@ def _to_word_spans(text: str, given: Sequence[TextSpan], words: Sequence[Charact
             raise InvalidInput(f"no word lies in {text[span.start : span.end][:40]!r}", field=span.field)
         if span.label in ("", OUTSIDE):
             raise InvalidInput(f"an entity can't be called {span.label!r}", field=span.field)
-        if before is not None and entities[-1].end > first:
+        if previous is not None and entities[-1].end > first:
             shared = words[first].extract(text)
             raise InvalidInput(
-                f"it shares the word {shared[:40]!r} with {before.field}: a word can have one label only",
+                f"it shares the word {shared[:40]!r} with {previous.field}: a word can have one label only",
                 field=span.field,
             )
         entities.append(Span(first, last, span.label))
-        # White space at a span's ends is nobody's: it can be left out without a word.
-        bare = text[span.start : span.end]
-        begin = span.start + len(bare) - len(bare.lstrip())
-        end = span.end - (len(bare) - len(bare.rstrip()))
+        # White space at the ends of a span belongs to no word: ignore it.
+        covered = text[span.start : span.end]
+        begin = span.start + len(covered) - len(covered.lstrip())
+        end = span.end - (len(covered) - len(covered.rstrip()))
         exact = exact and words[first].start >= begin and words[last - 1].end <= end
-        before = span
+        previous = span
     return entities, exact
 
 
 def _find_loose_spans(
     given: Sequence[TextSpan], entities: Sequence[Span], words: Sequence[CharacterRange]
 ) -> list[list[int]]:
-    """Spans that labels can't tell: not just their words, or next to one of their type, which IO makes one.
+    """The offsets of spans that labels can't express, for exports.
 
-    On the way back they are what they were.
+    These are spans that do not end at words, and spans next to one of the same type, which IO labels join.
     """
-    touching = {
-        place
-        for first, (one, other) in enumerate(pairwise(entities))
-        if (one.end, one.type) == (other.start, other.type)
-        for place in (first, first + 1)
+    adjacent = {
+        index
+        for first, (entity, following) in enumerate(pairwise(entities))
+        if (entity.end, entity.type) == (following.start, following.type)
+        for index in (first, first + 1)
     }
-    placed = zip(sorted(given, key=lambda span: span.start), entities, strict=True)
+    pairs = zip(sorted(given, key=lambda span: span.start), entities, strict=True)
     return [
         [span.start, span.end]
-        for place, (span, entity) in enumerate(placed)
-        if place in touching or (span.start, span.end) != (words[entity.start].start, words[entity.end - 1].end)
+        for index, (span, entity) in enumerate(pairs)
+        if index in adjacent or (span.start, span.end) != (words[entity.start].start, words[entity.end - 1].end)
     ]
 
 
@@ -145,7 +145,7 @@ def _find_loose_spans(
 
 
 def find_word_offsets(sentence: LabelledSentence) -> list[CharacterRange] | None:
-    """Where the words of a sentence stand in the text that its `meta` holds; none where that can't be told."""
+    """The offsets of the words in the text of the sentence's `meta`; None if they can't be found."""
     meta = sentence.meta or {}
     text, offsets = meta.get("text"), meta.get("offsets")
     if not isinstance(text, str):
@@ -168,21 +168,21 @@ def _parse_word(value: object) -> CharacterRange | None:
 
 
 def to_text_spans(sentence: LabelledSentence, entities: Iterable[Span] | None = None) -> list[TextSpan] | None:
-    """Entities over words (by default those that the labels say) as spans over the text; none without its text."""
+    """Entities over words (by default those of the labels) as spans over the text; None without its text."""
     words = find_word_offsets(sentence)
     if words is None:
         return None
     text = str((sentence.meta or {})["text"])
     if entities is None:
         entities = parse_spans(sentence.labels, get_given_scheme(sentence))
-    found = []
+    spans = []
     for entity in entities:
         start, end = words[entity.start].start, words[entity.end - 1].end
-        found.append(TextSpan(start, end, entity.type, text=text[start:end]))
-    return found
+        spans.append(TextSpan(start, end, entity.type, text=text[start:end]))
+    return spans
 
 
 def get_given_scheme(sentence: LabelledSentence) -> Scheme:
-    """The scheme that the labels were written in when spans became labels."""
-    named = (sentence.meta or {}).get("scheme")
-    return Scheme(named) if isinstance(named, str) and named in set(Scheme) else Scheme.IOB2
+    """The scheme in which spans became labels."""
+    name = (sentence.meta or {}).get("scheme")
+    return Scheme(name) if isinstance(name, str) and name in set(Scheme) else Scheme.IOB2

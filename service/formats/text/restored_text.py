@@ -1,4 +1,4 @@
-"""A sentence as text with spans again: its own text and offsets where it came with them, else its words joined."""
+"""Restores the text and spans of a sentence: the original ones if `meta` holds them, else its words with spaces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TextEntity(NamedTuple):
-    """The words first..last-1 with a label, and the characters start..end-1 that they are."""
+    """The words first_word..end_word-1 with a label, and their characters start..end-1."""
 
     first_word: int
     end_word: int
@@ -34,7 +34,7 @@ class TextEntity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RestoredText:
-    """A sentence as text. Offsets are characters; `counted` gives them as the format counts."""
+    """A sentence as text. Offsets are characters; `to_format_offsets` converts them to the unit of the format."""
 
     text: str
     words: list[CharacterRange]
@@ -52,14 +52,17 @@ class RestoredText:
 
 @dataclass(slots=True)
 class WriteContext:
-    """What the writers must know, and what they have to say: `scheme` is that of labels that don't tell their own."""
+    """Settings and results of an export. `scheme` is that of sentences whose `meta` names none.
+
+    `n_joined` counts sentences without their original text, `notes` what else the user must know.
+    """
 
     scheme: Scheme = Scheme.IOB2
     n_joined: int = 0
     notes: Counter[str] = field(default_factory=Counter)
 
     def restore_text(self, sentence: LabelledSentence, form: str, *, unit: OffsetUnit = CHARACTERS) -> RestoredText:
-        """`unit`: what the format counts in, unless the sentence came in it and counted otherwise."""
+        """`unit` is the format's unit of offsets, unless the sentence was read from it with another unit."""
         meta = get_format_meta(sentence, form)
         words, text = find_word_offsets(sentence), (sentence.meta or {}).get("text")
         if words is None or not isinstance(text, str):
@@ -69,26 +72,26 @@ class WriteContext:
             unit = UTF16 if meta["given_offsets"] == UTF16 else CHARACTERS
         entities, scheme = self.read_entities(sentence)
         loose = _read_loose_spans(sentence.meta or {})
-        # Only IO can't tell one entity from two: elsewhere a reviewer has made one of them.
+        # Only IO labels can stand for two adjacent spans; in other schemes a reviewer has joined them.
         return RestoredText(
             text, words, _locate_entities(text, words, entities, loose, allow_split=scheme is Scheme.IO), unit
         )
 
     def read_entities(self, sentence: LabelledSentence) -> tuple[list[Span], Scheme]:
-        """And the scheme they were read in: corrected labels are in the dataset's, which may have changed since."""
-        told = (get_given_scheme(sentence),) if "scheme" in (sentence.meta or {}) else ()
-        wrong: UnknownLabelError | None = None
-        for scheme in (*told, self.scheme):
+        """The entities and their scheme. Corrected labels are in the dataset's scheme, which may have changed since."""
+        given = (get_given_scheme(sentence),) if "scheme" in (sentence.meta or {}) else ()
+        unknown: UnknownLabelError | None = None
+        for scheme in (*given, self.scheme):
             try:
                 return parse_spans(sentence.labels, scheme), scheme
             except UnknownLabelError as error:
-                wrong = error
-        problem = wrong.problem if wrong is not None else ""
+                unknown = error
+        problem = unknown.problem if unknown is not None else ""
         raise InvalidInput(
-            f"{problem}; as a span it can't be written: set the dataset's `scheme`, or use --format jsonl",
+            f"{problem}; it can't be written as a span: set the dataset's `scheme`, or use --format jsonl",
             field="labels",
             sentence=sentence.id,
-            word=wrong.word if wrong is not None else None,
+            word=unknown.word if unknown is not None else None,
         )
 
 
@@ -100,9 +103,9 @@ def _join_tokens(tokens: Sequence[str]) -> tuple[list[CharacterRange], str]:
 
 
 def _read_loose_spans(meta: Mapping[str, Any]) -> list[CharacterRange]:
-    """The spans that came with other bounds than their words have."""
-    found = meta.get("loose")
-    pairs = found if isinstance(found, list) else []
+    """The original spans whose bounds differ from those of their words."""
+    loose = meta.get("loose")
+    pairs = loose if isinstance(loose, list) else []
     return [CharacterRange(*pair) for pair in pairs if isinstance(pair, list) and list(map(type, pair)) == [int, int]]
 
 
@@ -114,22 +117,26 @@ def _locate_entities(
     *,
     allow_split: bool,
 ) -> list[TextEntity]:
-    """`parted`: an entity may be several that came."""
-    found = []
-    known = [(one, touched) for one in loose if (touched := _find_touched_words(one, words))]
-    for span in entities:
-        parts = [(one, part) for one, part in known if span.start <= part[0] and part[-1] < span.end]
-        # Those that came count where they are the entity, or together make it up.
-        made_up = [place for _, part in parts for place in part] == list(range(span.start, span.end))
-        if not made_up or (len(parts) > 1 and not allow_split):
-            whole = range(span.start, span.end)
-            parts = [(CharacterRange(words[span.start].start, words[span.end - 1].end), whole)]
-        found += [
-            TextEntity(part[0], part[-1] + 1, one.start, one.end, span.type, one.extract(text)) for one, part in parts
+    """The characters of each entity. With `allow_split` several original spans may make up one entity."""
+    located = []
+    originals = [(span, covered) for span in loose if (covered := _find_covered_words(span, words))]
+    for entity in entities:
+        whole = range(entity.start, entity.end)
+        parts = [
+            (span, covered) for span, covered in originals if whole.start <= covered[0] and covered[-1] < whole.stop
         ]
-    return found
+        # Original spans are used if they cover exactly the words of the entity.
+        is_covered = [index for _, covered in parts for index in covered] == list(whole)
+        if not is_covered or (len(parts) > 1 and not allow_split):
+            parts = [(CharacterRange(words[entity.start].start, words[entity.end - 1].end), whole)]
+        located += [
+            TextEntity(covered[0], covered[-1] + 1, span.start, span.end, entity.type, span.extract(text))
+            for span, covered in parts
+        ]
+    return located
 
 
-def _find_touched_words(span: CharacterRange, words: Sequence[CharacterRange]) -> range:
-    places = [place for place, word in enumerate(words) if word.start < span.end and span.start < word.end]
-    return range(places[0], places[-1] + 1) if places else range(0)
+def _find_covered_words(span: CharacterRange, words: Sequence[CharacterRange]) -> range:
+    """The indices of the words that share a character with the span."""
+    indices = [index for index, word in enumerate(words) if word.start < span.end and span.start < word.end]
+    return range(indices[0], indices[-1] + 1) if indices else range(0)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def read_span(value: object, field: str, *, names: Mapping[str, Sequence[str]] | None = None) -> TextSpan:
-    """A span as `[start, end, label]` or as an object; `names` says how a platform calls its parts."""
+    """A span from `[start, end, label]` or an object. `names`: the platform's names of the parts."""
     if isinstance(value, list):
         if len(value) != 3:
             raise InvalidInput("write it as [start, end, label]", field=field)

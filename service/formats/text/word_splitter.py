@@ -1,11 +1,11 @@
-"""Text to words, each with its place in the text: one splitter, named and versioned.
+"""Splits text into words with their offsets. There is one splitter, with a versioned name.
 
-The words are those that CoNLL-like data sets have, as models are trained on them: punctuation stands alone, "Al-Ain",
+The words are those of CoNLL-like datasets, on which models are trained: punctuation is a word of its own, "Al-Ain",
 "U.S.", "J." before a name, "AT&T", "1,000.5" and "1996-08-22" are one word, "Hill's" is two and "don't" is "do n't".
-Scripts that write no spaces (Han, Kana, Thai, Lao, Khmer, Myanmar) are split by character: a span can begin anywhere.
+Scripts without spaces (Han, Kana, Thai, Lao, Khmer, Myanmar) are split by character, because a span can begin anywhere.
 
-Whoever changes what comes out gives the splitter a new name: messages say which one made their words, and offsets are
-found again by splitting again.
+A change of the result needs a new name: sentences record the name of their splitter, and their offsets are found by
+splitting the text again.
 
 >>> [word.extract("Hill's odds: 1,000.5") for word in split_words("Hill's odds: 1,000.5")]
 ['Hill', "'s", 'odds', ':', '1,000.5']
@@ -31,13 +31,13 @@ _SPACELESS: Final = (
 )
 _INVISIBLE_SPACES: Final = frozenset({0x200B, 0xFEFF})
 _ALIASES: Final = {0x2019: "'", 0x2010: "-", 0x2011: "-"}
-# What a text's characters are to the rules below; each stands for one character, so that offsets stay.
+# The rules below see each character as one of these shapes; a shape is one character, so that offsets stay.
 _SMALL, _CAPITAL, _MARK, _ALONE, _OTHER = "é", "É", "\u0301", "一", "§"
 _MAX_CACHED_SHAPES: Final = 20_000
 
 
 class _ShapeCache(dict[int, str]):
-    """Code point to its shape, made when it is first met."""
+    """The shape of each code point, computed when it is first seen."""
 
     def __missing__(self, code: int) -> str:
         shape = _classify_character(code)
@@ -107,5 +107,5 @@ class CharacterRange(NamedTuple):
 
 
 def split_words(text: str) -> list[CharacterRange]:
-    """The words in their order; what stands between them is white space, and nothing else is left out."""
-    return [CharacterRange(*found.span()) for found in _WORD_PATTERN.finditer(text.translate(_SHAPES))]
+    """The words in order. Only white space is left out between them."""
+    return [CharacterRange(*match.span()) for match in _WORD_PATTERN.finditer(text.translate(_SHAPES))]

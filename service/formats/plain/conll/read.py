@@ -1,13 +1,13 @@
-"""CoNLL columns: one word a line, the word first and its label last, a blank line between sentences.
+"""Reads CoNLL columns: one word per line, the word first and its label last, a blank line between sentences.
 
-Columns are divided by tabs if the first word's line has one, else by spaces. All lines of a sentence have as many
-columns as its first. `-DOCSTART-` lines end a sentence and are no words.
+Tabs separate columns if the line of the first word has one, else spaces. All lines of a sentence have the same number
+of columns. A `-DOCSTART-` line ends a sentence and is no word.
 
 A line that starts with "#" may be a comment or a word ("#", "#metoo"). Inside a sentence it is a word. Before one:
 
 - `# key = value` and `#key=value` are comments; `id` and `sent_id` name the sentence (as does `# id value`),
 - it is a word if its last column is a label (`O`, `B-PER`, or one seen before) or the line starts with "#" and a tab,
-- it is an error, not a guess, where neither holds and yet it has just as many columns as the words have,
+- it is an error if neither applies and it has as many columns as the words,
 - everything else is a comment.
 """
 
@@ -118,9 +118,9 @@ class _ConllReader:
             self._uses_tabs = "\t" in line.strip(" \t")
         columns = self._split_columns(line)
         if len(columns) < 2:
-            divided = "tabs" if self._uses_tabs else "spaces"
+            separator = "tabs" if self._uses_tabs else "spaces"
             raise DecodeError(
-                f"one column ({line.strip()[:40]!r}): each line needs a word and its label with {divided} between"
+                f"one column ({line.strip()[:40]!r}): each line needs a word and its label with {separator} between"
             )
         if self._label_column < 0 and draft.width not in (None, len(columns)):
             raise DecodeError(
@@ -131,7 +131,7 @@ class _ConllReader:
             self._get_cell(columns, self._word_column, "word"),
             self._get_cell(columns, self._label_column, "label"),
         )
-        # One too many shows that the limit was passed; a file without blank lines is not gathered in memory.
+        # One word too many shows that the limit is exceeded; a file without blank lines must not fill the memory.
         if len(draft.tokens) <= self._options.max_words:
             draft.tokens.append(word)
             draft.labels.append(label)
@@ -141,13 +141,13 @@ class _ConllReader:
     def _split_columns(self, line: str) -> list[str]:
         return line.split("\t") if self._uses_tabs else _BLANKS.split(line.strip(" \t"))
 
-    def _get_cell(self, columns: list[str], number: int, what: str) -> str:
+    def _get_cell(self, columns: list[str], index: int, name: str) -> str:
         try:
-            value = columns[number]
+            value = columns[index]
         except IndexError:
-            raise DecodeError(f"{len(columns)} columns, too few for the {what}'s column", field=what) from None
+            raise DecodeError(f"{len(columns)} columns, too few for the {name}'s column", field=name) from None
         if not value:
-            raise DecodeError(f"the {what} is empty", field=what)
+            raise DecodeError(f"the {name} is empty", field=name)
         return value
 
     def _is_comment(self, line: str) -> bool:
@@ -158,16 +158,12 @@ class _ConllReader:
         if _KEY_VALUE_COMMENT.match(line):
             return True
         columns = self._split_columns(line) if self._uses_tabs is not None else _BLANKS.split(line.strip(" \t"))
-        fits = len(columns) >= 2 and self._width in (None, len(columns))
-        if fits and (
-            LABEL_PATTERN.match(columns[self._find_label_index(columns)])
-            or columns[self._find_label_index(columns)] in self._seen_labels
-        ):
-            return False
-        if fits and line.startswith("#\t"):
+        has_word_width = len(columns) >= 2 and self._width in (None, len(columns))
+        label = columns[self._find_label_index(columns)]
+        if has_word_width and (LABEL_PATTERN.match(label) or label in self._seen_labels or line.startswith("#\t")):
             return False
         if (
-            fits
+            has_word_width
             and self._width is not None
             and not _ID_COMMENT.match(line)
             and not _COMPACT_KEY_VALUE_COMMENT.match(line)
@@ -181,8 +177,8 @@ class _ConllReader:
         return self._label_column if -len(columns) <= self._label_column < len(columns) else -1
 
 
-def _parse_column_number(what: str, value: str | None, *, default: int) -> int:
-    """Users count from 1, or from -1 at the end; Python's index comes out."""
+def _parse_column_number(name: str, value: str | None, *, default: int) -> int:
+    """The index of a column. Users count from 1, or from -1 at the end."""
     if value is None:
         number = default
     else:
@@ -192,11 +188,11 @@ def _parse_column_number(what: str, value: str | None, *, default: int) -> int:
             number = 0
         if number == 0:
             raise InvalidInput(
-                f"--{what}-column {value}: columns of a CoNLL file have numbers, 1 is the first and -1 the last"
+                f"--{name}-column {value}: columns of a CoNLL file have numbers, 1 is the first and -1 the last"
             )
     return number - 1 if number > 0 else number
 
 
 def _parse_id_comment(line: str) -> str | None:
-    found = _KEY_VALUE_COMMENT.match(line) or _ID_COMMENT.match(line)
-    return found.group(2).strip() or None if found and found.group(1) in _ID_KEYS else None
+    match = _KEY_VALUE_COMMENT.match(line) or _ID_COMMENT.match(line)
+    return match.group(2).strip() or None if match and match.group(1) in _ID_KEYS else None

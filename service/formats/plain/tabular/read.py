@@ -1,10 +1,10 @@
-"""CSV and TSV with a header: one row a word, or one row a sentence.
+"""Reads CSV and TSV with a header: one row per word, or one row per sentence.
 
-The header's names say which column is which, in whatever case and spelling ("Sentence #", sentence_id, Word, token,
-Tag, ner_tags, …); options name them where they don't. With one row a word a new value in the sentence column starts a
-sentence and an empty cell continues it (Kaggle's files fill only the first word's); without such a column a blank row
-does. With one row a sentence the words and labels are JSON arrays, Python lists as pandas writes them, or divided by
-spaces.
+The header names the columns, in any case and many spellings ("Sentence #", sentence_id, Word, token, Tag, ner_tags, …);
+options name them otherwise. With one row per word a new value in the sentence column starts a sentence and an empty
+cell continues it (Kaggle's files fill only the cell of the first word); without that column a blank row separates
+sentences. With one row per sentence the words and labels are JSON arrays, Python lists as pandas writes them, or
+separated by spaces.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ SENTENCE_COLUMN_NAMES = (
     "sent",
 )
 _WORD_ROW_COLUMN_NAMES = ("word", "token", "form")
-# Of a sentence's own fields those that a cell can hold.
+# The fields of a sentence that a cell can hold.
 _PASSTHROUGH_COLUMNS = tuple(name for name in PASSTHROUGH_FIELDS if name not in {"meta", "update", "deleted"})
 DELIMITERS = (",", "\t", ";", "|")
-# How many rows are looked at to see whether a row is a word or a sentence.
+# Rows that are inspected to find out whether a row is a word or a sentence.
 _SAMPLE_ROWS = 50
 
 
@@ -49,7 +49,7 @@ def normalize_name(name: str) -> str:
 
 
 def detect_delimiter(line: str) -> str | None:
-    """The delimiter of a line that names a word and a label column; none if it is no such line."""
+    """The delimiter of a header that names a word and a label column; None if the line is no such header."""
     for delimiter in DELIMITERS:
         if delimiter in line:
             names = {normalize_name(name.strip(' "')) for name in line.split(delimiter)}
@@ -70,13 +70,12 @@ class _TableHeader:
 
 def read_csv(source: TextSource, options: ReadOptions) -> Iterator[FileRecord]:
     first = next((line for line in source.head.splitlines() if line.strip()), "")
-    known = detect_delimiter(first)
-    likely = max(DELIMITERS, key=first.count)
-    return _read_table(source, options, read_quoted_rows(source, known or likely), "csv")
+    delimiter = detect_delimiter(first) or max(DELIMITERS, key=first.count)
+    return _read_table(source, options, read_quoted_rows(source, delimiter), "csv")
 
 
 def read_tsv(source: TextSource, options: ReadOptions) -> Iterator[FileRecord]:
-    """Tabs, mostly without quoting: there a word `"` is just that. A quoted header says that quotes are used."""
+    """Reads tabs without quoting, so that a word `"` stays `"`; with quoting if the header is quoted."""
     first = next((line for line in source.head.splitlines() if line.strip()), "")
     rows = read_quoted_rows(source, "\t") if first.startswith('"') else read_plain_rows(source)
     return _read_table(source, options, rows, "tsv")
@@ -101,14 +100,15 @@ def _read_table(source: TextSource, options: ReadOptions, rows: Iterator[TableRo
 def _parse_header(header: list[str], options: ReadOptions, location: str) -> _TableHeader:
     names = [normalize_name(name) for name in header]
 
-    def find(what: str, asked: str | None, known: Sequence[str]) -> int:
-        for name in (normalize_name(asked),) if asked is not None else known:
+    def find(column: str, chosen: str | None, known: Sequence[str]) -> int:
+        for name in (normalize_name(chosen),) if chosen is not None else known:
             if name in names:
                 return names.index(name)
-        missing = f"no column {asked}" if asked is not None else f"no {what} column ({', '.join(known)})"
-        there = ", ".join(name[:40] for name in header[:12])
+        missing = f"no column {chosen}" if chosen is not None else f"no {column} column ({', '.join(known)})"
+        present = ", ".join(name[:40] for name in header[:12])
         raise InvalidInput(
-            f"{location}: {missing}; the first row must name the columns and has {there}: name one with --{what}-column"
+            f"{location}: {missing}; the first row must name the columns and has {present}: "
+            f"name one with --{column}-column"
         )
 
     word = find("word", options.word, WORD_COLUMN_NAMES)
@@ -118,13 +118,13 @@ def _parse_header(header: list[str], options: ReadOptions, location: str) -> _Ta
     else:
         known = (*SENTENCE_COLUMN_NAMES, *ID_FIELDS)
         sentence = next((names.index(name) for name in known if name in names and names.index(name) != word), None)
-    carried = {name: names.index(name) for name in _PASSTHROUGH_COLUMNS if name in names}
-    return _TableHeader(header, word, label, sentence, carried, {})
+    passthrough = {name: names.index(name) for name in _PASSTHROUGH_COLUMNS if name in names}
+    return _TableHeader(header, word, label, sentence, passthrough, {})
 
 
 def _detect_layout(table: _TableHeader, sample: Iterable[TableRow], name: str) -> str:
     cells = [row[table.label] for _line, row, _ in sample if isinstance(row, list) and len(row) > table.label]
-    # Labels over several lines that are no list are a quote left open, and say nothing.
+    # Labels over several lines that are no list come from an open quote: ignore them.
     if any(cell.lstrip().startswith("[") or (len(cell.split()) > 1 and not _has_line_break(cell)) for cell in cells):
         return "sentence"
     if normalize_name(table.header[table.word]) in _WORD_ROW_COLUMN_NAMES or table.sentence is not None or not cells:
@@ -133,7 +133,7 @@ def _detect_layout(table: _TableHeader, sample: Iterable[TableRow], name: str) -
 
 
 def _check_width(row: list[str] | InvalidInput, table: _TableHeader) -> list[str] | InvalidInput:
-    """As many cells as the header has; spreadsheets add empty ones at the end."""
+    """The row, or an error if it has not as many cells as the header. Spreadsheets add empty cells at the end."""
     width = len(table.header)
     if isinstance(row, InvalidInput) or not any(row):
         return row
@@ -147,10 +147,10 @@ def _read_sentence_rows(
 ) -> Iterator[FileRecord]:
     number = 0
     for line, row, _ in rows:
-        place = source.format_location(line)
+        location = source.format_location(line)
         if isinstance(row, InvalidInput):
             number += 1
-            yield reject(row, place)
+            yield reject(row, location)
         elif any(row):
             number += 1
             try:
@@ -160,9 +160,9 @@ def _read_sentence_rows(
                 fields["tokens"] = parse_list_cell(row[table.word], numbers=False)
                 fields["labels"] = parse_list_cell(row[table.label], numbers=True)
             except InvalidInput as error:
-                yield reject(error, place)
+                yield reject(error, location)
             else:
-                yield make_record(fields, location=place, number=number, options=options)
+                yield make_record(fields, location=location, number=number, options=options)
 
 
 @dataclass(slots=True)
@@ -208,21 +208,21 @@ def _read_word_rows(
             bad = raw
 
 
-def _add_word(draft: _TableDraft, row: list[str], table: _TableHeader, name: str, options: ReadOptions) -> None:
+def _add_word(draft: _TableDraft, row: list[str], table: _TableHeader, sentence_id: str, options: ReadOptions) -> None:
     if not draft.tokens:
         draft.fields = _read_passthrough_fields(row, table)
-        draft.fields["id"] = name or None
-    for what, index in (("word", table.word), ("label", table.label)):
+        draft.fields["id"] = sentence_id or None
+    for name, index in (("word", table.word), ("label", table.label)):
         cell = row[index]
-        if not (cell if what == "word" else cell.strip()):
-            raise DecodeError(f"the {what} is empty", field=table.header[index])
+        if not (cell if name == "word" else cell.strip()):
+            raise DecodeError(f"the {name} is empty", field=table.header[index])
         if _has_line_break(cell):
             lines = 1 + (cell.count("\n") or cell.count("\r"))
             raise DecodeError(
-                f'the {what} goes over {lines} lines: is a quote left open? A word that is a quote is written """"',
+                f'the {name} goes over {lines} lines: is a quote left open? A word that is a quote is written """"',
                 field=table.header[index],
             )
-    # One too many shows that the limit was passed; a table without sentences is not gathered in memory.
+    # One word too many shows that the limit is exceeded; a table without sentences must not fill the memory.
     if len(draft.tokens) <= options.max_words:
         draft.tokens.append(row[table.word])
         draft.labels.append(row[table.label].strip())
@@ -233,7 +233,7 @@ def _has_line_break(cell: str) -> bool:
 
 
 def _has_cell(raw: str, name: str) -> bool:
-    """Whether a bad row has a cell with that sentence's name, as far as that can be told from its text."""
+    """Whether a row that can't be parsed seems to have a cell with that sentence's name."""
     return re.search(rf'(?:^|[",;|\t\r\n]){re.escape(name)}(?:$|[",;|\t\r\n])', raw) is not None
 
 

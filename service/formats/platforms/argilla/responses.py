@@ -8,6 +8,7 @@ from service.errors import InvalidInput
 from service.formats.conversion import build_labelled_fields, build_revision_fields
 from service.formats.io.json_values import MISSING, require_array, require_object, to_name
 from service.formats.meta import pack_extra_fields
+from service.formats.platforms.argilla.questions import unwrap_answer
 from service.formats.platforms.links import normalize_base_url, quote_for_url
 from service.formats.text.offsets import UTF16
 from service.formats.text.span_values import read_span
@@ -57,10 +58,6 @@ def extract_values(values: object) -> dict[str, Any]:
     """Question to answer, without the object that Argilla wraps around each answer."""
     answers = values.items() if isinstance(values, dict) else ()
     return {question: unwrap_answer(answer) for question, answer in answers}
-
-
-def unwrap_answer(answer: object) -> Any:  # noqa: ANN401 - any JSON
-    return answer.get("value") if isinstance(answer, dict) else answer
 
 
 def build_discarded_fields(response: Mapping[str, Any], field: str) -> dict[str, Any]:

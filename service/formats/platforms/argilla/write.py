@@ -1,6 +1,6 @@
-"""Argilla 2: records with their responses, as `records.to_json` writes them and `records.from_json` takes them.
+"""Writes records with their responses, as Argilla's `records.to_json` writes and `records.from_json` reads them.
 
-Responses belong to users of Argilla. What came from elsewhere has none: it is written as suggestions.
+Responses belong to users of Argilla. Sentences from elsewhere have no such user: they become suggestions.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ AGENT: Final = "labelwatch"
 
 def write(stream: TextIO, sentences: Iterable[LabelledSentence], context: WriteContext) -> None:
     records: dict[tuple[object, ...], dict[str, Any]] = {}
-    for place, sentence in enumerate(sentences):
+    for index, sentence in enumerate(sentences):
         meta = get_format_meta(sentence, PLATFORM)
-        told = context.restore_text(sentence, PLATFORM, unit=UTF16)
-        listed = meta.get("responses") == "list"
-        key = (str(meta["record"]), told.text, listed) if meta.get("record") else (place,)
+        restored = context.restore_text(sentence, PLATFORM, unit=UTF16)
+        is_list = meta.get("responses") == "list"
+        key = (str(meta["record"]), restored.text, is_list) if meta.get("record") else (index,)
         record = records.get(key)
         if record is None:
-            record = records[key] = _build_record(sentence, meta, told)
+            record = records[key] = _build_record(sentence, meta, restored)
         if not meta:
-            record["suggestions"] = {DEFAULT_QUESTION: {"value": _build_spans(told), "agent": AGENT}}
-        elif listed:
-            record["responses"].append(_build_response(sentence, meta, told))
+            record["suggestions"] = {DEFAULT_QUESTION: {"value": _build_spans(restored), "agent": AGENT}}
+        elif is_list:
+            record["responses"].append(_build_response(sentence, meta, restored))
         else:
-            _add_answers(record["responses"], sentence, meta, told)
+            _add_answers(record["responses"], sentence, meta, restored)
     lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in records.values())
     stream.write(f"[\n{lines}\n]\n" if lines else "[]\n")
 
 
 def _build_record(sentence: LabelledSentence, meta: Mapping[str, Any], restored: RestoredText) -> dict[str, Any]:
-    kept = get_extra_fields(meta)
-    fields = kept.get("fields")
+    extra = get_extra_fields(meta)
+    fields = extra.get("fields")
     identity = meta.get("record") if meta else sentence.id
     return {
         **({"id": identity} if identity is not None else {}),
@@ -54,20 +54,20 @@ def _build_record(sentence: LabelledSentence, meta: Mapping[str, Any], restored:
             get_meta_text(meta, "field", DEFAULT_TEXT_FIELD): restored.text,
             **(fields if isinstance(fields, dict) else {}),
         },
-        **{name: kept[name] for name in EXTRA_RECORD_FIELDS if name in kept},
+        **{name: extra[name] for name in EXTRA_RECORD_FIELDS if name in extra},
         "responses": [] if meta.get("responses") == "list" else {},
     }
 
 
 def _build_spans(restored: RestoredText) -> list[dict[str, Any]]:
-    places = ((entity, restored.to_format_offsets(entity)) for entity in restored.entities)
-    return [{"label": entity.label, "start": start, "end": end} for entity, (start, end) in places]
+    spans = ((entity.label, *restored.to_format_offsets(entity)) for entity in restored.entities)
+    return [{"label": label, "start": start, "end": end} for label, start, end in spans]
 
 
 def _get_other_answers(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """What the same user has answered to other questions."""
-    found = get_extra_fields(meta).get("values")
-    return found if isinstance(found, dict) else {}
+    """The same user's answers to other questions."""
+    values = get_extra_fields(meta).get("values")
+    return values if isinstance(values, dict) else {}
 
 
 def _build_user_fields(sentence: LabelledSentence, meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,18 +84,18 @@ def _add_answers(
     user = _build_user_fields(sentence, meta)
     values = {get_meta_text(meta, "question", DEFAULT_QUESTION): _build_spans(restored)} | _get_other_answers(meta)
     for question, value in values.items():
-        there = answers.setdefault(question, [])
-        if {"value": value, **user} not in there:  # of two span questions each brings the answers beside it
-            there.append({"value": value, **user})
+        given = answers.setdefault(question, [])
+        if {"value": value, **user} not in given:  # sentences of two span questions carry the same other answers
+            given.append({"value": value, **user})
 
 
 def _build_response(sentence: LabelledSentence, meta: Mapping[str, Any], restored: RestoredText) -> dict[str, Any]:
-    """As the REST API has it."""
+    """A response as the REST API writes it."""
     values = {get_meta_text(meta, "question", DEFAULT_QUESTION): _build_spans(restored)} | _get_other_answers(meta)
-    at = format_timestamp(sentence.annotated_at)
+    updated_at = format_timestamp(sentence.annotated_at)
     return {
         "id": (sentence.id or "").removeprefix(f"{PLATFORM}:"),
         "values": {question: {"value": value} for question, value in values.items()},
         **_build_user_fields(sentence, meta),
-        **({"updated_at": at} if at is not None else {}),
+        **({"updated_at": updated_at} if updated_at is not None else {}),
     }

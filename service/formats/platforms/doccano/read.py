@@ -1,4 +1,4 @@
-"""doccano: JSON Lines in, with `label` (or `labels`) as [start, end, label] or `entities` as objects, and CoNLL."""
+"""Reads exports of doccano: JSON Lines with `label` (or `labels`) as [start, end, label] or `entities`, and CoNLL."""
 
 from __future__ import annotations
 
@@ -25,37 +25,36 @@ _SPAN_PART_NAMES: Final = {"start": ("start_offset", "start"), "end": ("end_offs
 
 
 def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[ConvertedFields]:
-    fields = (options.label,) if options.label is not None else SPAN_FIELDS
-    name = next((name for name in fields if line.get(name) is not None), None)
-    if name is None:
-        raise InvalidInput(f"none of {', '.join(fields)} is there", field="label")
+    names = (options.label,) if options.label is not None else SPAN_FIELDS
+    span_field = next((name for name in names if line.get(name) is not None), None)
+    if span_field is None:
+        raise InvalidInput(f"none of {', '.join(names)} is there", field="label")
     spans = [
-        read_span(value, f"{name}.{place}", names=_SPAN_PART_NAMES)
-        for place, value in enumerate(require_array(line[name], name))
+        read_span(value, f"{span_field}.{index}", names=_SPAN_PART_NAMES)
+        for index, value in enumerate(require_array(line[span_field], span_field))
     ]
     text_field = options.word or "text"
-    # Its editor counts as JavaScript does (unless a project counts grapheme clusters); what was imported may not.
-    made = build_labelled_fields(line.get(text_field), spans, options, field=text_field, unit=UTF16)
-    made["meta"]["format"] = PLATFORM
-    made["meta"] |= {
-        part: told
-        for part, told, usual in (("field", name, "label"), ("text_field", text_field, "text"))
-        if told != usual
-    }
-    # Relations are between spans by their ids, and these may be others when they come back.
-    made["meta"] |= pack_extra_fields(
-        {part: value for part, value in line.items() if part not in {"id", "relations", name, text_field}}
-    )
+    # doccano's editor counts UTF-16 units (unless a project counts grapheme clusters); imported spans may not.
+    fields = build_labelled_fields(line.get(text_field), spans, options, field=text_field, unit=UTF16)
+    meta = fields["meta"]
+    meta["format"] = PLATFORM
+    if span_field != "label":
+        meta["field"] = span_field
+    if text_field != "text":
+        meta["text_field"] = text_field
+    # Relations refer to spans by id, and exported spans get new ids.
+    known = {"id", "relations", span_field, text_field}
+    meta |= pack_extra_fields({name: value for name, value in line.items() if name not in known})
     identity = to_name(line.get("id"))
     if identity is not None:
-        made["id"] = f"{PLATFORM}:{identity}"
+        fields["id"] = f"{PLATFORM}:{identity}"
     annotator = to_name(line.get("annotator") or line.get("username"))
-    yield made if annotator is None else {**made, "annotator": annotator}
+    yield fields if annotator is None else {**fields, "annotator": annotator}
 
 
 _read_lines = build_reader(from_line)
 
 
 def read(source: TextSource, options: ReadOptions) -> Iterator[FileRecord]:
-    """Either of its two exports for sequence labelling."""
+    """Reads either of doccano's two exports for sequence labelling."""
     return _read_lines(source, options) if is_json(source.head) else read_conll(source, options)

@@ -1,7 +1,7 @@
-"""Hugging Face data sets: `tokens` and `ner_tags`, numbered or named.
+"""Reads Hugging Face datasets: `tokens` and `ner_tags`, numbered or named.
 
-Read are JSON Lines (`Dataset.to_json`), an array of rows, columns as `Dataset.to_dict` gives them, and the rows of the
-dataset viewer's API, which tell the labels' names in `features`. Without them `--label-names` says what numbers mean.
+Reads JSON Lines (`Dataset.to_json`), an array of rows, columns (`Dataset.to_dict`), and the rows of the dataset viewer's
+API, which has the names of labels in `features`. Without them `--label-names` names the numbers.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def read(source: TextSource, options: ReadOptions) -> Iterator[FileRecord]:
 
 
 def from_object(record: Mapping[str, Any], options: ReadOptions) -> Iterator[ConvertedFields]:
-    """The sentences of a row, of columns or of an answer of the viewer, which must tell the labels' names itself."""
+    """The sentences of a row, of columns or of a viewer response, which must hold the names of numbered labels itself."""
     return convert_rows(record, options, _extract_rows)
 
 
 def _extract_rows(record: Mapping[str, Any], options: ReadOptions) -> Iterator[Mapping[str, Any]]:
     rows = record.get("rows")
     if isinstance(rows, list):
-        for place, given in enumerate(rows):
-            row = given.get("row") if isinstance(given, dict) else None
+        for index, value in enumerate(rows):
+            row = value.get("row") if isinstance(value, dict) else None
             if not isinstance(row, dict):
-                raise InvalidInput("it holds no `row`", field=f"rows.{place}")
+                raise InvalidInput("it holds no `row`", field=f"rows.{index}")
             yield row
         return
     words = next((record[name] for name in get_word_fields(options) if name in record), None)
@@ -60,5 +60,5 @@ def _transpose_columns(record: Mapping[str, Any], words: list[Any]) -> Iterator[
     for name, values in columns.items():
         if name in LABEL_FIELDS and len(values) != len(words):
             raise InvalidInput(f"{len(values)} rows where the words have {len(words)}", field=name)
-    for place in range(len(words)):
-        yield {name: values[place] for name, values in columns.items() if len(values) == len(words)}
+    for index in range(len(words)):
+        yield {name: values[index] for name, values in columns.items() if len(values) == len(words)}

@@ -1,4 +1,4 @@
-"""The controls for spans in a project of Label Studio, and the spans that annotations have of them."""
+"""The span controls of a Label Studio project, and the spans that annotations have of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from service.formats.records import ReadOptions
 
 CONFIG_FIELD: Final = "project.parsed_label_config"
-# Results that are about the task or about other results, and say nothing of words.
+# Results about the task or about other results, which label no words.
 NON_SPAN_RESULT_TYPES: Final = frozenset(
     {"choices", "datetime", "number", "pairwise", "ranker", "rating", "relation", "taxonomy", "textarea"}
 )
@@ -24,7 +24,7 @@ _SPAN_RESULT_TYPE: Final = "labels"
 
 @dataclass(frozen=True, slots=True)
 class SpanControl:
-    """A `Labels` tag of the project's labelling interface, and the field of the text it is about."""
+    """A `Labels` tag of the project's labelling interface, and the field of its text."""
 
     name: str
     to_name: str
@@ -34,7 +34,7 @@ class SpanControl:
 
 def parse_span_controls(config: object) -> list[SpanControl]:
     """The span controls over text in a `parsed_label_config`."""
-    found = []
+    controls = []
     for name, control in config.items() if isinstance(config, dict) else ():
         if not isinstance(control, dict) or control.get("type") != "Labels":
             continue
@@ -44,49 +44,50 @@ def parse_span_controls(config: object) -> list[SpanControl]:
             continue
         if isinstance(to_name, list) and to_name and isinstance(labels, list):
             field = str(first.get("value") or "").removeprefix("$")
-            found.append(SpanControl(str(name), str(to_name[0]), field, tuple(map(str, labels))))
-    return found
+            controls.append(SpanControl(str(name), str(to_name[0]), field, tuple(map(str, labels))))
+    return controls
 
 
-def choose_control(known: Sequence[SpanControl], used: str | None, options: ReadOptions) -> SpanControl | None:
-    """The control that counts: the one that was asked for, else the one of the spans; none where nothing tells it."""
-    named = options.label or used
-    found = next((one for one in known if one.name == named), None)
-    if found is None and known and options.label is not None:
-        there = ", ".join(one.name for one in known)
-        raise InvalidInput(f"there is no control {named} for spans of a text, only {there}", field=CONFIG_FIELD)
-    return found or (known[0] if len(known) == 1 else None)
+def choose_control(controls: Sequence[SpanControl], used: str | None, options: ReadOptions) -> SpanControl | None:
+    """The control of `options`, else the one of the spans, else the project's only one; None if it is ambiguous."""
+    name = options.label or used
+    chosen = next((control for control in controls if control.name == name), None)
+    if chosen is None and controls and options.label is not None:
+        names = ", ".join(control.name for control in controls)
+        raise InvalidInput(f"there is no control {name} for spans of a text, only {names}", field=CONFIG_FIELD)
+    return chosen or (controls[0] if len(controls) == 1 else None)
 
 
-def choose_text_field(known: Sequence[SpanControl], control: SpanControl | None, options: ReadOptions) -> str:
-    """The field of the text: never a guess where the project has several."""
+def choose_text_field(controls: Sequence[SpanControl], control: SpanControl | None, options: ReadOptions) -> str:
+    """The field of the text; raises if the project has several and nothing says which."""
     if options.word is not None:
         return options.word
-    fields = sorted({one.text_field for one in ([control] if control else known)})
+    fields = sorted({candidate.text_field for candidate in ([control] if control else controls)})
     if len(fields) > 1:
         raise InvalidInput(f"its controls are about {', '.join(fields)}: say which control counts", field=CONFIG_FIELD)
     return (fields[0] if fields else "") or "text"
 
 
 def read_result_spans(result: object, field: str, options: ReadOptions) -> tuple[list[TextSpan], str | None]:
-    """The labelled spans, and the control that all of them are of."""
+    """The labelled spans, and the name of their control."""
     spans: list[TextSpan] = []
     used: str | None = None
-    for place, item in enumerate(require_array(result, field)):
-        where = f"{field}.{place}"
-        region = require_object(item, where)
+    for index, value in enumerate(require_array(result, field)):
+        region_field = f"{field}.{index}"
+        region = require_object(value, region_field)
         kind = str(region.get("type"))
         if kind in NON_SPAN_RESULT_TYPES:
             continue
         if kind != _SPAN_RESULT_TYPE:
-            raise InvalidInput(f"a result of type {kind[:40]!r}: only labels over text are read", field=where)
+            raise InvalidInput(f"a result of type {kind[:40]!r}: only labels over text are read", field=region_field)
         name = region.get("from_name")
         if options.label is not None and name != options.label:
             continue
         if used not in (None, name):
-            raise InvalidInput(f"spans of {used} and of {name}: say which control counts", field=where)
+            raise InvalidInput(f"spans of {used} and of {name}: say which control counts", field=region_field)
         used = str(name)
-        spans.append(read_region_span(require_object(region.get("value"), f"{where}.value"), f"{where}.value"))
+        span = require_object(region.get("value"), f"{region_field}.value")
+        spans.append(read_region_span(span, f"{region_field}.value"))
     return spans, used
 
 
@@ -103,17 +104,21 @@ def read_region_span(value: Mapping[str, Any], field: str) -> TextSpan:
 
 def find_to_name(result: object) -> str | None:
     regions = result if isinstance(result, list) else []
-    return next((str(r["to_name"]) for r in regions if r.get("type") == _SPAN_RESULT_TYPE and r.get("to_name")), None)
+    names = (region.get("to_name") for region in regions if region.get("type") == _SPAN_RESULT_TYPE)
+    return next((str(name) for name in names if name), None)
 
 
 def find_control_names(task: Mapping[str, Any]) -> set[str]:
-    """The controls of an exported task's spans, whatever else is wrong with it."""
+    """The names of the controls of an exported task's spans. Works for invalid tasks too."""
     if "annotation_id" in task:
         return {name for name, values in task.items() if is_control_value(values)}
     annotations = [
-        one for name in ("annotations", "completions") if isinstance(task.get(name), list) for one in task[name]
+        annotation
+        for name in ("annotations", "completions")
+        if isinstance(task.get(name), list)
+        for annotation in task[name]
     ]
-    results = [one.get("result") for one in annotations if isinstance(one, dict)]
+    results = [annotation.get("result") for annotation in annotations if isinstance(annotation, dict)]
     regions = [
         region for result in results if isinstance(result, list) for region in result if isinstance(region, dict)
     ]
@@ -121,5 +126,7 @@ def find_control_names(task: Mapping[str, Any]) -> set[str]:
 
 
 def is_control_value(values: object) -> bool:
-    """Whether a value of JSON-MIN is a control's; an empty list may be the task's own."""
-    return isinstance(values, list) and bool(values) and all(isinstance(v, dict) and "labels" in v for v in values)
+    """Whether a value of JSON-MIN belongs to a control; an empty list may be the task's own."""
+    if not isinstance(values, list) or not values:
+        return False
+    return all(isinstance(value, dict) and "labels" in value for value in values)

@@ -1,4 +1,4 @@
-"""Assessments back to Label Studio: a prediction on the task, with the suggested spans and how likely an error is."""
+"""Builds predictions that show assessments on Label Studio's tasks: the suggested spans and how likely an error is."""
 
 from __future__ import annotations
 
@@ -17,37 +17,38 @@ if TYPE_CHECKING:
 
     from service.contracts import Assessment
 
-# So that our predictions are known among others, whatever the model.
+# Marks the predictions of labelwatch among those of other models.
 MODEL_VERSION_PREFIX: Final = "labelwatch "
 _REGION_ID: Final = re.compile(r"lw-(\d+)-[0-9a-f]{8}")
 
 
 class SuggestedEntity(NamedTuple):
-    """An entity as it should be, where the model is right; `confidence` is none where it was given so."""
+    """An entity as the model suggests it; `confidence` is None if it equals the given one."""
 
     span: Span
     confidence: float | None
 
 
 def build_suggested_entities(assessment: Assessment) -> list[SuggestedEntity]:
-    """The given entities, with the doubtful ones replaced by what the model reads in their place."""
-    doubted = {(s.given_span.start, s.given_span.end) for s in assessment.suspects if s.given_span is not None}
-    found = {
-        Span(s.suggested_span.start, s.suggested_span.end, s.suggested_span.type): s.confidence
-        for s in assessment.suspects
-        if s.suggested_span is not None
+    """The given entities, with suspect ones replaced by the model's suggestions."""
+    suspects = assessment.suspects
+    replaced = {(suspect.given_span.start, suspect.given_span.end) for suspect in suspects if suspect.given_span}
+    confidences = {
+        Span(suspect.suggested_span.start, suspect.suggested_span.end, suspect.suggested_span.type): suspect.confidence
+        for suspect in suspects
+        if suspect.suggested_span is not None
     }
-    new = [SuggestedEntity(span, confidence) for span, confidence in found.items()]
-    kept = [
+    suggested = [SuggestedEntity(span, confidence) for span, confidence in confidences.items()]
+    unchanged = [
         SuggestedEntity(span, None)
         for span in parse_spans(assessment.labels, get_given_scheme(assessment))
-        if (span.start, span.end) not in doubted and not any(_is_overlapping(span, other.span) for other in new)
+        if (span.start, span.end) not in replaced and not any(_is_overlapping(span, other.span) for other in suggested)
     ]
-    return sorted([*kept, *new])
+    return sorted([*unchanged, *suggested])
 
 
 def build_corrected_entities(assessment: Assessment, labels: Sequence[str]) -> list[SuggestedEntity]:
-    """What a reviewer says; the reviewer is sure of what is new."""
+    """The entities of a reviewer's labels; new ones have the confidence 1."""
     scheme = get_given_scheme(assessment)
     given = set(parse_spans(assessment.labels, scheme))
     return [SuggestedEntity(span, None if span in given else 1.0) for span in parse_spans(labels, scheme)]
@@ -67,37 +68,40 @@ def build_label_studio_prediction(
     corrected: Sequence[str] | None = None,
     confirmed: bool = False,
 ) -> dict[str, Any] | None:
-    """The body of `POST /api/predictions/`; none where the sentence does not hold the text it came from.
+    """The body of `POST /api/predictions/`; None if the sentence does not hold its original text.
 
-    `mislabeling` is 1 - priority, so that tasks sorted by it begin with the worst; `score` is the sentence's score, low
-    is bad. `rename` gives the project's names of suggested types that the dataset calls otherwise. Where a reviewer has
-    confirmed the error, `mislabeling` is 1, and the spans are those of the labels the reviewer `corrected` it to.
+    `mislabeling` is 1 - priority, so that tasks sorted by it start with the worst; `score` is the sentence's score, low
+    is bad. `rename` maps types of the dataset to the project's names. If a reviewer `confirmed` the error,
+    `mislabeling` is 1, and the spans are those of the reviewer's `corrected` labels.
     """
     entities = (
         build_suggested_entities(assessment) if corrected is None else build_corrected_entities(assessment, corrected)
     )
-    placed = to_text_spans(assessment, [entity.span for entity in entities])
-    if placed is None:
+    text_spans = to_text_spans(assessment, [entity.span for entity in entities])
+    if text_spans is None:
         return None
     names = rename or {}
     result = []
-    for span, entity in zip(placed, entities, strict=True):
-        # What was given is in the project's own names already.
+    for span, entity in zip(text_spans, entities, strict=True):
+        # Given entities have the project's names already.
         label = span.label if entity.confidence is None else names.get(span.label, span.label)
         region = _build_region(assessment.id or "", _to_given_offsets(span, assessment), label, from_name, to_name)
         result.append(region if entity.confidence is None else {**region, "score": entity.confidence})
-    worst = 0.0 if confirmed else assessment.priority if assessment.priority is not None else assessment.score
+    if confirmed:
+        rank: float | None = 0.0
+    else:
+        rank = assessment.priority if assessment.priority is not None else assessment.score
     return {
         "task": task,
         "model_version": f"{MODEL_VERSION_PREFIX}{assessment.model.name} {assessment.model.fingerprint[:12]}",
         "score": assessment.score,
-        "mislabeling": 0.0 if worst is None else min(1.0, max(0.0, 1.0 - worst)),
+        "mislabeling": 0.0 if rank is None else min(1.0, max(0.0, 1.0 - rank)),
         "result": result,
     }
 
 
 def _to_given_offsets(span: TextSpan, assessment: Assessment) -> TextSpan:
-    """As the annotation's own spans are counted, beside which it is shown."""
+    """The span in the unit of the annotation's own spans, beside which Label Studio shows it."""
     meta = assessment.meta or {}
     if meta.get("given_offsets") != UTF16:
         return span
@@ -106,15 +110,15 @@ def _to_given_offsets(span: TextSpan, assessment: Assessment) -> TextSpan:
 
 
 def find_annotation_id(prediction: Mapping[str, Any]) -> str | None:
-    """The sentence's id that a prediction of ours is about, as far as its regions tell it."""
+    """The id of the sentence that a prediction of labelwatch is about; None if its regions do not show it."""
     regions = prediction.get("result")
     first = regions[0] if isinstance(regions, list) and regions else None
-    found = _REGION_ID.fullmatch(str(first.get("id"))) if isinstance(first, dict) else None
-    return found and f"{PLATFORM}:{found[1]}"
+    match = _REGION_ID.fullmatch(str(first.get("id"))) if isinstance(first, dict) else None
+    return match and f"{PLATFORM}:{match[1]}"
 
 
 def _build_region(identity: str, span: TextSpan, label: str, from_name: str, to_name: str) -> dict[str, Any]:
-    """Its id names the annotation and is the same each time, so that pushing twice gives the same."""
+    """A region. Its id names the annotation and is deterministic, so that a second push changes nothing."""
     digest = hashlib.sha256(f"{identity}/{span.start}/{span.end}/{label}".encode()).hexdigest()
     return {
         "id": f"lw-{identity.removeprefix(f'{PLATFORM}:')}-{digest[:8]}",

@@ -1,6 +1,6 @@
-"""Label Studio: tasks with annotations, as its own export has them and its import takes them.
+"""Writes tasks with annotations, as Label Studio exports and imports them.
 
-Annotations of one task stand in one task again. Its import gives new ids and keeps the annotation's as `import_id`.
+Annotations of one task are written in one task again. The import assigns new ids and keeps the old one as `import_id`.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ DEFAULT_TEXT_NAME: Final = "text"
 
 def write(stream: TextIO, sentences: Iterable[LabelledSentence], context: WriteContext) -> None:
     tasks: dict[tuple[object, ...], dict[str, Any]] = {}
-    for place, sentence in enumerate(sentences, 1):
+    for number, sentence in enumerate(sentences, 1):
         meta = get_format_meta(sentence, PLATFORM)
-        told = context.restore_text(sentence, PLATFORM)
-        # A task whose text was changed between two annotations is two: offsets are those of their own text.
-        known = isinstance(meta.get("task"), str)
-        key = (str(meta.get("project")), meta["task"], told.text) if known else (None, place, None)
+        restored = context.restore_text(sentence, PLATFORM)
+        # A task whose text changed between two annotations becomes two: offsets belong to one text.
+        has_task = isinstance(meta.get("task"), str)
+        key = (str(meta.get("project")), meta["task"], restored.text) if has_task else (None, number, None)
         task = tasks.setdefault(key, {})
         if not task:
-            task |= _build_task(sentence, told)
-        task["annotations"].append(_build_annotation(sentence, told, place))
+            task |= _build_task(sentence, restored)
+        task["annotations"].append(_build_annotation(sentence, restored, number))
     lines = ",\n".join(json.dumps(task, ensure_ascii=False) for task in tasks.values())
     stream.write(f"[\n{lines}\n]\n" if lines else "[]\n")
 
 
 def _build_task(sentence: LabelledSentence, restored: RestoredText) -> dict[str, Any]:
     meta = get_format_meta(sentence, PLATFORM)
-    kept = get_extra_fields(meta)
-    data = kept.get("data")
+    extra = get_extra_fields(meta)
+    data = extra.get("data")
     task: dict[str, Any] = {
-        part: to_numeric_id(str(meta[name])) for part, name in _TASK_ID_FIELDS if meta.get(name) is not None
+        field: to_numeric_id(str(meta[key])) for field, key in _TASK_ID_FIELDS if meta.get(key) is not None
     }
     task["data"] = {
         get_meta_text(meta, "field", DEFAULT_TEXT_NAME): restored.text,
@@ -53,46 +53,46 @@ def _build_task(sentence: LabelledSentence, restored: RestoredText) -> dict[str,
     }
     task["annotations"] = []
     if meta:
-        return task | ({"meta": kept["meta"]} if "meta" in kept else {})
+        return task | ({"meta": extra["meta"]} if "meta" in extra else {})
     return task | {"meta": {"id": sentence.id} | ({"source": sentence.source} if sentence.source else {})}
 
 
 _TASK_ID_FIELDS: Final = (("id", "task"), ("project", "project"))
 
 
-def _build_annotation(sentence: LabelledSentence, restored: RestoredText, position: int) -> dict[str, Any]:
+def _build_annotation(sentence: LabelledSentence, restored: RestoredText, number: int) -> dict[str, Any]:
     meta = get_format_meta(sentence, PLATFORM)
-    kept = get_extra_fields(meta)
-    own = to_numeric_id((sentence.id or "").removeprefix(f"{PLATFORM}:"))
-    beside = kept.get("result")
+    extra = get_extra_fields(meta)
+    platform_id = to_numeric_id((sentence.id or "").removeprefix(f"{PLATFORM}:"))
+    other_results = extra.get("result")
     annotation: dict[str, Any] = {
-        "id": own if isinstance(own, int) and meta else position,
-        "result": [*_build_regions(sentence, restored), *(beside if isinstance(beside, list) else ())],
+        "id": platform_id if isinstance(platform_id, int) and meta else number,
+        "result": [*_build_regions(sentence, restored), *(other_results if isinstance(other_results, list) else ())],
         "was_cancelled": False,
-        "ground_truth": kept.get("ground_truth") is True,  # its import takes one that says nothing for true
+        "ground_truth": extra.get("ground_truth") is True,  # the import assumes true if it is missing
     }
-    who = sentence.annotator or ""
-    if meta and isinstance(to_numeric_id(who), int):
-        annotation["completed_by"] = to_numeric_id(who)
-    elif meta and "@" in who:
-        annotation["completed_by"] = {"email": who}
-    at = format_timestamp(sentence.annotated_at)
-    return annotation if at is None else annotation | {"updated_at": at}
+    annotator = sentence.annotator or ""
+    if meta and isinstance(to_numeric_id(annotator), int):
+        annotation["completed_by"] = to_numeric_id(annotator)
+    elif meta and "@" in annotator:
+        annotation["completed_by"] = {"email": annotator}
+    updated_at = format_timestamp(sentence.annotated_at)
+    return annotation if updated_at is None else annotation | {"updated_at": updated_at}
 
 
 def _build_regions(sentence: LabelledSentence, restored: RestoredText) -> list[dict[str, Any]]:
     meta = get_format_meta(sentence, PLATFORM)
-    found = []
+    regions = []
     for entity in restored.entities:
         start, end = restored.to_format_offsets(entity)
-        name = f"{sentence.id}/{start}/{end}/{entity.label}".encode()
+        identity = f"{sentence.id}/{start}/{end}/{entity.label}".encode()
         region = {
-            "id": hashlib.sha256(name).hexdigest()[:10],
+            "id": hashlib.sha256(identity).hexdigest()[:10],
             "from_name": get_meta_text(meta, "from_name", DEFAULT_CONTROL),
             "to_name": get_meta_text(meta, "to_name", DEFAULT_TEXT_NAME),
             "type": "labels",
             "origin": "manual",
             "value": {"start": start, "end": end, "text": entity.text, "labels": [entity.label]},
         }
-        found.append(region)
-    return found
+        regions.append(region)
+    return regions

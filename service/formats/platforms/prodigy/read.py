@@ -1,8 +1,8 @@
-"""Prodigy: JSON Lines in, as `db-out` writes them.
+"""Reads JSON Lines as Prodigy's `db-out` writes them.
 
-Its own tokens are the words where it has them. Of an answer only `accept` says that the spans are right: `reject` and
-`ignore` become `deleted`, with the answer in `meta`. A yes or no about a single span (`ner.teach`) says nothing of the
-other words and is refused.
+Prodigy's tokens are the words, if a line has them. Only the answer `accept` confirms the spans: `reject` and `ignore`
+become `deleted`, with the answer in `meta`. A yes or no about a single span (`ner.teach`) says nothing about the other
+words and is an error.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[Convert
     answer = line.get("answer", ACCEPTED)
     if answer not in ANSWERS:
         raise InvalidInput(f"{str(answer)[:40]!r} is none of {', '.join(ANSWERS)}", field="answer")
-    about = _read_answer_fields(line)
+    answer_fields = _read_answer_fields(line)
     if answer != ACCEPTED:
-        if "id" not in about:
-            raise InvalidInput(f"the answer is {answer}, and without `_task_hash` nothing can be taken back by it")
-        yield {**about, "deleted": True, "meta": {"format": PLATFORM, "answer": answer}}
+        if "id" not in answer_fields:
+            raise InvalidInput(f"the answer is {answer}, and without `_task_hash` no earlier answer can be deleted")
+        yield {**answer_fields, "deleted": True, "meta": {"format": PLATFORM, "answer": answer}}
         return
     if line.get("_view_id") == _BINARY_VIEW_ID:
         raise InvalidInput("an answer about one span says nothing of the other words: use ner.manual", field="_view_id")
@@ -62,19 +62,19 @@ def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[Convert
     if options.label is not None and options.label not in line:
         raise InvalidInput(f"it is missing, the line has {', '.join(list(line)[:10])}", field=label_field)
     spans = [
-        _read_span(require_object(value, f"{label_field}.{place}"), f"{label_field}.{place}", words)
-        for place, value in enumerate(require_array(line.get(label_field, []), label_field))
+        _read_span(require_object(value, f"{label_field}.{index}"), f"{label_field}.{index}", words)
+        for index, value in enumerate(require_array(line.get(label_field, []), label_field))
     ]
-    made = build_labelled_fields(
+    fields = build_labelled_fields(
         line.get("text"), spans, options, words=words, splitter=TOKENS_SPLITTER if words is not None else None
     )
-    made["meta"]["format"] = PLATFORM
-    made["meta"] |= pack_extra_fields(
+    fields["meta"]["format"] = PLATFORM
+    fields["meta"] |= pack_extra_fields(
         {name: value for name, value in line.items() if name not in {*_KNOWN_FIELDS, label_field}}
     )
     if label_field != "spans":
-        made["meta"]["field"] = label_field
-    yield {**made, **about}
+        fields["meta"]["field"] = label_field
+    yield {**fields, **answer_fields}
 
 
 def _read_answer_fields(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,10 +88,10 @@ def _read_answer_fields(line: Mapping[str, Any]) -> dict[str, Any]:
     seconds = line.get("_timestamp")
     if isinstance(seconds, int | float) and not isinstance(seconds, bool):
         try:
-            at = datetime.fromtimestamp(seconds, UTC)
+            timestamp = datetime.fromtimestamp(seconds, UTC)
         except (ValueError, OverflowError, OSError):
             raise InvalidInput("it is no time in seconds since 1970", field="_timestamp") from None
-        fields |= {"revision": to_microseconds(at), "annotated_at": at.isoformat()}
+        fields |= {"revision": to_microseconds(timestamp), "annotated_at": timestamp.isoformat()}
     return fields
 
 
@@ -99,17 +99,19 @@ def _read_words(tokens: object, text: object) -> list[CharacterRange]:
     """Prodigy's tokens, checked against the text."""
     text = require_text(text, "text")
     words: list[CharacterRange] = []
-    for place, value in enumerate(require_array(tokens, "tokens")):
-        field = f"tokens.{place}"
+    for index, value in enumerate(require_array(tokens, "tokens")):
+        field = f"tokens.{index}"
         token = require_object(value, field)
         word = CharacterRange(
             require_integer(token.get("start"), f"{field}.start"), require_integer(token.get("end"), f"{field}.end")
         )
-        before = words[-1].end if words else 0
-        if not before <= word.start < word.end <= len(text):
-            raise InvalidInput("it stands before the one before it, is empty or leaves the text", field=field)
+        previous_end = words[-1].end if words else 0
+        if not previous_end <= word.start < word.end <= len(text):
+            raise InvalidInput(
+                "it starts before the end of the previous token, is empty or ends after the text", field=field
+            )
         if token.get("text") != word.extract(text):
-            raise InvalidInput(f"{str(token.get('text'))[:40]!r} is not what stands there in the text", field=field)
+            raise InvalidInput(f"{str(token.get('text'))[:40]!r} does not match the text at its offsets", field=field)
         words.append(word)
     return words
 
@@ -119,7 +121,7 @@ def _read_span(span: Mapping[str, Any], field: str, words: Sequence[CharacterRan
     first, last = span.get("token_start"), span.get("token_end")
     by_tokens = None
     if words is not None and first is not None and last is not None:
-        # token_end is the last token itself, where `end` is the character behind it.
+        # token_end is the last token itself, while `end` is the character after the span.
         first, last = require_integer(first, f"{field}.token_start"), require_integer(last, f"{field}.token_end")
         if not 0 <= first <= last < len(words):
             raise InvalidInput(f"tokens {first} to {last} don't fit {len(words)} tokens", field=field)

@@ -199,7 +199,7 @@ def test_an_empty_list_counts_only_where_the_question_asks_for_spans() -> None:
     assert [one[:2] for one in sentences(beside)] == [("argilla:rec-1:u-1", "entities")]
     alone = of_sdk("rec-2", tags=[[]], mood=["ok"])
     (found,) = records(alone)
-    assert "`responses.tags.0`: an empty list says nothing of what was asked" in str(found.error)
+    assert "`responses.tags.0`: an empty list does not show what was asked" in str(found.error)
     assert sentences(alone, label="tags") == [("argilla:rec-2:u-1", "tags", set())]
     suggested = of_sdk("rec-3", entities=[[]]) | {"suggestions": {"entities": {"value": ANSWER, "score": None}}}
     assert sentences(suggested) == [("argilla:rec-3:u-1", "entities", set())]
