@@ -54,7 +54,9 @@ class LabelledSentence(Message):
     update: StrictBool = Field(default=False, description="The sentence replaces an earlier annotation")
     deleted: StrictBool = Field(default=False, description="The annotation was deleted; no tokens are needed")
     annotator: StrictStr | None = Field(default=None, max_length=256)
-    source: StrictStr | None = Field(default=None, max_length=2048, description="Link to the annotation platform")
+    source: StrictStr | None = Field(
+        default=None, max_length=2048, description="Link to the annotation in its platform"
+    )
     annotated_at: datetime | None = None
     meta: dict[str, JsonValue] | None = None
 
