@@ -1,1 +1,1 @@
-"""HTTP: authentication, middleware, bodies, problem details, NDJSON."""
+"""HTTP without the domain: authentication, middleware, bodies, NDJSON, problem details."""

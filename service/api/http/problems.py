@@ -136,7 +136,7 @@ class Problem(BaseModel):
         }
     )
 
-    type: str = Field(description="The kind of problem; compare with this")
+    type: str = Field(description="The kind of problem, a stable name for programs")
     title: str = Field(description="The phrase of the status")
     status: int
     detail: str = Field(description="What is wrong, and what to change")

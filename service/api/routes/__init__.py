@@ -1,1 +1,1 @@
-"""One module a resource, each with its `router`; `service.api.app` joins them."""
+"""One module per resource, each with its `router`; `service.api.app` joins them."""

@@ -53,6 +53,10 @@ class StreamLimiter:
             raise TooLargeError(SPOOL_FULL)
         self.spooled_bytes += size
 
+    def release(self, size: int) -> None:
+        """Counts bytes that leave a spool."""
+        self.spooled_bytes -= size
+
 
 def get_stream_limiter(connection: HTTPConnection) -> StreamLimiter:
     """The limiter that all requests of the app share."""

@@ -40,7 +40,7 @@ class Spool:
             last.file.seek(last.written)
             last.file.write(data)
         except OSError:
-            self._limiter.spooled_bytes -= len(data)
+            self._limiter.release(len(data))
             raise
         last.written += len(data)
         self._size += len(data)
@@ -63,7 +63,7 @@ class Spool:
         self._size = 0
 
     def _drop(self, segment: _Segment) -> None:
-        self._limiter.spooled_bytes -= segment.written
+        self._limiter.release(segment.written)
         segment.file.close()
 
 
