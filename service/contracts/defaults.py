@@ -5,6 +5,9 @@ from __future__ import annotations
 BATCH_TOKENS = 512
 """Padded tokens in one batch of the model."""
 
+QUEUE_SENTENCES = 2_048
+"""Sentences of requests that wait for the model."""
+
 BATCH_RECORDS = 1024
 """Records in one commit of a worker."""
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field, SecretStr, field_validator
 
-from service.contracts.defaults import BATCH_TOKENS
+from service.contracts.defaults import BATCH_TOKENS, QUEUE_SENTENCES
 from service.settings.base import SettingsGroup
 
 KeyScope = Literal["read", "write"]
@@ -60,7 +60,7 @@ class ApiSettings(SettingsGroup):
         description="File of the review queue, rebuilt from the topics if it is lost; none: beside the embedded log",
     )
     queue_sentences: int = Field(
-        default=2_048, ge=1, description="Maximum sentences that wait for the model; further requests get 429"
+        default=QUEUE_SENTENCES, ge=1, description="Maximum sentences that wait for the model; further requests get 429"
     )
     max_delay_ms: float = Field(
         default=0.0,

@@ -24,7 +24,7 @@ from service.api.batching.results import BatchedInference, Timing
 from service.api.batching.throughput import ThroughputEstimate
 from service.api.batching.window import BatchWindow
 from service.api.http.problems import DrainingError, OverloadedError
-from service.contracts.defaults import BATCH_TOKENS
+from service.contracts.defaults import BATCH_TOKENS, QUEUE_SENTENCES
 from service.inference.batch_plan import DEFAULT_MAX_BATCH
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from service.inference.classifier import Classifier
     from service.inference.pooling import Pooling
 
-DEFAULT_QUEUE_SENTENCES = 4_096
 QUEUE_WORDS_PER_SENTENCE = 50  # bounds the queue's memory when sentences are long
 IDLE_POLL_INTERVAL_S = 0.5  # how often the idle thread checks whether to stop
 STUCK_TIMEOUT_S = 60.0
@@ -55,7 +54,7 @@ class MicroBatcher:
         self,
         classifier: Classifier,
         *,
-        queue_sentences: int = DEFAULT_QUEUE_SENTENCES,
+        queue_sentences: int = QUEUE_SENTENCES,
         queue_words: int | None = None,
         batch_tokens: int = BATCH_TOKENS,
         max_batch: int = DEFAULT_MAX_BATCH,
