@@ -1,4 +1,4 @@
-"""The topics by name, and what each needs of the log that holds it."""
+"""The topics: their names, cleanup policies, message sizes and partitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 MIB = 1024 * 1024
 MAX_INPUT_BYTES = MIB
-# An assessment repeats the sentence and adds numbers for every word; a dead letter adds headers.
+# An assessment repeats the sentence and adds scores for every word. A dead letter adds headers.
 MAX_OUTPUT_BYTES = 8 * MIB
 
 
@@ -17,14 +17,14 @@ class TopicSpec:
     cleanup_policy: Literal["delete", "compact"]
     max_message_bytes: int
     per_source_partition: bool = False
-    partitions: int | None = None  # none: as many as the source has
+    partitions: int | None = None  # none: as many as the input has
 
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Every topic shares a prefix, so that a replay or a second instance can live beside the first.
+    """The topics of one prefix. A replay or a second instance has a prefix of its own.
 
-    `source` is the input where that is another's: of a replay, and of what was cut over to one.
+    `source` names the input topic if it does not have the prefix: a replay reads the input of the live topics.
     """
 
     prefix: str = "labelwatch."

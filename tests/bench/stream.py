@@ -62,9 +62,9 @@ def fill_kafka(servers: str, prefix: str, values: list[bytes], partitions: int) 
     append_messages(KafkaLog(settings), topics, values, partitions)
 
 
-def append_messages(stream: KafkaLog | SqliteLog, topics: Topics, values: list[bytes], partitions: int) -> None:
-    stream.append([Output(topics.sentences, None, v, partition=i % partitions) for i, v in enumerate(values)])
-    stream.close()
+def append_messages(log: KafkaLog | SqliteLog, topics: Topics, values: list[bytes], partitions: int) -> None:
+    log.append([Output(topics.sentences, None, v, partition=i % partitions) for i, v in enumerate(values)])
+    log.close()
 
 
 def compare_to_raw(name: str, what: str, rounds: list[dict[str, float]]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class NonTransactionalSession(KafkaWorkerSession):
         self._committed |= result.batch.next_offsets
 
 
-def open_stream(job: dict[str, Any], topics: Topics) -> WorkerSession:
+def open_worker_session(job: dict[str, Any], topics: Topics) -> WorkerSession:
     if job["kind"] == "sqlite":
         return SqliteWorkerSession(Path(job["path"]), topics)
     kind = NonTransactionalSession if job["kind"] == "untransacted" else KafkaWorkerSession
@@ -83,9 +83,9 @@ class MeasuredWorker(Worker):
         return records
 
 
-def make_worker(classifier: Classifier, stream: WorkerSession, topics: Topics) -> MeasuredWorker:
+def make_worker(classifier: Classifier, session: WorkerSession, topics: Topics) -> MeasuredWorker:
     datasets = DatasetRegistry(classifier.folder, min_words=20, prior_words=200)
-    return MeasuredWorker(stream, BatchProcessor(classifier, datasets, topics), datasets, topics)
+    return MeasuredWorker(session, BatchProcessor(classifier, datasets, topics), datasets, topics)
 
 
 def pick_fastest_raw_run(folder: ModelFolder, classifier: Classifier) -> Callable[[], None]:
@@ -105,8 +105,8 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     rounds = []
     for prefix in job["prefixes"]:
         topics = Topics(prefix)
-        with contextlib.closing(open_stream(job, topics)) as stream:
-            found = make_worker(classifier, stream, topics).run_until(job["records"])
+        with contextlib.closing(open_worker_session(job, topics)) as session:
+            found = make_worker(classifier, session, topics).run_until(job["records"])
         rounds.append({**found, "raw_seconds": measure_seconds(raw) * found["records"] / len(read_sample())})
     return {"rounds": rounds}
 
@@ -115,8 +115,8 @@ def measure_shared(job: dict[str, Any]) -> dict[str, Any]:
     """One of several workers on a topic: tells when it has its partition, and each time it has done a batch."""
     classifier = Classifier(ModelFolder.load(find_default_model()), threads=1)
     topics = Topics(job["prefixes"][0])
-    with contextlib.closing(open_stream(job, topics)) as stream:
-        worker = make_worker(classifier, stream, topics)
+    with contextlib.closing(open_worker_session(job, topics)) as session:
+        worker = make_worker(classifier, session, topics)
         worker.partitions = job["partitions"]
         return worker.run_until(job["records"])
 
@@ -133,8 +133,8 @@ def measure_memory(job: dict[str, Any]) -> dict[str, Any]:
                 pages = int(Path("/proc/self/statm").read_text().split()[1])
                 seen[mark] = pages * resource.getpagesize() / 1e6
 
-    with contextlib.closing(open_stream(job, topics)) as stream:
-        make_worker(classifier, stream, topics).run_until(job["records"], note)
+    with contextlib.closing(open_worker_session(job, topics)) as session:
+        make_worker(classifier, session, topics).run_until(job["records"], note)
     return {"megabytes": seen}
 
 

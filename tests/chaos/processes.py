@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.log.kafka.library_fixes.watchdog import EXIT_STATUS as HUNG
+from service.stream.worker.loop import ASSIGNED_PARTITIONS_MESSAGE
 from tests.kafka.broker import SHIM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 COMMAND = (str(Path(sys.executable).with_name("labelwatch")), "worker")
-HAS_PARTITIONS = "assigned partitions: ["
+HAS_PARTITIONS = ASSIGNED_PARTITIONS_MESSAGE % "["
 DRAIN_TIMEOUT_S = 180.0
 MAX_OUTPUT_CHARS = 4_000
 # Exits by design: whoever runs workers starts them again.

@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 INITIAL_BATCH_RECORDS = 128  # the time a sentence takes is not known yet: batches double while they are fast
 INITIAL_BATCH_BYTES = 128 * 1024
 POLL_TIMEOUT_S = 0.5
+ASSIGNED_PARTITIONS_MESSAGE = "assigned partitions: %s"  # the chaos tests look for it
 CATCH_UP_INTERVAL_S = 0.05
 # A batch must end well within the log's poll interval, or its partitions are assigned to another worker.
 TARGET_BATCH_S = 10.0
@@ -87,11 +88,11 @@ class WorkerStatus:
 
 
 class Worker:
-    """Processes the records of a stream. One thread runs it; other threads may read `status` and `counts`."""
+    """Processes the records of a session. One thread runs it; other threads may read `status` and `counts`."""
 
     def __init__(
         self,
-        stream: WorkerSession,
+        session: WorkerSession,
         processor: BatchProcessor,
         datasets: DatasetRegistry,
         topics: Topics,
@@ -100,7 +101,7 @@ class Worker:
         poll_timeout: float = POLL_TIMEOUT_S,
         reporter: Reporter | None = None,
     ) -> None:
-        self._stream = stream
+        self._session = session
         self._processor = processor
         self._datasets = datasets
         self._topics = topics
@@ -115,12 +116,12 @@ class Worker:
         self.counts = WorkerCounts()
 
     def run(self, stop: threading.Event) -> None:
-        """Runs until `stop` is set. Then the current batch is finished and the stream closed."""
+        """Runs until `stop` is set. Then the current batch is finished and the session closed."""
         with ExitStack() as exit_stack:
-            exit_stack.callback(self._stream.close)
+            exit_stack.callback(self._session.close)
             exit_stack.callback(self.status.mark_unmet, "worker", "the worker has stopped")
-            settings = exit_stack.enter_context(closing(self._stream.follow(self._topics.datasets)))
-            states = exit_stack.enter_context(closing(self._stream.follow(self._topics.state)))
+            settings = exit_stack.enter_context(closing(self._session.follow(self._topics.datasets)))
+            states = exit_stack.enter_context(closing(self._session.follow(self._topics.state)))
             self._catch_up(settings, states, stop)
             self._register_datasets()
             while not stop.is_set():
@@ -153,7 +154,7 @@ class Worker:
 
     def step(self) -> int:
         """Processes and commits one batch; returns its number of records."""
-        batch = self._stream.poll(
+        batch = self._session.poll(
             max_records=self._batch_records, timeout=self._poll_timeout, max_bytes=self._batch_bytes
         )
         if not len(batch):
@@ -162,7 +163,7 @@ class Worker:
         report = BatchReport(records=len(batch))
         result, snapshot = self._processor.process(batch, self.snapshot, report)
         try:
-            self._stream.commit(result)
+            self._session.commit(result)
         except CommitRefused as refusal:
             # The batch may have taken longer than the log waits. Batches that halve fit in the end.
             self._shrink_batch_size(batch, 0.5)
@@ -206,7 +207,7 @@ class Worker:
 
     def lag(self) -> dict[int, int]:
         """Records behind the end, by assigned partition."""
-        return self._stream.lag()
+        return self._session.lag()
 
     @property
     def is_at_end(self) -> bool:
@@ -216,19 +217,19 @@ class Worker:
 
     def apply_rebalance(self) -> None:
         """Assigned partitions start with their committed state; revoked ones are followed in the state topic."""
-        rebalance = self._stream.poll_rebalance()
+        rebalance = self._session.poll_rebalance()
         for partition in rebalance.revoked:
             self._assigned.discard(partition)
         for assignment in rebalance.assigned:
             self._add_partition(assignment)
-        if self._stream.assignment_complete:
+        if self._session.assignment_complete:
             self.status.mark_met("partitions")
         if rebalance.assigned or rebalance.revoked:
-            logger.info("assigned partitions: %s", sorted(self._assigned) or "none")
+            logger.info(ASSIGNED_PARTITIONS_MESSAGE, sorted(self._assigned) or "none")
 
     def _update_warnings(self) -> None:
-        """The stream logs each warning itself when it appears; this logs when all are gone."""
-        before, now = self.status.degraded["stream"], "; ".join(self._stream.warnings)
+        """The session logs each warning itself when it appears; this logs when all are gone."""
+        before, now = self.status.degraded["stream"], "; ".join(self._session.warnings)
         if before and not now:
             logger.info("the stream has no warnings any more")
         self.status.degraded["stream"] = now
