@@ -1,17 +1,17 @@
-"""Numbers and counts as text, and text as HTML, for the report and the command line."""
+"""Numbers and words as the command line and the report print them."""
 
 from __future__ import annotations
 
-import html
 import re
 
 _CONTROL_CHARS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff]")
 _MIN_SHARE = 0.0001
+_SUPERSCRIPT_DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def escape_html(text: str) -> str:
-    """Text as HTML: never markup, and no characters that HTML forbids."""
-    return html.escape(_CONTROL_CHARS.sub(_replace_control_char, text), quote=True)
+def show_control_chars(text: str) -> str:
+    """Replaces characters that HTML forbids: control characters by their pictures, others by U+FFFD."""
+    return _CONTROL_CHARS.sub(_replace_control_char, text)
 
 
 def _replace_control_char(match: re.Match[str]) -> str:
@@ -36,11 +36,12 @@ def format_percent(share: float) -> str:
 
 
 def format_score(value: float | None) -> str:
-    """A score as HTML, with enough digits to differ from 0 and 1."""
+    """A score with enough digits to differ from 0 and 1."""
     if value is None:
         return "–"
     if 0 < value < 0.001:
-        return f"{value:.1e}".replace("e-0", "e-").replace("e-", "\u202f·\u202f10<sup>−") + "</sup>"
+        digits, _, exponent = f"{value:.1e}".partition("e-")
+        return f"{digits}\u202f·\u202f10⁻{exponent.lstrip('0').translate(_SUPERSCRIPT_DIGITS)}"
     if 0.999 < value < 1:
         return f"{value:.6f}".rstrip("0")
     return f"{value:.3f}"
@@ -48,8 +49,3 @@ def format_score(value: float | None) -> str:
 
 def pluralize(number: int, singular: str, plural_form: str | None = None) -> str:
     return f"{format_count(number)} {singular if number == 1 else plural_form or singular + 's'}"
-
-
-def render_arrow() -> str:
-    """The arrow between the given and the suggested label. ARIA allows a label on an image, not on a bare span."""
-    return '<span class="arrow" role="img" aria-label="should be">→</span>'

@@ -1,85 +1,97 @@
-"""The report's charts: inline SVG for marks on an axis, tables where the numbers themselves are the picture."""
+"""View models of the report's charts and tables: which marks, where, with which text."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from service.audit.summary import LOG_ODDS_EDGES, AuditSummary, ScoreHistogram
-from service.text import escape_html, format_count, format_percent, pluralize, render_arrow
+from service.audit.summary import LOG_ODDS_EDGES, AuditSummary, ClassConfusion, ScoreHistogram
+from service.text import format_count, pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _TICKS: Final = (0.0001, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 _NARROW_TICKS: Final = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
-# Steps of the heat map, each with a text colour that can be read on it.
+_MARGIN_LEFT, _MARGIN_RIGHT, _MARGIN_TOP, _MARGIN_BOTTOM = 44, 12, 14, 38
+# Shades of the heat map. The stylesheet gives each a text colour with enough contrast.
 _HEAT_STEPS: Final = 5
-# More classes than this make a table that nobody reads; the rest is said in a line below.
+# Bounds the size of the noise matrix; a line below it counts the classes left out.
 MAX_CLASSES: Final = 24
+MAX_CONFUSIONS: Final = 12
 
 
-def render_histogram(scores: ScoreHistogram, *, name: str, width: int, height: int, narrow: bool = False) -> str:
-    """Sentences by score: the score's axis stretches towards 0 and 1, the counts' axis is logarithmic."""
-    left, right, top, bottom = 44, 12, 14, 38
-    inner_width, inner_height = width - left - right, height - top - bottom
+class AxisTick(NamedTuple):
+    at: float
+    name: str
+
+
+class HistogramBar(NamedTuple):
+    title: str
+    x: float
+    width: float
+    top: float
+    flagged_top: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramView:
+    """Coordinates are those of the SVG's view box."""
+
+    css: str
+    description: str
+    width: int
+    height: int
+    left: int
+    right: int
+    base: float
+    grid: Sequence[AxisTick]
+    ticks: Sequence[AxisTick]
+    bars: Sequence[HistogramBar]
+
+
+def build_histogram(
+    scores: ScoreHistogram, *, name: str, width: int, height: int, narrow: bool = False
+) -> HistogramView:
+    """Sentences by score. The score axis stretches towards 0 and 1, the count axis is logarithmic."""
+    left, right, top = _MARGIN_LEFT, width - _MARGIN_RIGHT, _MARGIN_TOP
+    inner_height = height - top - _MARGIN_BOTTOM
     bins = len(scores.total)
-    step = inner_width / bins
-    most = max(int(scores.total.max()), 1)
-    decades = max(math.ceil(math.log10(most + 1)), 1)
+    step = (right - left) / bins
+    decades = max(math.ceil(math.log10(max(int(scores.total.max()), 1) + 1)), 1)
 
     def y(number: int) -> float:
-        # A bar for one sentence is as high as the axis allows it to be seen.
+        # The offset of 0.3 decades lets the bar of a single sentence show.
         return top + inner_height * (1 - (math.log10(number) + 0.3) / (decades + 0.3))
 
     def x(score: float) -> float:
-        odds = math.log10(score / (1 - score))
-        return (
-            left
-            + step
-            + float((odds - LOG_ODDS_EDGES[0]) / (LOG_ODDS_EDGES[-1] - LOG_ODDS_EDGES[0])) * (bins - 2) * step
-        )
+        log_odds = math.log10(score / (1 - score))
+        share = float((log_odds - LOG_ODDS_EDGES[0]) / (LOG_ODDS_EDGES[-1] - LOG_ODDS_EDGES[0]))
+        return left + step + share * (bins - 2) * step
 
-    css, told = "narrow" if narrow else "wide", escape_html(_describe_histogram(scores, name))
-    parts = [f'<svg class="chart {css}" viewBox="0 0 {width} {height}" role="img" aria-label="{told}">']
-    for power in range(decades + 1):
-        line = y(10**power)
-        if line < top - 1:
-            continue
-        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{line:.1f}" y2="{line:.1f}"/>')
-        parts.append(
-            f'<text class="tick" x="{left - 8}" y="{line + 4:.1f}" text-anchor="end">{_abbreviate_count(10**power)}</text>'
-        )
-    base = top + inner_height
-    for place in range(bins):
-        total, flagged = int(scores.total[place]), int(scores.flagged[place])
-        if not total:
-            continue
-        at, wide = left + place * step + 0.75, step - 1.5
-        told = f"{name} {_format_bin(place)}: {pluralize(total, 'sentence')}, {format_count(flagged)} flagged"
-        parts.append(f"<g><title>{escape_html(told)}</title>")
-        parts.append(
-            f'<rect class="bar" x="{at:.1f}" y="{y(total):.1f}" width="{wide:.1f}" height="{base - y(total):.1f}"/>'
-        )
-        if flagged:
-            parts.append(
-                f'<rect class="bar doubt" x="{at:.1f}" y="{y(flagged):.1f}" width="{wide:.1f}" '
-                f'height="{base - y(flagged):.1f}"/>'
-            )
-        parts.append("</g>")
-    parts.append(f'<line class="axis" x1="{left}" x2="{width - right}" y1="{base:.1f}" y2="{base:.1f}"/>')
-    for tick in _NARROW_TICKS if narrow else _TICKS:
-        at = x(tick)
-        parts.append(f'<line class="axis" x1="{at:.1f}" x2="{at:.1f}" y1="{base:.1f}" y2="{base + 4:.1f}"/>')
-        parts.append(
-            f'<text class="tick" x="{at:.1f}" y="{base + 17:.1f}" text-anchor="middle">{_format_probability(tick)}</text>'
-        )
-    parts.append(f'<text class="tick end" x="{left}" y="{height - 4}">← doubtful</text>')
-    parts.append(f'<text class="tick end" x="{width - right}" y="{height - 4}" text-anchor="end">clean →</text>')
-    parts.append("</svg>")
-    return "".join(parts)
+    bars = []
+    for index in range(bins):
+        total, flagged = int(scores.total[index]), int(scores.flagged[index])
+        if total:
+            title = f"{name} {_format_bin(index)}: {pluralize(total, 'sentence')}, {format_count(flagged)} flagged"
+            flagged_top = y(flagged) if flagged else None
+            bars.append(HistogramBar(title, left + index * step + 0.75, step - 1.5, y(total), flagged_top))
+    grid = [AxisTick(y(10**power), _abbreviate_count(10**power)) for power in range(decades + 1)]
+    return HistogramView(
+        css="narrow" if narrow else "wide",
+        description=_describe_histogram(scores, name),
+        width=width,
+        height=height,
+        left=left,
+        right=right,
+        base=top + inner_height,
+        grid=[line for line in grid if line.at >= top - 1],
+        ticks=[AxisTick(x(tick), _format_probability(tick)) for tick in (_NARROW_TICKS if narrow else _TICKS)],
+        bars=bars,
+    )
 
 
 def _describe_histogram(scores: ScoreHistogram, name: str) -> str:
@@ -110,105 +122,78 @@ def _abbreviate_count(number: int) -> str:
     return str(number)
 
 
-def render_bar(share: float, *, css: str = "", mark: float | None = None) -> str:
-    """A bar in a table cell; the number beside it says the same, so it is hidden from screen readers."""
-    full = max(0.0, min(share, 1.0)) * 100
-    tick = "" if mark is None else f'<rect class="mark" x="{100 * mark:.2f}" y="0" width="0.8" height="10"/>'
-    return (
-        '<svg class="meter" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true" focusable="false">'
-        f'<rect class="track" width="100" height="10"/><rect class="fill {css}" width="{full:.2f}" height="10"/>{tick}</svg>'
-    )
+class ClassRow(NamedTuple):
+    name: str
+    words: int
+    threshold: float | None
+    warming_up: bool
+    flagged: int
 
 
-def render_class_table(summary: AuditSummary) -> str:
-    """Thresholds with the words behind them and the share of those that is doubted."""
-    rows = []
+def build_class_rows(summary: AuditSummary) -> list[ClassRow]:
+    """Each class with its threshold, the words behind it and how many of them are flagged."""
     flagged = summary.flagged_by_class
-    for name, words in summary.words_by_class.items():
-        threshold = summary.thresholds.get(name)
-        warming = name in summary.warming_up
-        note = ' <span class="tag">warming up</span>' if warming else ""
-        shown = "none yet" if threshold is None else f"{threshold:.3f}"
-        meter = "" if threshold is None else render_bar(threshold, css="soft" if warming else "")
-        doubted = "–" if not words else format_percent(flagged[name] / words)
-        rows.append(
-            f'<tr><th scope="row">{escape_html(name)}{note}</th><td class="num">{format_count(words)}</td>'
-            f'<td class="num">{shown}</td><td class="meter-cell">{meter}</td>'
-            f'<td class="num">{format_count(flagged[name])}</td><td class="num">{doubted}</td></tr>'
-        )
-    return (
-        '<table class="classes"><thead><tr><th scope="col">Class</th><th scope="col" class="num">Words</th>'
-        '<th scope="col" class="num" colspan="2">Threshold</th>'
-        '<th scope="col" class="num" colspan="2">Doubted</th></tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table>"
-    )
-
-
-def render_confusion_list(summary: AuditSummary, max_pairs: int = 12) -> str:
-    """The commonest pairs given → suggested."""
-    pairs = summary.list_confusions()
-    if not pairs:
-        return '<p class="empty">No label is doubted.</p>'
-    largest = pairs[0].words
-    items = [
-        f'<tr><th scope="row"><span class="given">{escape_html(pair.given)}</span> {render_arrow()} '
-        f'<span class="suggested">{escape_html(pair.suggested)}</span></th>'
-        f'<td class="meter-cell">{render_bar(pair.words / largest, css="doubt")}</td>'
-        f'<td class="num">{format_count(pair.words)}</td><td class="num muted">{format_percent(pair.share)}</td></tr>'
-        for pair in pairs[:max_pairs]
+    return [
+        ClassRow(name, words, summary.thresholds.get(name), name in summary.warming_up, flagged[name])
+        for name, words in summary.words_by_class.items()
     ]
-    rest = sum(pair.words for pair in pairs[max_pairs:])
-    more = (
-        f'<p class="note">{pluralize(rest, "more word")} in {pluralize(len(pairs) - max_pairs, "rarer pair")}.</p>'
-        if rest
-        else ""
-    )
-    return (
-        '<table class="pairs"><thead><tr><th scope="col">Given → suggested</th><td></td>'
-        '<th scope="col" class="num">Words</th><th scope="col" class="num">Of the given</th></tr></thead>'
-        f"<tbody>{''.join(items)}</tbody></table>{more}"
-    )
 
 
-def render_noise_table(summary: AuditSummary) -> str:
+class ConfusionTable(NamedTuple):
+    rows: Sequence[ClassConfusion]
+    pairs_left_out: int
+    words_left_out: int
+
+
+def build_confusion_table(summary: AuditSummary) -> ConfusionTable:
+    """The most frequent pairs given → suggested."""
+    pairs = summary.list_confusions()
+    left_out = pairs[MAX_CONFUSIONS:]
+    return ConfusionTable(pairs[:MAX_CONFUSIONS], len(left_out), sum(pair.words for pair in left_out))
+
+
+class NoiseCell(NamedTuple):
+    suggested: str
+    is_diagonal: bool
+    words: int
+    share: float | None
+    """Of the words given the row's class; none where there are no such words."""
+    heat: int
+
+
+class NoiseRow(NamedTuple):
+    name: str
+    cells: Sequence[NoiseCell]
+
+
+class NoiseTable(NamedTuple):
+    classes: Sequence[str]
+    rows: Sequence[NoiseRow]
+    classes_left_out: int
+
+
+def build_noise_table(summary: AuditSummary) -> NoiseTable:
     """The estimated noise matrix as a heat map: rows given, columns suggested."""
     chosen = _select_most_confused(summary)
-    names = [escape_html(summary.classes[k]) for k in chosen]
     shares = summary.noise_shares
-    away = shares.copy()
-    np.fill_diagonal(away, 0)
-    largest = float(away.max()) if away.size else 0.0
-    head = "".join(f'<th scope="col"><span>{name}</span></th>' for name in names)
-    rows = []
-    for i, name in zip(chosen, names, strict=True):
-        cells = []
-        for j in chosen:
-            share, words = float(shares[i, j]), int(summary.noise[i, j])
-            if i == j:
-                kept = format_percent(share) if summary.noise[i].sum() else "–"
-                cells.append(f'<td class="kept">{kept}</td>')
-            elif not words:
-                cells.append('<td class="none"><span class="sr">0</span></td>')
-            else:
-                # The root spreads small shares out: most classes are confused in well under one per cent of cases.
-                heat = math.ceil(_HEAT_STEPS * math.sqrt(share / largest))
-                told = f"{pluralize(words, 'word')} given {summary.classes[i]}, suggested {summary.classes[j]}"
-                cells.append(f'<td class="h{heat}" title="{escape_html(told)}">{format_percent(share)}</td>')
-        rows.append(f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>')
-    left_out = len(summary.classes) - len(chosen)
-    note = (
-        f'<p class="note">{pluralize(left_out, "class", "classes")} with fewer doubts left out.</p>' if left_out else ""
-    )
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-labelledby="noise-title"><table class="noise"><thead><tr>'
-        f'<td class="corner">given ↓ &nbsp; should be →</td>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{note}'
-    )
+    off_diagonal = shares.copy()
+    np.fill_diagonal(off_diagonal, 0)
+    largest = float(off_diagonal.max()) if off_diagonal.size else 0.0
+
+    def build_cell(i: int, j: int) -> NoiseCell:
+        share = float(shares[i, j]) if summary.noise[i].sum() else None
+        # The square root spreads small shares out: most pairs are confused in well under one per cent of cases.
+        heat = math.ceil(_HEAT_STEPS * math.sqrt(share / largest)) if share and i != j else 0
+        return NoiseCell(summary.classes[j], i == j, int(summary.noise[i, j]), share, heat)
+
+    rows = [NoiseRow(summary.classes[i], [build_cell(i, j) for j in chosen]) for i in chosen]
+    return NoiseTable([row.name for row in rows], rows, len(summary.classes) - len(chosen))
 
 
 def _select_most_confused(summary: AuditSummary) -> Sequence[int]:
     if len(summary.classes) <= MAX_CLASSES:
         return range(len(summary.classes))
-    away = summary.noise.copy()
-    np.fill_diagonal(away, 0)
-    doubts = away.sum(axis=0) + away.sum(axis=1)
+    off_diagonal = summary.noise.copy()
+    np.fill_diagonal(off_diagonal, 0)
+    doubts = off_diagonal.sum(axis=0) + off_diagonal.sum(axis=1)
     return sorted(np.argsort(-doubts, kind="stable")[:MAX_CLASSES].tolist())

@@ -9,19 +9,19 @@ import pytest
 
 from service.audit.report.charts import MAX_CLASSES
 from service.audit.report.page import ReportMetadata, render_page
-from service.audit.report.sentences import Palette, parse_given_spans, render_words
+from service.audit.report.sentences import parse_given_spans
 from service.audit.summary import AuditSummary
 from service.labels import Scheme, Span
-from service.text import escape_html, format_percent, format_score, pluralize
+from service.text import format_percent, format_score, pluralize, show_control_chars
 from tests.unit.audit.fake_model import CLASSES, assess_sentence, make_judge
 
-EVIL = "<script>alert(1)</script>"
-EVIL_ATTRIBUTE = "\"'onmouseover=alert(1)//"
+HOSTILE_MARKUP = "<script>alert(1)</script>"
+HOSTILE_ATTRIBUTE = "\"'onmouseover=alert(1)//"
 VOID = {"meta", "input", "br", "hr", "img", "link"}
 
 
 class Checker(HTMLParser):
-    """Follows the tags: every one that is opened must be closed, in order."""
+    """Checks that every tag is closed, in order, and collects tags, ids and text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Checker(HTMLParser):
             self.ids.append(str(dict(attrs)["id"]))
         if tag not in VOID:
             self.open.append(tag)
-        if tag == "q":  # browsers write the quotes
+        if tag == "q":  # browsers add the quotes
             self.text.append("“")
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -55,7 +55,7 @@ class Checker(HTMLParser):
             self.text.append(data)
 
 
-def parsed(html: str) -> Checker:
+def parse_page(html: str) -> Checker:
     checker = Checker()
     checker.feed(html)
     checker.close()
@@ -64,7 +64,7 @@ def parsed(html: str) -> Checker:
     return checker
 
 
-def about(**changes: object) -> ReportMetadata:
+def make_metadata(**changes: object) -> ReportMetadata:
     fields: dict[str, object] = {
         "sources": ["data.tsv"],
         "model": "tiny",
@@ -77,7 +77,7 @@ def about(**changes: object) -> ReportMetadata:
     return ReportMetadata(**(fields | changes))  # type: ignore[arg-type]
 
 
-def summary_of(*sentences: tuple[str, str, str], **fields: str) -> AuditSummary:
+def summarize(*sentences: tuple[str, str, str], **fields: str) -> AuditSummary:
     judge = make_judge()
     summary = AuditSummary(judge.classes)
     for number, (tokens, given, read) in enumerate(sentences):
@@ -95,9 +95,11 @@ ALL_KINDS = (
 )
 
 
-def test_the_page_is_well_formed_and_says_what_was_found() -> None:
-    html = render_page(summary_of(*ALL_KINDS), about(created_at=datetime(2026, 1, 2, 3, 4, tzinfo=UTC), rejected=3))
-    text = " ".join("".join(parsed(html).text).split())
+def test_the_page_is_well_formed_and_shows_the_results() -> None:
+    html = render_page(
+        summarize(*ALL_KINDS), make_metadata(created_at=datetime(2026, 1, 2, 3, 4, tzinfo=UTC), rejected=3)
+    )
+    text = " ".join("".join(parse_page(html).text).split())
     for expected in (
         "data.tsv",
         "sentences6",
@@ -120,17 +122,30 @@ def test_the_page_is_well_formed_and_says_what_was_found() -> None:
 def test_data_is_never_markup() -> None:
     judge = make_judge()
     summary = AuditSummary(judge.classes)
-    fields = {"id": EVIL + EVIL_ATTRIBUTE, "source": EVIL + EVIL_ATTRIBUTE, "annotator": EVIL + EVIL_ATTRIBUTE}
-    tokens = f"{EVIL} {EVIL_ATTRIBUTE} <b>bold</b> &amp; x"
+    fields = {
+        "id": HOSTILE_MARKUP + HOSTILE_ATTRIBUTE,
+        "source": HOSTILE_MARKUP + HOSTILE_ATTRIBUTE,
+        "annotator": HOSTILE_MARKUP + HOSTILE_ATTRIBUTE,
+    }
+    tokens = f"{HOSTILE_MARKUP} {HOSTILE_ATTRIBUTE} <b>bold</b> &amp; x"
     summary.add(*assess_sentence(tokens, "O B-LOC O O O", "B-PER O O O O", judge=judge, fields=fields))
-    html = render_page(summary, about(sources=[EVIL], model=EVIL, fingerprint=EVIL, method=EVIL, token_score=EVIL))
-    checker = parsed(html)
+    html = render_page(
+        summary,
+        make_metadata(
+            sources=[HOSTILE_MARKUP],
+            model=HOSTILE_MARKUP,
+            fingerprint=HOSTILE_MARKUP,
+            method=HOSTILE_MARKUP,
+            token_score=HOSTILE_MARKUP,
+        ),
+    )
+    checker = parse_page(html)
     assert {tag for tag, _ in checker.tags} & {"script", "iframe", "object", "img", "link"} == set()
     assert "<script" not in html
     assert not any(name.startswith("on") for _, attributes in checker.tags for name in attributes)
     text = "".join(checker.text)
-    assert EVIL in text
-    assert EVIL_ATTRIBUTE in text
+    assert HOSTILE_MARKUP in text
+    assert HOSTILE_ATTRIBUTE in text
     assert "<b>bold</b>" in text
     assert "&amp;" in text
 
@@ -139,12 +154,12 @@ def test_class_names_are_never_markup() -> None:
     label = "B-<i>X</i>"
     judge = make_judge(classes=("O", label, "I-<i>X</i>"))
     summary = AuditSummary(judge.classes)
-    assert "<i>X</i>" not in render_page(summary, about())
+    assert "<i>X</i>" not in render_page(summary, make_metadata())
 
 
 def test_the_page_needs_nothing_from_anywhere() -> None:
-    html = render_page(summary_of(*ALL_KINDS, source="https://example.org/task/1"), about())
-    checker = parsed(html)
+    html = render_page(summarize(*ALL_KINDS, source="https://example.org/task/1"), make_metadata())
+    checker = parse_page(html)
     for tag, attributes in checker.tags:
         assert tag not in {"script", "link", "img", "iframe", "object", "embed", "base", "form", "video", "audio"}
         for name in ("src", "srcset", "action", "data", "xlink:href", "background", "poster"):
@@ -159,7 +174,7 @@ def test_the_page_needs_nothing_from_anywhere() -> None:
 
 
 def test_labels_of_inputs_and_regions_exist() -> None:
-    checker = parsed(render_page(summary_of(*ALL_KINDS), about()))
+    checker = parse_page(render_page(summarize(*ALL_KINDS), make_metadata()))
     for _, attributes in checker.tags:
         for name in ("for", "aria-labelledby"):
             if name in attributes:
@@ -171,27 +186,33 @@ def test_labels_of_inputs_and_regions_exist() -> None:
 
 
 def test_names_for_screen_readers_are_where_they_count() -> None:
-    html = render_page(summary_of(*ALL_KINDS), about())
-    named = [(tag, a) for tag, a in parsed(html).tags if "aria-label" in a]
+    html = render_page(summarize(*ALL_KINDS), make_metadata())
+    named = [(tag, a) for tag, a in parse_page(html).tags if "aria-label" in a]
     assert any(tag == "span" for tag, _ in named)
     assert {tag for tag, a in named if a.get("role") != "img"} == {"nav"}
     assert html.count('class="arrow"') == html.count('class="arrow" role="img" aria-label="should be"')
 
 
 def test_lists_of_definitions_hold_nothing_else() -> None:
-    html = render_page(summary_of(*ALL_KINDS), about(rejected=1))
-    for inner in re.findall(r"<dl.*?</dl>", html):
-        assert re.fullmatch(r"<dl[^>]*>(<div[^>]*><dt>[^<]*</dt><dd>((?!</dd>).)*</dd></div>)+</dl>", inner)
+    html = render_page(summarize(*ALL_KINDS), make_metadata(rejected=1))
+    lists = re.findall(r"<dl.*?</dl>", html, re.DOTALL)
+    assert len(lists) == 2
+    for inner in lists:
+        assert re.fullmatch(
+            r"<dl[^>]*>\s*(<div[^>]*><dt>[^<]*</dt><dd>((?!</dd>).)*</dd></div>\s*)+</dl>", inner, re.DOTALL
+        )
 
 
 def test_a_sentence_of_any_length_makes_a_page_of_bounded_size() -> None:
     n = 5_000
     given = ["O"] * n
     read = ["O"] * n
-    for place in (1_000, 3_000):
-        read[place] = "B-LOC"
-    html = render_page(summary_of((" ".join(f"w{i}" for i in range(n)), " ".join(given), " ".join(read))), about())
-    text = "".join(parsed(html).text)
+    for index in (1_000, 3_000):
+        read[index] = "B-LOC"
+    html = render_page(
+        summarize((" ".join(f"w{i}" for i in range(n)), " ".join(given), " ".join(read))), make_metadata()
+    )
+    text = "".join(parse_page(html).text)
     assert "w980 " in text
     assert "w1020 " in text
     assert "w979 " not in text
@@ -199,17 +220,17 @@ def test_a_sentence_of_any_length_makes_a_page_of_bounded_size() -> None:
     assert re.findall(r"([\d,]+) words left out", html) == ["980", "1,959", "1,979"]
     assert len(html) < 100_000
 
-    every = summary_of((" ".join(["x" * 5_000] * n), " ".join(["B-PER"] * n), " ".join(["O", "B-LOC"] * (n // 2))))
-    html = render_page(every, about())
-    assert re.search(r"<li>[\d,]+ more</li></ul>", html)
+    every = summarize((" ".join(["x" * 5_000] * n), " ".join(["B-PER"] * n), " ".join(["O", "B-LOC"] * (n // 2))))
+    html = render_page(every, make_metadata())
+    assert re.search(r"<li>[\d,]+ more</li>\s*</ul>", html)
     assert html.count('<li><span class="kind">') == 12
     assert len(html) < 250_000
 
 
 def test_a_long_sentence_without_doubts_is_shown_around_its_worst_word() -> None:
-    html = render_page(summary_of((" ".join(f"w{i}" for i in range(200)), "O " * 200, "O " * 200)), about())
+    html = render_page(summarize((" ".join(f"w{i}" for i in range(200)), "O " * 200, "O " * 200)), make_metadata())
     assert html.count('class="w') - html.count('class="words') == 21
-    whole = render_page(summary_of((" ".join(f"w{i}" for i in range(120)), "O " * 120, "O " * 120)), about())
+    whole = render_page(summarize((" ".join(f"w{i}" for i in range(120)), "O " * 120, "O " * 120)), make_metadata())
     assert 'class="gap"' not in whole
     assert "<bdi>w119</bdi>" in whole
 
@@ -218,8 +239,8 @@ def test_a_long_entity_is_quoted_in_part_and_named_where_it_is_cut() -> None:
     n = 300
     given = " ".join(["B-LOC", *["I-LOC"] * (n - 1)])
     read = " ".join(["B-LOC", *["I-LOC"] * 199, *["O"] * (n - 200)])
-    html = render_page(summary_of((" ".join(f"w{i}" for i in range(n)), given, read)), about())
-    text = "".join(parsed(html).text)
+    html = render_page(summarize((" ".join(f"w{i}" for i in range(n)), given, read)), make_metadata())
+    text = "".join(parse_page(html).text)
     assert "w10 w11 …”" in text
     assert "w12" not in text
     assert "<bdi>w180</bdi>" in html
@@ -228,17 +249,17 @@ def test_a_long_entity_is_quoted_in_part_and_named_where_it_is_cut() -> None:
 
 
 def test_an_audit_that_found_nothing() -> None:
-    for summary in (AuditSummary(CLASSES), summary_of(("all is well", "O O O", "O O O"))):
-        text = "".join(parsed(render_page(summary, about(stream=True))).text)
+    for summary in (AuditSummary(CLASSES), summarize(("all is well", "O O O", "O O O"))):
+        text = "".join(parse_page(render_page(summary, make_metadata(stream=True))).text)
         assert "No label is doubted" in text
-    assert "There was no sentence to judge." in render_page(AuditSummary(CLASSES), about())
+    assert "There was no sentence to judge." in render_page(AuditSummary(CLASSES), make_metadata())
 
 
 def test_scores_that_are_counts_give_way_to_priority() -> None:
     judge = make_judge(method="bad-token-counts")
     summary = AuditSummary(judge.classes)
     summary.add(*assess_sentence("Ann saw Bo", "O O O", "B-PER O B-PER", judge=judge))
-    html = render_page(summary, about(method="bad-token-counts"))
+    html = render_page(summary, make_metadata(method="bad-token-counts"))
     assert "Histogram of the priority of 1 sentence" in html
 
 
@@ -247,8 +268,8 @@ def test_many_classes_are_cut_to_those_with_doubts() -> None:
     summary = AuditSummary(classes)
     summary.noise[0, 80] = 3
     summary.noise[0, 0] = 100
-    html = render_page(summary, about())
-    parsed(html)
+    html = render_page(summary, make_metadata())
+    parse_page(html)
     table = html[html.index('<table class="noise">') :]
     table = table[: table.index("</table>")]
     assert table.count("<tr>") == MAX_CLASSES + 1
@@ -256,10 +277,15 @@ def test_many_classes_are_cut_to_those_with_doubts() -> None:
     assert "57 classes with fewer doubts left out." in html
 
 
+def render_words(tokens: str, given: str, read: str) -> str:
+    """The words of the only sentence of a page."""
+    html = render_page(summarize((tokens, given, read)), make_metadata())
+    (words,) = re.findall(r'<p class="words">(.*?)</p>', html, re.DOTALL)
+    return str(words)
+
+
 def test_spans_above_and_below() -> None:
-    judge = make_judge()
-    assessment, _ = assess_sentence("In New York Bay", "O B-LOC I-LOC O", "O B-LOC I-LOC I-LOC", judge=judge)
-    html = render_words(assessment, Scheme.IOB2, Palette(CLASSES))
+    html = render_words("In New York Bay", "O B-LOC I-LOC O", "O B-LOC I-LOC I-LOC")
     cells = re.findall(r"<(mark|span) class=\"w([^\"]*)\".*?<i class=\"g([^\"]*)\".*?<i class=\"s([^\"]*)\"", html)
     assert [cell[0] for cell in cells] == ["span", "span", "span", "mark"]
     assert [cell[2].split() for cell in cells] == [[], ["on", "t1", "first", "spill"], ["on", "t1", "last"], []]
@@ -274,9 +300,13 @@ def test_spans_above_and_below() -> None:
     assert "suggested I-LOC: 97.0" in html
 
 
+def test_words_of_one_entity_have_no_space_between_them() -> None:
+    html = render_words("In New York Bay", "O B-LOC I-LOC O", "O B-LOC I-LOC O")
+    assert re.sub(r"<i [^>]*>[^<]*</i>|</?bdi>|</?span[^>]*>", "", html) == "In NewYork Bay "
+
+
 def test_what_should_be_no_entity_says_so_below() -> None:
-    assessment, _ = assess_sentence("the port chamber", "O B-LOC I-LOC", "O O O", judge=make_judge())
-    html = render_words(assessment, Scheme.IOB2, Palette(CLASSES))
+    html = render_words("the port chamber", "O B-LOC I-LOC", "O O O")
     assert re.findall(r"<i class=\"s([^\"]*)\"[^>]*>([^<]*)", html) == [
         ("", ""),
         (" on tn first spill", "no entity"),
@@ -304,15 +334,15 @@ def test_labels_no_scheme_can_read_are_shown_word_by_word() -> None:
         (0.9951, "99.51 %"),
     ],
 )
-def test_percentages_tell_nearly_from_wholly(share: float, text: str) -> None:
+def test_percentages_differ_from_0_and_100(share: float, text: str) -> None:
     assert format_percent(share).replace("\u202f", " ") == text
 
 
 def test_numbers() -> None:
     assert format_score(None) == "–"
     assert format_score(0.25) == "0.250"
-    assert format_score(0.00031).replace("\u202f", " ") == "3.1 · 10<sup>−4</sup>"
-    assert format_score(3e-12).replace("\u202f", " ") == "3.0 · 10<sup>−12</sup>"
+    assert format_score(0.00031).replace("\u202f", " ") == "3.1 · 10⁻⁴"
+    assert format_score(3e-12).replace("\u202f", " ") == "3.0 · 10⁻¹²"
     assert format_score(0.9995) == "0.9995"
     assert format_score(1.0) == "1.000"
     assert (pluralize(1, "word"), pluralize(2000, "word"), pluralize(2, "class", "classes")) == (
@@ -323,11 +353,17 @@ def test_numbers() -> None:
 
 
 def test_characters_that_html_forbids_are_made_visible() -> None:
-    assert escape_html("a\0b\x1bc\x85\uffff<") == "a␀b␛c\ufffd\ufffd&lt;"
+    forbidden, visible = "a\0b\x1bc\x85\uffff<", "a␀b␛c\ufffd\ufffd<"
+    assert show_control_chars(forbidden) == visible
+    summary = summarize(("a\0\x1b\uffff<", "O", "B-PER"), source=forbidden)
+    html = render_page(summary, make_metadata(sources=[forbidden]))
+    assert html.count("a␀b␛c\ufffd\ufffd&lt;") == 3  # title, heading and source
+    assert html.count("a␀␛\ufffd&lt;") == 3  # the word, its doubt and the example of the kind
+    assert not re.search("[\x00\x1b\x85\uffff]", html)
 
 
 def _luminance(colour: str) -> float:
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -339,7 +375,7 @@ def _contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_text_can_be_read(theme: str) -> None:
-    """WCAG AA: 4.5 to 1 for every colour that text has on what it stands on."""
+    """WCAG AA: 4.5 to 1 between every text colour and its background."""
     style = files("service.audit.report").joinpath("page.css").read_text()
     light, dark = re.findall(r":root \{(.*?)\}", style, re.DOTALL)[:2]
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light if theme == "light" else dark))
