@@ -1,8 +1,8 @@
 /** The console's entry point: views, the reviewer, the state of the connection, and messages of the service. */
 
 import { Api, ApiError, followEvents, UnreachableError } from "./api.js";
-import { askKey, askReviewer, askOtherKey, getReviewer, showHelp } from "./dialogs.js";
-import { getById, clearToasts, h, showToast } from "./dom.js";
+import { askKey, askOtherKey, askReviewer, getReviewer, showHelp } from "./dialogs.js";
+import { clearToasts, getById, h, showToast } from "./dom.js";
 import { KEY_HELP, listenToKeys } from "./keys.js";
 import { OverviewView } from "./overview/overview.js";
 import { QueueView } from "./queue/queue.js";

@@ -1,11 +1,11 @@
 /** The sections of the overview: figures, charts and tables. */
 
-import { renderBars, renderHistogram, renderMeter, renderShares, renderSteps } from "./charts.js";
 import { h } from "../dom.js";
-import { buildQueueHash } from "../queue/filters.js";
-import { listLastDays, computeWilsonInterval } from "./figures.js";
 import { getColourClass, Scheme } from "../labels/labels.js";
-import { formatTime, formatCount, formatScore, formatPercent, pluralize } from "../text.js";
+import { buildQueueHash } from "../queue/filters.js";
+import { formatCount, formatPercent, formatScore, formatTime, pluralize } from "../text.js";
+import { renderBars, renderHistogram, renderMeter, renderShares, renderSteps } from "./charts.js";
+import { computeWilsonInterval, listLastDays } from "./figures.js";
 
 /** @import { Annotator, Confusion, Overview, Thresholds } from "../types.js" */
 

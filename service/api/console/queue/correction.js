@@ -1,8 +1,8 @@
 /** The corrected labels: a choice for each flagged word, and for any other word that the reviewer picks. */
 
-import { renderArrow, h } from "../dom.js";
+import { h, renderArrow } from "../dom.js";
 import { proposeLabels } from "../labels/labels.js";
-import { truncate, formatPercent } from "../text.js";
+import { formatPercent, truncate } from "../text.js";
 
 /** @import { Item } from "../types.js" */
 /** @import { Scheme } from "../labels/labels.js" */

@@ -1,8 +1,8 @@
 /** The filters of the queue. They are part of the address, so they survive a reload and can be shared. */
 
 import { h } from "../dom.js";
-import { SUSPECT_KINDS } from "./item.js";
 import { formatCount } from "../text.js";
+import { SUSPECT_KINDS } from "./item.js";
 
 /** @import { Overview } from "../types.js" */
 

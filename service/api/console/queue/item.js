@@ -1,10 +1,10 @@
 /** The open item: a sentence with its suspects, correction, decisions and the buttons to decide. */
 
-import { Correction, createDraft, collectCorrection } from "./correction.js";
-import { renderArrow, h } from "../dom.js";
+import { h, renderArrow } from "../dom.js";
+import { formatAge, formatCount, formatDateTime, formatPercent, formatScore, formatTime, truncate } from "../text.js";
+import { collectCorrection, Correction, createDraft } from "./correction.js";
 import { isClaimedByOther } from "./review.js";
 import { SentenceView } from "./sentence.js";
-import { formatAge, formatTime, formatCount, truncate, formatScore, formatDateTime, formatPercent } from "../text.js";
 
 /** @import { Decision, Item, Suspect, Verdict } from "../types.js" */
 /** @import { Draft } from "./correction.js" */

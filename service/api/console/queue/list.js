@@ -1,9 +1,9 @@
 /** The list of the queue: one entry per item, worst first. */
 
-import { renderArrow, h } from "../dom.js";
+import { h, renderArrow } from "../dom.js";
+import { formatScore, truncate } from "../text.js";
 import { VERDICT_NAMES } from "./item.js";
 import { getItemKey, isClaimedByOther } from "./review.js";
-import { truncate, formatScore } from "../text.js";
 
 /** @import { Decision, Item } from "../types.js" */
 

@@ -2,13 +2,13 @@
 
 import { ApiError } from "../api.js";
 import { h, showToast } from "../dom.js";
+import { SchemeCache } from "../labels/schemes.js";
+import { quoteDoubtfulWords, truncate } from "../text.js";
 import { renderEmptyStage } from "./empty.js";
 import { buildQueueHash, FilterForm, parseFilter } from "./filters.js";
 import { ItemView, VERDICT_NAMES } from "./item.js";
 import { QueueList } from "./list.js";
 import { Claims, Decisions, getItemKey, getItemPath } from "./review.js";
-import { SchemeCache } from "../labels/schemes.js";
-import { truncate, quoteDoubtfulWords } from "../text.js";
 
 /** @import { Decision, Item, Verdict } from "../types.js" */
 /** @import { Api } from "../api.js" */

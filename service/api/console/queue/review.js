@@ -4,7 +4,7 @@ import { Outbox } from "./outbox.js";
 
 /** @import { Decision, Item, Verdict } from "../types.js" */
 /** @import { Api } from "../api.js" */
-/** @import { Outcome, OutboxEntry } from "./outbox.js" */
+/** @import { OutboxEntry, Outcome } from "./outbox.js" */
 
 const CLAIM_MINUTES = 5;
 const CLAIM_RENEWAL_MS = 2 * 60_000;

@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { diffSpans, getColourClass } from "../labels/labels.js";
-import { truncate, formatPercent, pluralize } from "../text.js";
+import { formatPercent, pluralize, truncate } from "../text.js";
 
 /** @import { Item, Span, SpanChange } from "../types.js" */
 /** @import { Scheme } from "../labels/labels.js" */
