@@ -26,7 +26,7 @@ $(DEV): $(BIN)/python $(LOCKS)/dev.txt pyproject.toml
 	@touch $@
 
 .PHONY: setup
-setup: $(DEV) ## make .venv with everything that tests and lint need
+setup: $(DEV) ## create .venv with everything that tests and lint need
 
 .PHONY: run
 run: $(DEV) ## start the service on the embedded log with a sample stream, until Ctrl-C

@@ -35,7 +35,7 @@ SUSPECT_KINDS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 class Palette:
-    """One colour per entity type, by order of appearance. The type's name always stands beside it."""
+    """One colour per entity type, by order of appearance. The type's name is always shown too."""
 
     def __init__(self, classes: Sequence[str]) -> None:
         types = dict.fromkeys(get_entity_type(name) for name in classes if name != OUTSIDE)
@@ -46,7 +46,7 @@ class Palette:
 
 
 class SpanPiece(NamedTuple):
-    """A word's piece of a span. The span's name stands on its first piece, and again after a gap."""
+    """A word's piece of a span. The span's name is on its first piece, and again after a gap."""
 
     css: str
     name: str

@@ -128,15 +128,15 @@ def test_nothing_to_find_has_no_figure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "positives", "says"),
+    ("scores", "positives", "message"),
     [
         ([1.0, math.nan], [True, False], "row 1 has no score"),
         ([1.0], [True, False], "each row needs one of both"),
         ([], [], "nothing to rank"),
     ],
 )
-def test_scores_that_cant_be_ranked(scores: list[float], positives: list[bool], says: str) -> None:
-    with pytest.raises(InvalidInput, match=says):
+def test_scores_that_cant_be_ranked(scores: list[float], positives: list[bool], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         metrics.auprc(scores, positives)
 
 
