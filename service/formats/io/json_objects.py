@@ -66,7 +66,7 @@ def _parse_object(line: str, source: TextSource) -> dict[str, Any] | InvalidInpu
         value = parse_json(line)
     except InvalidInput as error:
         return error
-    return value if isinstance(value, dict) else DecodeError(f"{NOT_AN_OBJECT}: write one a line, or all in an array")
+    return value if isinstance(value, dict) else DecodeError(f"{NOT_AN_OBJECT}: write one per line, or all in an array")
 
 
 def _build_json_error(error: Exception) -> DecodeError:
@@ -87,7 +87,7 @@ def _read_document(source: TextSource) -> Iterator[NumberedObject]:
         line = scanner.line
         text, value = scanner.read_value()
         if not isinstance(value, dict):
-            yield line, DecodeError(f"{NOT_AN_OBJECT}: write one a line, or all in an array")
+            yield line, DecodeError(f"{NOT_AN_OBJECT}: write one per line, or all in an array")
             continue
         try:
             check_text(text, source.encoding)

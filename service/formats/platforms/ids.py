@@ -1,10 +1,10 @@
-"""Ids of platforms, as they stand behind the platform's name in a sentence's id."""
+"""Ids of platforms. A sentence's id is the platform's name, a colon and the platform's own id."""
 
 from __future__ import annotations
 
 
 def to_numeric_id(name: str) -> int | str:
-    """A sentence's id is text. Where the platform's id was a number, it becomes one again."""
+    """A platform's id that was a number as a number again, because the id of a sentence is text."""
     short = name.isascii() and len(name) < 20
     return int(name) if short and name.removeprefix("-").isdigit() and str(int(name)) == name else name
 

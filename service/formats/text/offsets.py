@@ -41,7 +41,7 @@ class TextSpan:
 
 
 class OffsetDetection(NamedTuple):
-    """The unit that was found, and what told it."""
+    """The unit of the offsets, and the evidence for it."""
 
     unit: OffsetUnit
     evidence: Literal["span text", "text length", "word boundaries", "platform"]

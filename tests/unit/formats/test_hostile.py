@@ -73,9 +73,9 @@ LINES: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def read_all(found: object, form: str | None = None) -> None:
+def read_all(value: object, form: str | None = None) -> None:
     """Sentences or errors; and what is a sentence can be written again."""
-    text = json.dumps(found)
+    text = json.dumps(value)
     try:
         for record in read_records(io.BytesIO(text.encode()), format=form, options=ReadOptions(label_names=("O",))):
             assert (record.sentence is None) != (record.error is None)
@@ -86,37 +86,37 @@ def read_all(found: object, form: str | None = None) -> None:
         return
 
 
-def deliver(from_event: Callable[..., Any], found: object) -> None:
-    if not isinstance(found, dict):
+def deliver(from_event: Callable[..., Any], value: object) -> None:
+    if not isinstance(value, dict):
         return
     try:
-        for sentence in from_event(found, received_at=NOW, options=ReadOptions(base_url="https://x.example")).sentences:
+        for sentence in from_event(value, received_at=NOW, options=ReadOptions(base_url="https://x.example")).sentences:
             sentence.model_dump_json().encode()
     except InvalidInput:
         return
 
 
 @settings(max_examples=60, deadline=None)
-@given(found=ANY_JSON)
-def test_any_json_in_a_file(found: object) -> None:
+@given(value=ANY_JSON)
+def test_any_json_in_a_file(value: object) -> None:
     for form in PLATFORMS:
-        read_all(found, form)
+        read_all(value, form)
 
 
 @settings(max_examples=60, deadline=None)
-@given(found=ANY_JSON, kind=st.sampled_from(["response.created", "response.updated", "response.deleted"]))
-def test_any_json_in_a_webhook(found: object, kind: str) -> None:
+@given(value=ANY_JSON, kind=st.sampled_from(["response.created", "response.updated", "response.deleted"]))
+def test_any_json_in_a_webhook(value: object, kind: str) -> None:
     for action in ("ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_CREATED", "ANNOTATIONS_DELETED"):
-        deliver(label_studio.from_event, {**found, "action": action} if isinstance(found, dict) else found)
-    deliver(argilla.from_event, {**found, "type": kind} if isinstance(found, dict) else found)
+        deliver(label_studio.from_event, {**value, "action": action} if isinstance(value, dict) else value)
+    deliver(argilla.from_event, {**value, "type": kind} if isinstance(value, dict) else value)
 
 
-def _places(value: object) -> list[tuple[Any, Any]]:
+def _list_positions(value: object) -> list[tuple[Any, Any]]:
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    found = []
+    positions = []
     for key, child in inner:
-        found += [(value, key), *_places(child)]
-    return found
+        positions += [(value, key), *_list_positions(child)]
+    return positions
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -138,10 +138,10 @@ def test_any_meta_on_the_way_back(form: str) -> None:
 def test_bodies_with_one_odd_value(line: dict[str, Any]) -> None:
     """Each value of a right body in turn replaced by each odd one: close to right is where converters trip."""
     text = json.dumps(line)
-    for number in range(len(_places(line))):
+    for number in range(len(_list_positions(line))):
         for odd in ODD:
             changed = json.loads(text)
-            holder, key = _places(changed)[number]
+            holder, key = _list_positions(changed)[number]
             holder[key] = odd
             read_all(changed)
             deliver(label_studio.from_event, changed)
@@ -149,11 +149,11 @@ def test_bodies_with_one_odd_value(line: dict[str, Any]) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(head=st.sampled_from([b"", b"[", b"{", b'{"text": "', b"[{", b'{"tokens": [']), found=st.binary(max_size=40))
-def test_any_bytes(head: bytes, found: bytes) -> None:
+@given(head=st.sampled_from([b"", b"[", b"{", b'{"text": "', b"[{", b'{"tokens": [']), tail=st.binary(max_size=40))
+def test_any_bytes(head: bytes, tail: bytes) -> None:
     for form in PLATFORMS:
         try:
-            for record in read_records(io.BytesIO(head + found), format=form):
+            for record in read_records(io.BytesIO(head + tail), format=form):
                 assert (record.sentence is None) != (record.error is None)
         except InvalidInput:
             continue

@@ -63,7 +63,7 @@ def _write_word_rows(write_row: Callable[[Iterable[object]], object], sentences:
         for index, (word, label) in enumerate(zip(sentence.tokens, sentence.labels, strict=True)):
             if not word or not label.strip() or {"\n", "\r"} & {*word, *label}:
                 raise InvalidInput(
-                    "one row a word can't hold what is empty or has line breaks: use jsonl",
+                    "a table with one row per word can't hold empty cells or line breaks: use jsonl",
                     sentence=sentence.id,
                     word=index,
                 )

@@ -54,8 +54,8 @@ def build_corrected_entities(assessment: Assessment, labels: Sequence[str]) -> l
     return [SuggestedEntity(span, None if span in given else 1.0) for span in parse_spans(labels, scheme)]
 
 
-def _is_overlapping(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end
+def _is_overlapping(span: Span, other: Span) -> bool:
+    return span.start < other.end and other.start < span.end
 
 
 def build_label_studio_prediction(

@@ -56,7 +56,9 @@ def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[Convert
         yield {**answer_fields, "deleted": True, "meta": {"format": PLATFORM, "answer": answer}}
         return
     if line.get("_view_id") == _BINARY_VIEW_ID:
-        raise InvalidInput("an answer about one span says nothing of the other words: use ner.manual", field="_view_id")
+        raise InvalidInput(
+            "an answer about one span says nothing about the other words: use ner.manual", field="_view_id"
+        )
     words = _read_words(line["tokens"], line.get("text")) if line.get("tokens") is not None else None
     label_field = options.label or "spans"
     if options.label is not None and options.label not in line:

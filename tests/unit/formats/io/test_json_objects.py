@@ -15,7 +15,7 @@ from service.formats.io.source import open_source
 THREE = [{"n": 1}, {"n": {"deep": [1, "}]"]}}, {"n": "two\nlines"}]
 
 
-def objects(text: str | bytes) -> list[tuple[int, dict[str, object] | InvalidInput]]:
+def read_values(text: str | bytes) -> list[tuple[int, dict[str, object] | InvalidInput]]:
     with open_source(io.BytesIO(text.encode() if isinstance(text, str) else text)) as source:
         return list(read_objects(source))
 
@@ -35,23 +35,23 @@ def objects(text: str | bytes) -> list[tuple[int, dict[str, object] | InvalidInp
 @pytest.mark.parametrize("piece", [1, 7, 64 * 1024])
 def test_ways_to_write_objects(text: str, lines: list[int], piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_objects, "_CHUNK_SIZE", piece)
-    assert [found for _, found in objects(text)] == THREE
-    assert [line for line, _ in objects(text)] == lines
+    assert [value for _, value in read_values(text)] == THREE
+    assert [line for line, _ in read_values(text)] == lines
 
 
 @pytest.mark.parametrize("text", ["", "\n", "[]", "[\n]\n", " [ ] "])
 def test_nothing_is_nothing(text: str) -> None:
-    assert objects(text) == []
+    assert read_values(text) == []
 
 
 def test_large_objects_are_read_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_objects, "_CHUNK_SIZE", 16)
     many = [{"text": "x" * 5000, "n": n} for n in range(20)]
-    assert [found for _, found in objects(json.dumps(many))] == many
+    assert [value for _, value in read_values(json.dumps(many))] == many
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ('[{"a": 1}, {"b": ', "<stream>:1: not JSON"),
         ('[\n{"a": 1},\n{"b" 2}]', "<stream>:3: not JSON: Expecting ':' delimiter"),
@@ -61,9 +61,9 @@ def test_large_objects_are_read_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatc
         ('[{"a": ' + "9" * 5000 + "}]", "not JSON: too deep or too large"),
     ],
 )
-def test_what_breaks_off_ends_the_reading(text: str, told: str) -> None:
-    with pytest.raises(DecodeError, match=told):
-        objects(text)
+def test_what_breaks_off_ends_the_reading(text: str, problem: str) -> None:
+    with pytest.raises(DecodeError, match=problem):
+        read_values(text)
 
 
 def test_an_object_without_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_an_object_without_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("text", ['[1, {"n": 1}, "x"]', '1\n{"n": 1}\n"x"', "[\n1,\n" + '{"n": 1}, null\n]'])
 def test_what_is_no_object_costs_only_itself(text: str) -> None:
-    first, second, third = (found for _, found in objects(text))
+    first, second, third = (value for _, value in read_values(text))
     assert second == {"n": 1}
     for one in (first, third):
         assert "not a JSON object" in str(one)
@@ -84,6 +84,6 @@ def test_what_is_no_object_costs_only_itself(text: str) -> None:
 
 @pytest.mark.parametrize("text", [b'[{"n": "\xff"}, {"n": 1}]', b'{"n": "\xff"}\n{"n": 1}'])
 def test_a_bad_byte_costs_its_object(text: bytes) -> None:
-    first, second = (found for _, found in objects(text))
+    first, second = (value for _, value in read_values(text))
     assert "byte 0xff is not UTF-8" in str(first)
     assert second == {"n": 1}

@@ -13,20 +13,20 @@ from service.formats import FileRecord, ReadOptions, read_records, read_sentence
 Sentence = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-def records(text: str | bytes, **options: object) -> list[FileRecord]:
+def read_all(text: str | bytes, **options: object) -> list[FileRecord]:
     raw = text.encode() if isinstance(text, str) else text
     return list(read_records(io.BytesIO(raw), format="conll", options=ReadOptions(**options)))  # type: ignore[arg-type]
 
 
-def sentences(text: str | bytes, **options: object) -> list[Sentence]:
-    found = records(text, **options)
-    assert [str(r.error) for r in found if r.error] == []
-    return [(r.sentence.tokens, r.sentence.labels) for r in found if r.sentence]
+def read_valid(text: str | bytes, **options: object) -> list[Sentence]:
+    records = read_all(text, **options)
+    assert [str(r.error) for r in records if r.error] == []
+    return [(r.sentence.tokens, r.sentence.labels) for r in records if r.sentence]
 
 
-def error(text: str | bytes, **options: object) -> str:
-    (found,) = [r.error for r in records(text, **options) if r.error]
-    return str(found)
+def read_error(text: str | bytes, **options: object) -> str:
+    (problem,) = [r.error for r in read_all(text, **options) if r.error]
+    return str(problem)
 
 
 TWO = [(("EU", "rejects"), ("B-ORG", "O")), (("Oslo",), ("B-LOC",))]
@@ -51,11 +51,11 @@ TWO = [(("EU", "rejects"), ("B-ORG", "O")), (("Oslo",), ("B-LOC",))]
     ids=lambda text: repr(text[:24]),
 )
 def test_reads_the_same_two_sentences(text: str) -> None:
-    assert sentences(text) == TWO
+    assert read_valid(text) == TWO
 
 
 def test_words_keep_their_inner_spaces_in_tab_files() -> None:
-    assert sentences("New York\tB-LOC\nis\u00a0big\tO\n") == [(("New York", "is\u00a0big"), ("B-LOC", "O"))]
+    assert read_valid("New York\tB-LOC\nis\u00a0big\tO\n") == [(("New York", "is\u00a0big"), ("B-LOC", "O"))]
 
 
 @pytest.mark.parametrize(
@@ -73,24 +73,24 @@ def test_words_keep_their_inner_spaces_in_tab_files() -> None:
     ],
 )
 def test_a_hash_with_a_label_is_a_word(text: str, tokens: tuple[str, ...]) -> None:
-    assert [found for found, _ in sentences(text)] == [tokens]
+    assert [tokens_read for tokens_read, _ in read_valid(text)] == [tokens]
 
 
 def test_a_hash_word_that_starts_a_later_sentence() -> None:
-    assert [tokens for tokens, _ in sentences("a SYM\n\n# SYM\nb NOUN\n")] == [("a",), ("#", "b")]
+    assert [tokens for tokens, _ in read_valid("a SYM\n\n# SYM\nb NOUN\n")] == [("a",), ("#", "b")]
 
 
 def test_what_may_be_comment_or_word_is_an_error_and_an_option() -> None:
     text = "a O\n\n# hello\nb O\n"
-    assert error(text) == (
+    assert read_error(text) == (
         "<stream>:3: '# hello' may be a comment or a word: say --comments yes, or --comments no if the file has none"
     )
-    assert sentences(text, comments="yes") == [(("a",), ("O",)), (("b",), ("O",))]
-    assert sentences(text, comments="no") == [(("a",), ("O",)), (("#", "b"), ("hello", "O"))]
+    assert read_valid(text, comments="yes") == [(("a",), ("O",)), (("b",), ("O",))]
+    assert read_valid(text, comments="no") == [(("a",), ("O",)), (("#", "b"), ("hello", "O"))]
 
 
 def test_a_hash_without_label_inside_a_sentence_is_not_lost() -> None:
-    assert "<stream>:2: one column ('#')" in error("a O\n#\nb O\n")
+    assert "<stream>:2: one column ('#')" in read_error("a O\n#\nb O\n")
 
 
 @pytest.mark.parametrize(
@@ -104,20 +104,20 @@ def test_a_hash_without_label_inside_a_sentence_is_not_lost() -> None:
     ],
 )
 def test_ids_from_comments(comment: str, identity: str) -> None:
-    (record,) = records(f"{comment}\na _ _ O\n")
+    (record,) = read_all(f"{comment}\na _ _ O\n")
     assert record.sentence is not None
     assert record.sentence.id == identity
 
 
 def test_an_id_belongs_to_one_sentence_only() -> None:
-    found = records("# id = x\na O\n\nb O\n\n# id = y\n\nc O\n")
-    assert [r.sentence.id for r in found if r.sentence] == ["x", "2", "y"]
+    records = read_all("# id = x\na O\n\nb O\n\n# id = y\n\nc O\n")
+    assert [r.sentence.id for r in records if r.sentence] == ["x", "2", "y"]
 
 
 def test_places_and_numbers() -> None:
-    found = records("\na O\n\n\nb O\nc O\n", id_prefix="train:")
-    assert [r.location for r in found] == ["<stream>:2", "<stream>:5"]
-    assert [(r.sentence.id, r.sentence.source) for r in found if r.sentence] == [
+    records = read_all("\na O\n\n\nb O\nc O\n", id_prefix="train:")
+    assert [r.location for r in records] == ["<stream>:2", "<stream>:5"]
+    assert [(r.sentence.id, r.sentence.source) for r in records if r.sentence] == [
         ("train:1", "<stream>:2"),
         ("train:2", "<stream>:5"),
     ]
@@ -138,44 +138,44 @@ def test_places_and_numbers() -> None:
     ],
 )
 def test_errors_name_file_line_and_what_to_change(text: str | bytes, message: str) -> None:
-    assert message in error(text)
+    assert message in read_error(text)
 
 
 def test_a_bad_sentence_leaves_the_others_and_their_numbers() -> None:
-    found = records("a O\n\nb\nc O\nd\n\ne O\n")
-    assert [(r.sentence.id if r.sentence else str(r.error).split(":")[1]) for r in found] == ["1", "3", "3"]
-    assert isinstance(found[1].error, DecodeError)
+    records = read_all("a O\n\nb\nc O\nd\n\ne O\n")
+    assert [(r.sentence.id if r.sentence else str(r.error).split(":")[1]) for r in records] == ["1", "3", "3"]
+    assert isinstance(records[1].error, DecodeError)
     with pytest.raises(DecodeError, match=":3: one column"):
         list(read_sentences(io.BytesIO(b"a O\n\nb\n"), format="conll"))
 
 
 def test_other_columns_by_number() -> None:
     text = "1 EU NNP B-ORG x\n2 wins VBZ O x y\n"
-    assert sentences(text, word="2", label="4") == [(("EU", "wins"), ("B-ORG", "O"))]
-    assert "`label`: 3 columns, too few" in error("a b c\n", label="4")
+    assert read_valid(text, word="2", label="4") == [(("EU", "wins"), ("B-ORG", "O"))]
+    assert "`label`: 3 columns, too few" in read_error("a b c\n", label="4")
 
 
 @pytest.mark.parametrize("column", ["word", "0", "1.5"])
 def test_columns_have_numbers(column: str) -> None:
     with pytest.raises(InvalidInput, match=f"--label-column {column}: columns of a CoNLL file have numbers"):
-        records("a O\n", label=column)
+        read_all("a O\n", label=column)
 
 
 def test_encoding() -> None:
-    assert sentences("Malmö B-LOC\n".encode("cp1252"), encoding="cp1252") == [(("Malmö",), ("B-LOC",))]
-    assert sentences("Malmö B-LOC\n".encode("utf-16")) == [(("Malmö",), ("B-LOC",))]
+    assert read_valid("Malmö B-LOC\n".encode("cp1252"), encoding="cp1252") == [(("Malmö",), ("B-LOC",))]
+    assert read_valid("Malmö B-LOC\n".encode("utf-16")) == [(("Malmö",), ("B-LOC",))]
     with pytest.raises(InvalidInput, match="there is no such encoding"):
-        records("a O\n", encoding="klingon")
+        read_all("a O\n", encoding="klingon")
 
 
 def test_numbered_labels_get_their_names() -> None:
-    assert sentences("EU 1\nwins 0\n", label_names=("O", "B-ORG")) == [(("EU", "wins"), ("B-ORG", "O"))]
-    assert "the label is the number 7, and 2 label names are known" in error("EU 7\n", label_names=("O", "B-ORG"))
+    assert read_valid("EU 1\nwins 0\n", label_names=("O", "B-ORG")) == [(("EU", "wins"), ("B-ORG", "O"))]
+    assert "the label is the number 7, and 2 label names are known" in read_error("EU 7\n", label_names=("O", "B-ORG"))
 
 
 def test_a_file_without_blank_lines_is_refused_without_being_kept() -> None:
-    (found,) = records("a O\n" * 50, max_words=10)
-    assert isinstance(found.error, TooLongError)
+    (record,) = read_all("a O\n" * 50, max_words=10)
+    assert isinstance(record.error, TooLongError)
 
 
 word = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zs", "Zl", "Zp")), min_size=1, max_size=8).filter(
@@ -192,4 +192,4 @@ label: st.SearchStrategy[str] = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC"]
 )
 def test_what_is_written_is_read(data: list[list[tuple[str, str]]], between: str, end: Literal["\n", "\r\n"]) -> None:
     text = end.join(end.join(f"{w}{between}{y}" for w, y in rows) + end for rows in data)
-    assert sentences("\ufeff" + text) == [tuple(map(tuple, zip(*rows, strict=True))) for rows in data]
+    assert read_valid("\ufeff" + text) == [tuple(map(tuple, zip(*rows, strict=True))) for rows in data]

@@ -12,13 +12,13 @@ from service.formats import FileRecord, ReadOptions, read_records, read_sentence
 NAMES = ["O", "B-PER", "I-PER"]
 
 
-def records(*lines: object, **options: object) -> list[FileRecord]:
+def read_all(*lines: object, **options: object) -> list[FileRecord]:
     text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
     return list(read_records(io.BytesIO(text.encode()), format="jsonl", options=ReadOptions(**options)))  # type: ignore[arg-type]
 
 
-def only(*lines: object, **options: object) -> FileRecord:
-    (record,) = records(*lines, **options)
+def read_one(*lines: object, **options: object) -> FileRecord:
+    (record,) = read_all(*lines, **options)
     return record
 
 
@@ -33,19 +33,19 @@ def only(*lines: object, **options: object) -> FileRecord:
     ],
 )
 def test_field_names(line: dict[str, object]) -> None:
-    sentence = only(line).sentence
+    sentence = read_one(line).sentence
     assert sentence is not None
     assert (sentence.tokens, sentence.labels) == (("EU", "wins"), ("B-ORG", "O"))
 
 
 def test_named_fields() -> None:
-    sentence = only({"toks": ["EU"], "gold": ["B-ORG"]}, word="toks", label="gold").sentence
+    sentence = read_one({"toks": ["EU"], "gold": ["B-ORG"]}, word="toks", label="gold").sentence
     assert sentence is not None
     assert sentence.labels == ("B-ORG",)
 
 
 def test_other_fields_are_read_through() -> None:
-    sentence = only(
+    sentence = read_one(
         {
             "tokens": ["a"],
             "labels": ["O"],
@@ -68,15 +68,15 @@ def test_other_fields_are_read_through() -> None:
 
 def test_ids_and_places_where_the_data_has_none() -> None:
     one = {"tokens": ["a"], "labels": ["O"]}
-    found = records(one, "", one)
-    assert [(r.sentence.id, r.location, r.sentence.source) for r in found if r.sentence] == [
+    records = read_all(one, "", one)
+    assert [(r.sentence.id, r.location, r.sentence.source) for r in records if r.sentence] == [
         ("1", "<stream>:1", "<stream>:1"),
         ("2", "<stream>:3", "<stream>:3"),
     ]
 
 
 def test_deleted_sentences_need_no_words() -> None:
-    sentence = only({"id": "x", "deleted": True}).sentence
+    sentence = read_one({"id": "x", "deleted": True}).sentence
     assert sentence is not None
     assert sentence.deleted
 
@@ -92,14 +92,14 @@ HINTS: list[dict[str, object]] = [
 def test_numbered_labels_with_a_hint(hint: dict[str, object]) -> None:
     one = {"tokens": ["Ann", "Lee", "won"], "ner_tags": [1, 2, 0]}
     for lines in ([hint, one], [one | hint]):
-        sentence = only(*lines).sentence
+        sentence = read_one(*lines).sentence
         assert sentence is not None
         assert sentence.labels == ("B-PER", "I-PER", "O")
         assert sentence.id == "1"
 
 
 def test_numbered_labels_with_the_option() -> None:
-    sentence = only({"tokens": ["Ann", "won"], "ner_tags": [1, 0]}, label_names=tuple(NAMES)).sentence
+    sentence = read_one({"tokens": ["Ann", "won"], "ner_tags": [1, 0]}, label_names=tuple(NAMES)).sentence
     assert sentence is not None
     assert sentence.labels == ("B-PER", "O")
 
@@ -118,14 +118,14 @@ def test_numbered_labels_with_the_option() -> None:
         ({"tokens": ["a"], "labels": ["O"], "dataset": "No Good"}, "`dataset`: 'No Good' can't be the name of a dataset: a name has 1 to 64 lower-case letters"),
         ('{"tokens": ["a"', "not JSON: Expecting ',' delimiter at column 16"),
         ('[{"tokens": ["a"]}]', "`labels`: none of labels, ner_tags, tags is there"),
-        ("3", "not a JSON object: write one a line, or all in an array"),
+        ("3", "not a JSON object: write one per line, or all in an array"),
         ('{"a": ' * 100_000, "not JSON: too deep or too large"),
         ('{"tokens": ["\\ud83d"], "labels": ["O"]}', "half of a surrogate pair"),
         ('{"tokens": ["a"], "labels": ["O"], "revision": ' + "9" * 5000 + "}", "not JSON: too deep or too large"),
     ],
 )  # fmt: skip
 def test_errors_name_line_and_field(line: object, message: str) -> None:
-    error = only(line).error
+    error = read_one(line).error
     assert isinstance(error, InvalidInput)
     assert str(error).startswith("<stream>:1: ")
     assert message in str(error)
@@ -133,17 +133,17 @@ def test_errors_name_line_and_field(line: object, message: str) -> None:
 
 def test_a_number_out_of_range() -> None:
     assert "the label is the number 3, and 3 label names are known (0 to 2)" in str(
-        only({"tokens": ["a"], "labels": [3]}, label_names=tuple(NAMES)).error
+        read_one({"tokens": ["a"], "labels": [3]}, label_names=tuple(NAMES)).error
     )
-    assert "the number -1" in str(only({"tokens": ["a"], "labels": [-1]}, label_names=tuple(NAMES)).error)
+    assert "the number -1" in str(read_one({"tokens": ["a"], "labels": [-1]}, label_names=tuple(NAMES)).error)
 
 
 def test_bad_bytes_cost_one_sentence() -> None:
     good = b'{"tokens": ["a"], "labels": ["O"]}\n'
-    found = list(read_records(io.BytesIO(good + b'{"tokens": ["\xff"], "labels": ["O"]}\n' + good)))
-    assert [r.error is None for r in found] == [True, False, True]
-    assert isinstance(found[1].error, DecodeError)
-    assert "<stream>:2: byte 0xff is not UTF-8" in str(found[1].error)
+    records = list(read_records(io.BytesIO(good + b'{"tokens": ["\xff"], "labels": ["O"]}\n' + good)))
+    assert [r.error is None for r in records] == [True, False, True]
+    assert isinstance(records[1].error, DecodeError)
+    assert "<stream>:2: byte 0xff is not UTF-8" in str(records[1].error)
 
 
 def test_read_sentences_stops_at_the_first_error() -> None:

@@ -14,19 +14,19 @@ Sentence = tuple[tuple[str, ...], tuple[str, ...]]
 TWO = [(("EU", "rejects"), ("B-ORG", "O")), (("Oslo",), ("B-LOC",))]
 
 
-def records(text: str | bytes, form: str = "csv", **options: object) -> list[FileRecord]:
+def read_all(text: str | bytes, form: str = "csv", **options: object) -> list[FileRecord]:
     raw = text.encode() if isinstance(text, str) else text
     return list(read_records(io.BytesIO(raw), format=form, options=ReadOptions(**options)))  # type: ignore[arg-type]
 
 
-def sentences(text: str | bytes, form: str = "csv", **options: object) -> list[Sentence]:
-    found = records(text, form, **options)
-    assert [str(r.error) for r in found if r.error] == []
-    return [(r.sentence.tokens, r.sentence.labels) for r in found if r.sentence]
+def read_valid(text: str | bytes, form: str = "csv", **options: object) -> list[Sentence]:
+    records = read_all(text, form, **options)
+    assert [str(r.error) for r in records if r.error] == []
+    return [(r.sentence.tokens, r.sentence.labels) for r in records if r.sentence]
 
 
-def ids(text: str, form: str = "csv", **options: object) -> list[str | None]:
-    return [r.sentence.id for r in records(text, form, **options) if r.sentence]
+def read_ids(text: str, form: str = "csv", **options: object) -> list[str | None]:
+    return [r.sentence.id for r in read_all(text, form, **options) if r.sentence]
 
 
 WORD_ROWS = {
@@ -42,7 +42,7 @@ WORD_ROWS = {
 
 @pytest.mark.parametrize("text", WORD_ROWS.values(), ids=WORD_ROWS)
 def test_one_row_a_word(text: str) -> None:
-    assert sentences(text) == TWO
+    assert read_valid(text) == TWO
 
 
 SENTENCE_ROWS = {
@@ -55,19 +55,19 @@ SENTENCE_ROWS = {
 
 @pytest.mark.parametrize("text", SENTENCE_ROWS.values(), ids=SENTENCE_ROWS)
 def test_one_row_a_sentence(text: str) -> None:
-    assert sentences(text) == TWO
+    assert read_valid(text) == TWO
 
 
 def test_ids() -> None:
-    assert ids(WORD_ROWS["filled"]) == ["s1", "s2"]
-    assert ids(WORD_ROWS["kaggle"]) == ["Sentence: 1", "Sentence: 2"]
-    assert ids(WORD_ROWS["blank rows"]) == ["1", "2"]
-    assert ids(SENTENCE_ROWS["json"]) == ["7", "8"]
-    assert ids(SENTENCE_ROWS["spaces"], id_prefix="x:") == ["x:1", "x:2"]
+    assert read_ids(WORD_ROWS["filled"]) == ["s1", "s2"]
+    assert read_ids(WORD_ROWS["kaggle"]) == ["Sentence: 1", "Sentence: 2"]
+    assert read_ids(WORD_ROWS["blank rows"]) == ["1", "2"]
+    assert read_ids(SENTENCE_ROWS["json"]) == ["7", "8"]
+    assert read_ids(SENTENCE_ROWS["spaces"], id_prefix="x:") == ["x:1", "x:2"]
 
 
 def test_what_looks_like_a_list_may_be_words() -> None:
-    assert sentences("text,labels\n[ Reuters ],O B-ORG O\n[1],O\n") == [
+    assert read_valid("text,labels\n[ Reuters ],O B-ORG O\n[1],O\n") == [
         (("[", "Reuters", "]"), ("O", "B-ORG", "O")),
         (("[1]",), ("O",)),
     ]
@@ -85,11 +85,11 @@ def test_what_looks_like_a_list_may_be_words() -> None:
 )
 def test_lists_as_numpy_prints_them(words: str, labels: str) -> None:
     text = f'tokens,ner_tags\n"{words}","{labels}"\n'
-    assert sentences(text, label_names=("O", "B-ORG")) == TWO[:1]
+    assert read_valid(text, label_names=("O", "B-ORG")) == TWO[:1]
 
 
 def test_quotes_in_printed_lists() -> None:
-    assert sentences("""tokens\tlabels\n["it's" 'a\\'b"' '\\\\']\tO O O\n""", "tsv") == [
+    assert read_valid("""tokens\tlabels\n["it's" 'a\\'b"' '\\\\']\tO O O\n""", "tsv") == [
         (("it's", "a'b\"", "\\"), ("O", "O", "O"))
     ]
 
@@ -106,47 +106,47 @@ def test_quotes_in_printed_lists() -> None:
     ],
 )
 def test_lists_that_cannot_be_read(words: str, labels: str, message: str) -> None:
-    (found,) = records(f'tokens,labels\n"{words}","{labels}"\n', label_names=("O", "B-ORG"))
-    assert str(found.error).startswith(f"<stream>:2: {message}")
+    (record,) = read_all(f'tokens,labels\n"{words}","{labels}"\n', label_names=("O", "B-ORG"))
+    assert str(record.error).startswith(f"<stream>:2: {message}")
 
 
 def test_numbered_labels() -> None:
     names = ("O", "B-ORG")
-    assert sentences('tokens,ner_tags\n"[""EU""]",[1]\n', label_names=names) == [(("EU",), ("B-ORG",))]
-    assert sentences("text,labels\nEU wins,1 0\n", label_names=names) == [(("EU", "wins"), ("B-ORG", "O"))]
-    (found,) = records('tokens,ner_tags\n"[""EU""]",[1]\n')
-    assert "say what the numbers mean with --label-names" in str(found.error)
+    assert read_valid('tokens,ner_tags\n"[""EU""]",[1]\n', label_names=names) == [(("EU",), ("B-ORG",))]
+    assert read_valid("text,labels\nEU wins,1 0\n", label_names=names) == [(("EU", "wins"), ("B-ORG", "O"))]
+    (record,) = read_all('tokens,ner_tags\n"[""EU""]",[1]\n')
+    assert "say what the numbers mean with --label-names" in str(record.error)
 
 
 def test_columns_named_by_options() -> None:
     text = "nr,w,gold,silver\n1,EU,B-ORG,O\n1,wins,O,O\n2,Oslo,B-LOC,O\n"
-    assert sentences(text, word="w", label="gold", sentence="nr") == [
+    assert read_valid(text, word="w", label="gold", sentence="nr") == [
         (("EU", "wins"), ("B-ORG", "O")),
         (("Oslo",), ("B-LOC",)),
     ]
     with pytest.raises(InvalidInput, match="no column bronze; the first row must name the columns and has nr, w, gold"):
-        records(text, word="w", label="bronze")
+        read_all(text, word="w", label="bronze")
     with pytest.raises(InvalidInput, match="name one with --sentence-column"):
-        records(text, word="w", label="gold", sentence="x")
+        read_all(text, word="w", label="gold", sentence="x")
 
 
 def test_a_row_that_may_be_either_is_asked_about() -> None:
     text = "tokens,labels\nEU,B-ORG\nOslo,B-LOC\n"
     with pytest.raises(InvalidInput, match="say --rows word or --rows sentence"):
-        records(text)
-    assert sentences(text, rows="word") == [(("EU", "Oslo"), ("B-ORG", "B-LOC"))]
-    assert sentences(text, rows="sentence") == [(("EU",), ("B-ORG",)), (("Oslo",), ("B-LOC",))]
+        read_all(text)
+    assert read_valid(text, rows="word") == [(("EU", "Oslo"), ("B-ORG", "B-LOC"))]
+    assert read_valid(text, rows="sentence") == [(("EU",), ("B-ORG",)), (("Oslo",), ("B-LOC",))]
 
 
 def test_without_header() -> None:
     with pytest.raises(InvalidInput, match=r":1: no word column \(word, token, .* and has EU, B-ORG: name one with"):
-        records("EU,B-ORG\nrejects,O\n")
+        read_all("EU,B-ORG\nrejects,O\n")
 
 
 def test_empty_tables() -> None:
-    assert records("") == []
-    assert records("word,label\n") == []
-    assert records("\n\n") == []
+    assert read_all("") == []
+    assert read_all("word,label\n") == []
+    assert read_all("\n\n") == []
 
 
 @pytest.mark.parametrize(
@@ -163,22 +163,22 @@ def test_empty_tables() -> None:
     ],
 )
 def test_errors_name_file_and_line(text: str | bytes, message: str) -> None:
-    (error,) = [str(r.error) for r in records(text) if r.error]
+    (error,) = [str(r.error) for r in read_all(text) if r.error]
     assert error.startswith("<stream>" + message)
 
 
 def test_a_bad_row_costs_its_sentence_only() -> None:
-    found = records("sentence_id,word,label\n1,a,O\n2,b,\n2,c,O\n3,d,O\n")
-    assert [r.sentence.tokens if r.sentence else r.location for r in found] == [("a",), "<stream>:3", ("d",)]
+    records = read_all("sentence_id,word,label\n1,a,O\n2,b,\n2,c,O\n3,d,O\n")
+    assert [r.sentence.tokens if r.sentence else r.location for r in records] == [("a",), "<stream>:3", ("d",)]
 
 
 def outcome(text: str | bytes) -> list[object]:
-    return [r.sentence.tokens if r.sentence else str(r.error).split(":")[1] for r in records(text)]
+    return [r.sentence.tokens if r.sentence else str(r.error).split(":")[1] for r in read_all(text)]
 
 
 def test_a_quote_that_swallows_rows_is_told() -> None:
     text = 'sentence_id,word,tag\n1,Paris,B-LOC\n1,",O\n2,He,O\n3,She,O\n3,",O\n4,x,O\n'
-    first, last = records(text)
+    first, last = read_all(text)
     assert str(first.error).startswith("<stream>:3: `word`: the word goes over 4 lines: is a quote left open?")
     assert last.sentence is not None
     assert last.sentence.tokens == ("x",)
@@ -189,7 +189,7 @@ def test_a_quote_that_swallows_rows_is_told() -> None:
 def test_a_quote_that_swallows_labels_is_told() -> None:
     text = 'sentence_id,word,tag\n1,Paris,"\n1,x,O\n2,y,"\n4,x,O\n'
     assert outcome(text) == ["2", ("x",)]
-    assert "`tag`: the label goes over 3 lines" in str(records(text)[0].error)
+    assert "`tag`: the label goes over 3 lines" in str(read_all(text)[0].error)
 
 
 def test_a_bad_first_word_costs_its_sentence() -> None:
@@ -206,44 +206,44 @@ def test_a_bad_first_word_costs_its_sentence() -> None:
 )
 def test_a_quote_left_open_is_an_error_of_the_file(rest: str, message: str) -> None:
     with pytest.raises(DecodeError, match="^<stream>:3: a quote that opens in this row is not " + message):
-        records("sentence_id,word,tag\n0,a,O\n" + rest)
+        read_all("sentence_id,word,tag\n0,a,O\n" + rest)
 
 
 def test_a_line_without_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.formats.io.source.MAX_LINE", 100)
     for form, tab in (("csv", ","), ("tsv", "\t")):
         with pytest.raises(DecodeError, match=":3: the line is longer than 100 characters"):
-            records(f"word{tab}label\na{tab}O\n" + f"x{tab}" * 1000, form)
+            read_all(f"word{tab}label\na{tab}O\n" + f"x{tab}" * 1000, form)
 
 
 def test_other_fields_are_read_through() -> None:
-    (found,) = records("word,label,annotator,dataset,revision\na,O,ann,news,3\nb,O,bob,news,3\n")
-    assert found.sentence is not None
-    assert (found.sentence.annotator, found.sentence.dataset, found.sentence.revision) == ("ann", "news", 3)
+    (record,) = read_all("word,label,annotator,dataset,revision\na,O,ann,news,3\nb,O,bob,news,3\n")
+    assert record.sentence is not None
+    assert (record.sentence.annotator, record.sentence.dataset, record.sentence.revision) == ("ann", "news", 3)
 
 
 def test_cells_over_several_lines_keep_the_line_count() -> None:
-    found = records('word,label,note\na,O,"one\ntwo"\n,,\nb,,\n')
-    assert [r.location for r in found] == ["<stream>:2", "<stream>:5"]
+    records = read_all('word,label,note\na,O,"one\ntwo"\n,,\nb,,\n')
+    assert [r.location for r in records] == ["<stream>:2", "<stream>:5"]
 
 
 def test_tabs_without_quoting() -> None:
     text = 'word\tlabel\nsaid\tO\n"\tO\nHi\tO\n"\tO\n""""\tO\n"Hi"\tO\n""\tO\n'
-    assert sentences(text, "tsv") == [(("said", '"', "Hi", '"', '"', '"Hi"', '""'), ("O",) * 7)]
+    assert read_valid(text, "tsv") == [(("said", '"', "Hi", '"', '"', '"Hi"', '""'), ("O",) * 7)]
 
 
 def test_tabs_with_quoting() -> None:
-    assert sentences('"word"\t"label"\n""""\t"O"\n"a\tb"\t"O"\n', "tsv") == [(('"', "a\tb"), ("O", "O"))]
+    assert read_valid('"word"\t"label"\n""""\t"O"\n"a\tb"\t"O"\n', "tsv") == [(('"', "a\tb"), ("O", "O"))]
 
 
 def test_json_in_tabs() -> None:
     for cell in ('["EU", "x"]', '"[""EU"", ""x""]"'):
-        assert sentences(f"tokens\tlabels\n{cell}\tB-ORG O\n", "tsv") == [(("EU", "x"), ("B-ORG", "O"))]
+        assert read_valid(f"tokens\tlabels\n{cell}\tB-ORG O\n", "tsv") == [(("EU", "x"), ("B-ORG", "O"))]
 
 
 def test_a_table_without_sentences_is_refused_without_being_kept() -> None:
-    (found,) = records("word,label\n" + "a,O\n" * 50, max_words=10)
-    assert isinstance(found.error, TooLongError)
+    (record,) = read_all("word,label\n" + "a,O\n" * 50, max_words=10)
+    assert isinstance(record.error, TooLongError)
 
 
 text_cell = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"), min_size=1, max_size=8)
@@ -261,4 +261,4 @@ def test_what_a_csv_writer_writes_is_read(data: list[list[tuple[str, str]]]) -> 
     rows.writerow(["sentence_id", "word", "label"])
     for number, sentence in enumerate(data):
         rows.writerows([f"s{number}", word, label] for word, label in sentence)
-    assert sentences(stream.getvalue()) == [tuple(map(tuple, zip(*rows, strict=True))) for rows in data]
+    assert read_valid(stream.getvalue()) == [tuple(map(tuple, zip(*rows, strict=True))) for rows in data]

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def written(sentences: Sequence[LabelledSentence], form: str) -> bytes:
+def write(sentences: Sequence[LabelledSentence], form: str) -> bytes:
     out = io.StringIO(newline="")
     write_sentences(out, form, sentences)
     return out.getvalue().encode()
 
 
-def told(sentences: Sequence[LabelledSentence]) -> list[tuple[object, ...]]:
+def to_tuples(sentences: Sequence[LabelledSentence]) -> list[tuple[object, ...]]:
     return [(sentence.id, sentence.tokens, sentence.labels) for sentence in sentences]
 
 
@@ -35,42 +35,48 @@ labels = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC"])
 def sentences(words: st.SearchStrategy[str]) -> st.SearchStrategy[list[LabelledSentence]]:
     pairs = st.lists(st.tuples(words, labels), min_size=1, max_size=6)
     return st.lists(pairs, min_size=1, max_size=4).map(
-        lambda found: [
+        lambda drawn: [
             LabelledSentence(
                 id=f"file.tsv:{number}", tokens=tuple(w for w, _ in pair), labels=tuple(label for _, label in pair)
             )
-            for number, pair in enumerate(found)
+            for number, pair in enumerate(drawn)
         ]
     )
 
 
 @given(sentences(plain))
 @settings(deadline=None)
-def test_columns_come_back(made: list[LabelledSentence]) -> None:
-    assert told(list(read_sentences(io.BytesIO(written(made, "conll")), format="conll"))) == told(made)
+def test_columns_come_back(sentences_written: list[LabelledSentence]) -> None:
+    assert to_tuples(list(read_sentences(io.BytesIO(write(sentences_written, "conll")), format="conll"))) == to_tuples(
+        sentences_written
+    )
 
 
 def test_columns_hold_first_words_that_only_look_like_comments() -> None:
     raw = b"# id = 1\n#\tPER\nx\tO\n\n# id = 2\n#metoo\tB-MISC\nnow\tO\n\n# id = 3\n#1\tO\n\n"
-    assert written(list(read_sentences(io.BytesIO(raw), format="conll")), "conll") == raw
+    assert write(list(read_sentences(io.BytesIO(raw), format="conll")), "conll") == raw
 
 
 @given(sentences(anything))
 @settings(deadline=None)
-def test_json_lines_come_back_whatever_the_words(made: list[LabelledSentence]) -> None:
-    assert told(list(read_sentences(io.BytesIO(written(made, "jsonl")), format="jsonl"))) == told(made)
+def test_json_lines_come_back_whatever_the_words(sentences_written: list[LabelledSentence]) -> None:
+    assert to_tuples(list(read_sentences(io.BytesIO(write(sentences_written, "jsonl")), format="jsonl"))) == to_tuples(
+        sentences_written
+    )
 
 
 @given(sentences(plain))
 @settings(deadline=None)
-def test_tables_come_back(made: list[LabelledSentence]) -> None:
-    assert told(list(read_sentences(io.BytesIO(written(made, "csv")), format="csv"))) == told(made)
+def test_tables_come_back(sentences_written: list[LabelledSentence]) -> None:
+    assert to_tuples(list(read_sentences(io.BytesIO(write(sentences_written, "csv")), format="csv"))) == to_tuples(
+        sentences_written
+    )
 
 
 @pytest.mark.parametrize("form", ["conll", "jsonl", "csv", "tsv", "prodigy", "huggingface"])
 def test_the_sample_comes_back_and_its_format_is_known(form: str) -> None:
-    made = list(read_sentences("models/sample/sample.tsv"))
-    assert told(list(read_sentences(io.BytesIO(written(made, form))))) == told(made)
+    sentences_written = list(read_sentences("models/sample/sample.tsv"))
+    assert to_tuples(list(read_sentences(io.BytesIO(write(sentences_written, form))))) == to_tuples(sentences_written)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +95,13 @@ def test_the_sample_comes_back_and_its_format_is_known(form: str) -> None:
 def test_columns_refuse_what_they_would_change(fields: dict[str, object], says: str) -> None:
     sentence = LabelledSentence.model_validate({"id": "7", "tokens": ("Oslo",), "labels": ("O",), **fields})
     with pytest.raises(InvalidInput, match=says):
-        written([sentence], "conll")
+        write([sentence], "conll")
 
 
 def test_other_fields_go_along() -> None:
     sentence = LabelledSentence(
         id="1", tokens=("a",), labels=("O",), revision=3, annotator="zoe", source="http://x/1", meta={"k": [1]}
     )
-    assert list(read_sentences(io.BytesIO(written([sentence], "jsonl")))) == [sentence]
-    (back,) = read_sentences(io.BytesIO(written([sentence], "csv")), format="csv")
+    assert list(read_sentences(io.BytesIO(write([sentence], "jsonl")))) == [sentence]
+    (back,) = read_sentences(io.BytesIO(write([sentence], "csv")), format="csv")
     assert (back.annotator, back.source, back.revision) == ("zoe", "http://x/1", 3)

@@ -71,9 +71,9 @@ def test_labels_that_were_corrected_in_the_datasets_new_scheme_are_read_in_it() 
     out = write_body([sentence.model_copy(update={"labels": labels})], "doccano", WriteContext(Scheme.BILUO))
     assert read_body(out, "doccano")[0].labels == CORRECTED
     wrong = sentence.model_copy(update={"labels": ("?", *CORRECTED[1:])})
-    with pytest.raises(InvalidInput, match="--format jsonl") as told:
+    with pytest.raises(InvalidInput, match="--format jsonl") as caught:
         write_body([wrong], "doccano", WriteContext(Scheme.BILUO))
-    assert (told.value.sentence, told.value.word, told.value.field) == ("doccano:9", 0, "labels")
+    assert (caught.value.sentence, caught.value.word, caught.value.field) == ("doccano:9", 0, "labels")
 
 
 characters = st.sampled_from([*"ab.'’-1 \n", "é", "字", "🚢", "👩‍🚀", "\u0301"])
@@ -142,12 +142,12 @@ def test_words_without_a_text_are_joined_by_one_space(form: str) -> None:
     sentence = LabelledSentence(
         id="s-1", tokens=("🚢", "New York", "won", "."), labels=("O", "I-LOC", "O", "O"), source="https://x.org/1"
     )
-    telling = WriteContext(Scheme.IOB1)
-    (line,) = parse_objects(write_body([sentence], form, telling))
-    assert telling.n_joined == 1
-    told = json.dumps(line, ensure_ascii=False)
-    assert "🚢 New York won ." in told
-    assert "s-1" in told
+    context = WriteContext(Scheme.IOB1)
+    (line,) = parse_objects(write_body([sentence], form, context))
+    assert context.n_joined == 1
+    text = json.dumps(line, ensure_ascii=False)
+    assert "🚢 New York won ." in text
+    assert "s-1" in text
     if form == "argilla":  # nobody there has answered
         value = {"label": "LOC", "start": 3, "end": 11}
         assert line["suggestions"] == {"entities": {"value": [value], "agent": "labelwatch"}}

@@ -39,10 +39,10 @@ def test_annotations_of_one_task_stand_in_it_again() -> None:
     body["annotations"].append({**body["annotations"][0], "id": 42, "completed_by": {"id": 6, "email": "kim@x.org"}})
     other = make_task(make_region("Riga", "ORG"), id=8)
     sentences = read_body([body, other], "label-studio")
-    found = parse_objects(write_body(sentences, "label-studio"))
-    assert [[one["id"] for one in each["annotations"]] for each in found] == [[41, 42], [41]]
-    assert [one["completed_by"] for one in found[0]["annotations"]] == [5, {"email": "kim@x.org"}]
-    assert [one.labels for one in read_body(found, "label-studio")] == [one.labels for one in sentences]
+    written = parse_objects(write_body(sentences, "label-studio"))
+    assert [[one["id"] for one in each["annotations"]] for each in written] == [[41, 42], [41]]
+    assert [one["completed_by"] for one in written[0]["annotations"]] == [5, {"email": "kim@x.org"}]
+    assert [one.labels for one in read_body(written, "label-studio")] == [one.labels for one in sentences]
 
 
 def test_label_studio_json_min_becomes_tasks() -> None:
@@ -80,14 +80,14 @@ def test_several_users_of_an_argilla_record_stand_in_it_again() -> None:
 
 def test_numbers_that_do_not_say_everything_are_written_as_names() -> None:
     (sentence,) = read_body(BODIES["huggingface"][1], "huggingface")
-    telling = WriteContext()
-    write_body([sentence], "huggingface", telling)
-    assert list(telling.notes) == [f"labels are numbers, to be read with --label-names {','.join(NAMES)}"]
-    telling = WriteContext()
+    context = WriteContext()
+    write_body([sentence], "huggingface", context)
+    assert list(context.notes) == [f"labels are numbers, to be read with --label-names {','.join(NAMES)}"]
+    context = WriteContext()
     new = sentence.model_copy(update={"labels": (*GIVEN[:-1], "B-MISC")})
-    found = parse_objects(write_body([sentence, new], "huggingface", telling))
-    assert [one["ner_tags"] for one in found] == [list(GIVEN), [*GIVEN[:-1], "B-MISC"]]
-    assert list(telling.notes) == ["labels are written as names: B-MISC had no number"]
+    written = parse_objects(write_body([sentence, new], "huggingface", context))
+    assert [one["ner_tags"] for one in written] == [list(GIVEN), [*GIVEN[:-1], "B-MISC"]]
+    assert list(context.notes) == ["labels are written as names: B-MISC had no number"]
     plain = LabelledSentence(id="1", tokens=("a",), labels=("O",))
     assert [one["ner_tags"] for one in parse_objects(write_body([sentence, plain], "huggingface"))] == [
         list(GIVEN),
@@ -181,9 +181,9 @@ def test_label_studios_own_export_comes_back(platform_fixtures: Path) -> None:
 def test_what_came_by_label_studios_webhooks_comes_back(platform_fixtures: Path) -> None:
     lines = (platform_fixtures / "label_studio_1.23.2_webhooks.jsonl").read_text().splitlines()
     events = [from_event(json.loads(line)["body"], received_at=datetime(2026, 11, 17, tzinfo=UTC)) for line in lines]
-    found = [one for event in events for one in event.sentences if not one.deleted]
-    assert len(found) == 2
-    for sentence in found:
+    converted = [one for event in events for one in event.sentences if not one.deleted]
+    assert len(converted) == 2
+    for sentence in converted:
         (back,) = read_body(write_body([sentence], "label-studio"), "label-studio")
         assert (back.id, back.labels, back.tokens, back.revision) == (
             sentence.id, sentence.labels, sentence.tokens, sentence.revision,

@@ -20,16 +20,16 @@ from service.labels import Scheme, Span, labels_from_spans
 TEXT = "Ann Lee left Oslo."
 
 
-def span(part: str, label: str, text: str = TEXT, *, told: bool = True, field: str = "spans.0") -> TextSpan:
+def span(part: str, label: str, text: str = TEXT, *, with_text: bool = True, field: str = "spans.0") -> TextSpan:
     start = text.index(part)
-    return TextSpan(start, start + len(part), label, field, part if told else None)
+    return TextSpan(start, start + len(part), label, field, part if with_text else None)
 
 
 def test_spans_become_labels_of_words() -> None:
-    made = align_spans(TEXT, [span("Oslo", "LOC"), span("Ann Lee", "PER")])
-    assert made.tokens == ["Ann", "Lee", "left", "Oslo", "."]
-    assert made.labels == ["B-PER", "I-PER", "O", "B-LOC", "O"]
-    assert made.meta == {"splitter": SPLITTER, "scheme": "iob2", "text": TEXT, "alignment": "exact"}
+    aligned = align_spans(TEXT, [span("Oslo", "LOC"), span("Ann Lee", "PER")])
+    assert aligned.tokens == ["Ann", "Lee", "left", "Oslo", "."]
+    assert aligned.labels == ["B-PER", "I-PER", "O", "B-LOC", "O"]
+    assert aligned.meta == {"splitter": SPLITTER, "scheme": "iob2", "text": TEXT, "alignment": "exact"}
 
 
 def test_schemes_can_be_chosen() -> None:
@@ -48,13 +48,13 @@ def test_schemes_can_be_chosen() -> None:
     ],
 )
 def test_a_word_belongs_to_a_span_if_they_share_a_character(part: str, alignment: str, labels: str) -> None:
-    made = align_spans(TEXT, [span(part, "PER")])
-    assert made.labels == labels.split()
-    assert made.meta["alignment"] == alignment
+    aligned = align_spans(TEXT, [span(part, "PER")])
+    assert aligned.labels == labels.split()
+    assert aligned.meta["alignment"] == alignment
 
 
 @pytest.mark.parametrize(
-    ("spans", "told"),
+    ("spans", "problem"),
     [
         ([span("Ann Lee", "PER"), span("Lee", "ORG", field="spans.1")], r"`spans\.1`: it overlaps spans\.0"),
         ([span("Ann", "PER"), span("Ann", "PER", field="b")], "`b`: it overlaps"),
@@ -69,14 +69,14 @@ def test_a_word_belongs_to_a_span_if_they_share_a_character(part: str, alignment
         ([TextSpan(0, 3, "PER", "a", "Bob")], "are 'Ann' and the span says 'Bob': the text was changed"),
     ],
 )
-def test_what_has_no_answer_names_the_span(spans: list[TextSpan], told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
+def test_what_has_no_answer_names_the_span(spans: list[TextSpan], problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
         align_spans(TEXT, spans)
 
 
-@pytest.mark.parametrize(("text", "told"), [("", "no word"), (" \n", "no word"), ("a \ud83d b", "surrogate")])
-def test_texts_without_words_are_refused(text: str, told: str) -> None:
-    with pytest.raises(InvalidInput, match=told) as caught:
+@pytest.mark.parametrize(("text", "problem"), [("", "no word"), (" \n", "no word"), ("a \ud83d b", "surrogate")])
+def test_texts_without_words_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem) as caught:
         align_spans(text, [], field="data.text")
     assert caught.value.field == "data.text"
 
@@ -93,14 +93,14 @@ def utf16(part: str, label: str, text: str = WAVING) -> TextSpan:
 
 
 def test_utf16_offsets_are_told_by_the_spans_text() -> None:
-    made = align_spans(WAVING, [utf16("Ann", "PER"), utf16("Oslo", "LOC")])
-    assert made.labels == ["O", "O", "B-PER", "O", "O", "O", "O", "B-LOC"]
-    assert made.meta["given_offsets"] == "utf-16"
+    aligned = align_spans(WAVING, [utf16("Ann", "PER"), utf16("Oslo", "LOC")])
+    assert aligned.labels == ["O", "O", "B-PER", "O", "O", "O", "O", "B-LOC"]
+    assert aligned.meta["given_offsets"] == "utf-16"
 
 
 def test_a_span_without_text_is_counted_as_the_others() -> None:
-    made = align_spans(WAVING, [*silent(utf16("Bo", "PER")), utf16("Oslo", "LOC")])
-    assert made.labels == ["O", "O", "O", "O", "O", "B-PER", "O", "B-LOC"]
+    aligned = align_spans(WAVING, [*silent(utf16("Bo", "PER")), utf16("Oslo", "LOC")])
+    assert aligned.labels == ["O", "O", "O", "O", "O", "B-PER", "O", "B-LOC"]
 
 
 def test_two_ways_of_counting_in_one_text_are_refused() -> None:
@@ -116,21 +116,21 @@ def silent(*spans: TextSpan) -> list[TextSpan]:
 
 @pytest.mark.parametrize("unit", [CHARACTERS, UTF16])
 def test_without_text_the_words_boundaries_tell_what_is_counted(unit: OffsetUnit) -> None:
-    told = {"offsets_told_by": "word boundaries", "given_offsets": "utf-16"}
-    made = align_spans(WAVING, silent(utf16("Ann", "PER"), utf16("Bo in", "LOC")), unit=unit)
-    assert made.labels == ["O", "O", "B-PER", "O", "O", "B-LOC", "I-LOC", "O"]
-    assert {name: made.meta[name] for name in told} == told
-    made = align_spans(WAVING, silent(span("Bo", "PER", WAVING), span("Oslo", "LOC", WAVING)), unit=unit)
-    assert made.labels == ["O", "O", "O", "O", "O", "B-PER", "O", "B-LOC"]
-    assert {name: made.meta[name] for name in told} == told | {"given_offsets": "characters"}
+    expected = {"offsets_told_by": "word boundaries", "given_offsets": "utf-16"}
+    aligned = align_spans(WAVING, silent(utf16("Ann", "PER"), utf16("Bo in", "LOC")), unit=unit)
+    assert aligned.labels == ["O", "O", "B-PER", "O", "O", "B-LOC", "I-LOC", "O"]
+    assert {name: aligned.meta[name] for name in expected} == expected
+    aligned = align_spans(WAVING, silent(span("Bo", "PER", WAVING), span("Oslo", "LOC", WAVING)), unit=unit)
+    assert aligned.labels == ["O", "O", "O", "O", "O", "B-PER", "O", "B-LOC"]
+    assert {name: aligned.meta[name] for name in expected} == expected | {"given_offsets": "characters"}
 
 
 @pytest.mark.parametrize("unit", [CHARACTERS, UTF16])
 def test_without_text_an_end_behind_the_text_tells_what_is_counted(unit: OffsetUnit) -> None:
-    made = align_spans(WAVING, silent(utf16("slo", "LOC")), unit=unit)  # on no word's boundary
-    assert made.labels[-1] == "B-LOC"
-    assert (made.meta["given_offsets"], made.meta["offsets_told_by"]) == ("utf-16", "text length")
-    assert made.meta["alignment"] == "expanded"
+    aligned = align_spans(WAVING, silent(utf16("slo", "LOC")), unit=unit)  # on no word's boundary
+    assert aligned.labels[-1] == "B-LOC"
+    assert (aligned.meta["given_offsets"], aligned.meta["offsets_told_by"]) == ("utf-16", "text length")
+    assert aligned.meta["alignment"] == "expanded"
     inside = align_spans(
         "👋👋 x", silent(TextSpan(3, 4, "X")), unit=unit
     )  # in UTF-16 units it would cut the second in two
@@ -149,21 +149,21 @@ def test_without_text_an_end_behind_the_text_tells_what_is_counted(unit: OffsetU
 def test_what_nothing_tells_is_counted_as_the_platform_does(
     text: str, start: int, places: dict[OffsetUnit, int], unit: OffsetUnit
 ) -> None:
-    made = align_spans(text, silent(TextSpan(start, start + 1, "X")), unit=unit)
-    assert made.labels.index("B-X") == places[unit]
-    assert (made.meta["given_offsets"], made.meta["offsets_told_by"]) == (unit, "platform")
+    aligned = align_spans(text, silent(TextSpan(start, start + 1, "X")), unit=unit)
+    assert aligned.labels.index("B-X") == places[unit]
+    assert (aligned.meta["given_offsets"], aligned.meta["offsets_told_by"]) == (unit, "platform")
 
 
 def test_a_span_of_nothing_but_space_is_on_no_words_boundary() -> None:
-    made = align_spans("👋 b c d", silent(TextSpan(4, 5, "X")), unit=UTF16)  # c; in units the space before it
-    assert made.labels == ["O", "O", "B-X", "O"]
-    assert made.meta["given_offsets"] == "characters"
+    aligned = align_spans("👋 b c d", silent(TextSpan(4, 5, "X")), unit=UTF16)  # c; in units the space before it
+    assert aligned.labels == ["O", "O", "B-X", "O"]
+    assert aligned.meta["given_offsets"] == "characters"
 
 
 @pytest.mark.parametrize("text", [TEXT, "Ännchen traf Øyvind"])
 def test_where_all_characters_are_one_unit_nothing_is_told(text: str) -> None:
-    made = align_spans(text, [TextSpan(0, 3, "PER")], unit=UTF16)
-    assert "given_offsets" not in made.meta
+    aligned = align_spans(text, [TextSpan(0, 3, "PER")], unit=UTF16)
+    assert "given_offsets" not in aligned.meta
     assert "given_offsets" not in align_spans("Ann 👋", [TextSpan(0, 3, "PER")], unit=UTF16).meta
     assert "given_offsets" not in align_spans(WAVING, [], unit=UTF16).meta
 
@@ -203,9 +203,9 @@ def test_words_to_spans_to_words(given: tuple[str, list[Span]], scheme: Scheme) 
     labels = labels_from_spans(chosen, len(words), scheme)
     tokens = [word.extract(text) for word in words]
     meta = {"text": text, "splitter": SPLITTER, "scheme": scheme.value}
-    found = to_text_spans(read_sentence({"tokens": tokens, "labels": labels, "meta": meta}))
-    assert found is not None
-    again = align_spans(text, found, scheme=scheme)
+    text_spans = to_text_spans(read_sentence({"tokens": tokens, "labels": labels, "meta": meta}))
+    assert text_spans is not None
+    again = align_spans(text, text_spans, scheme=scheme)
     assert (again.tokens, again.labels) == (tokens, labels)
     assert again.meta["alignment"] == "exact"
 
@@ -221,10 +221,12 @@ def test_spans_over_words_need_no_text_where_the_platform_counts_as_it_says(
     def counted(offset: int) -> int:
         return offset if unit == CHARACTERS else len(text[:offset].encode("utf-16-le")) // 2
 
-    told = [TextSpan(counted(words[one.start].start), counted(words[one.end - 1].end), one.type) for one in chosen]
-    made = align_spans(text, told, unit=unit)
-    assert made.labels == labels_from_spans(chosen, len(words), Scheme.IOB2)
-    assert made.meta.get("given_offsets", unit) == unit
+    given_spans = [
+        TextSpan(counted(words[one.start].start), counted(words[one.end - 1].end), one.type) for one in chosen
+    ]
+    aligned = align_spans(text, given_spans, unit=unit)
+    assert aligned.labels == labels_from_spans(chosen, len(words), Scheme.IOB2)
+    assert aligned.meta.get("given_offsets", unit) == unit
 
 
 @settings(max_examples=100, deadline=None)
@@ -233,20 +235,20 @@ def test_spans_over_words_need_no_text_where_the_platform_counts_as_it_says(
 )
 def test_any_spans_give_labels_or_one_error(text: str, given: list[tuple[int, int, str]]) -> None:
     try:
-        made = align_spans(text, [TextSpan(*one, f"spans[{place}]") for place, one in enumerate(given)])
+        aligned = align_spans(text, [TextSpan(*one, f"spans[{place}]") for place, one in enumerate(given)])
     except InvalidInput as error:
         if error.field is None:
             raise
         return
-    assert len(made.tokens) == len(made.labels)
-    assert sum(label.startswith("B-") for label in made.labels) == len(given)
+    assert len(aligned.tokens) == len(aligned.labels)
+    assert sum(label.startswith("B-") for label in aligned.labels) == len(given)
 
 
 def test_offsets_of_foreign_words_are_kept() -> None:
     words = [CharacterRange(0, 2), CharacterRange(2, 3), CharacterRange(4, 7)]
-    made = align_spans("Ann Lee", [TextSpan(0, 3, "PER")], words=words, splitter="theirs")
-    assert (made.tokens, made.labels) == (["An", "n", "Lee"], ["B-PER", "I-PER", "O"])
-    sentence = read_sentence({"tokens": made.tokens, "labels": made.labels, "meta": made.meta})
+    aligned = align_spans("Ann Lee", [TextSpan(0, 3, "PER")], words=words, splitter="theirs")
+    assert (aligned.tokens, aligned.labels) == (["An", "n", "Lee"], ["B-PER", "I-PER", "O"])
+    sentence = read_sentence({"tokens": aligned.tokens, "labels": aligned.labels, "meta": aligned.meta})
     assert find_word_offsets(sentence) == words
     assert to_text_spans(sentence) == [TextSpan(0, 3, "PER", text="Ann")]
 
@@ -279,7 +281,7 @@ def test_labels_of_unknown_scheme_are_read_as_iob2(scheme: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "problem"),
     [
         ([0, 1], "`s`: write it as"),
         ("PER", "`s`: write it as"),
@@ -296,6 +298,6 @@ def test_labels_of_unknown_scheme_are_read_as_iob2(scheme: object) -> None:
         ({"start": 0, "end": 1, "label": []}, "`s.label`: no label: a span needs exactly one"),
     ],
 )
-def test_unreadable_spans_name_their_field(value: object, told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
+def test_unreadable_spans_name_their_field(value: object, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
         read_span(value, "s")

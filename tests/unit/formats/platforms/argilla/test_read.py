@@ -24,8 +24,8 @@ LABELS = ("B-PER", "I-PER", "O", "O", "O", "O", "B-LOC", "O")
 REVISION = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * 1_000_000 + 2
 
 
-def records(*found: object, **options: Any) -> list[FileRecord]:
-    text = "\n".join(map(json.dumps, found))
+def read_all(*objects: object, **options: Any) -> list[FileRecord]:
+    text = "\n".join(map(json.dumps, objects))
     return list(read_records(io.BytesIO(text.encode()), options=ReadOptions(**options)))
 
 
@@ -34,19 +34,19 @@ def records(*found: object, **options: Any) -> list[FileRecord]:
 
 def test_a_submitted_response() -> None:
     options = ReadOptions(base_url="https://argilla.example.org")
-    (made,) = from_event(make_argilla_event(), received_at=NOW, dataset="trips", options=options).sentences
-    assert (made.id, made.dataset, made.revision) == ("argilla:r-1", "trips", REVISION)
-    assert (made.labels, made.annotator, made.update) == (LABELS, "nadia", False)
-    assert made.source == "https://argilla.example.org/dataset/d-1/annotation-mode?_search=rec-1"
-    assert made.meta is not None
-    assert {name: made.meta[name] for name in ("format", "record", "question", "field", "alignment")} == {
+    (sentence,) = from_event(make_argilla_event(), received_at=NOW, dataset="trips", options=options).sentences
+    assert (sentence.id, sentence.dataset, sentence.revision) == ("argilla:r-1", "trips", REVISION)
+    assert (sentence.labels, sentence.annotator, sentence.update) == (LABELS, "nadia", False)
+    assert sentence.source == "https://argilla.example.org/dataset/d-1/annotation-mode?_search=rec-1"
+    assert sentence.meta is not None
+    assert {name: sentence.meta[name] for name in ("format", "record", "question", "field", "alignment")} == {
         "format": "argilla", "record": "rec-1", "question": "entities", "field": "sentence", "alignment": "exact",
     }  # fmt: skip
 
 
 def test_an_updated_and_a_discarded_response() -> None:
-    (made,) = from_event(make_argilla_event("response.updated"), received_at=NOW).sentences
-    assert made.update
+    (sentence,) = from_event(make_argilla_event("response.updated"), received_at=NOW).sentences
+    assert sentence.update
     (gone,) = from_event(make_argilla_event("response.updated", status="discarded"), received_at=NOW).sentences
     assert (gone.id, gone.deleted, gone.revision) == ("argilla:r-1", True, REVISION)
 
@@ -58,7 +58,7 @@ def test_a_deleted_response_is_as_old_as_the_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "reason"),
     [
         (make_argilla_event(status="draft"), "the response is draft, not submitted"),
         (make_argilla_event(status="discarded"), "the response is discarded, not submitted"),
@@ -66,15 +66,15 @@ def test_a_deleted_response_is_as_old_as_the_event() -> None:
         (make_argilla_event("ping"), "only responses"),
     ],
 )
-def test_what_is_no_answer_is_ignored_with_the_reason(body: dict[str, Any], told: str) -> None:
-    found = from_event(body, received_at=NOW)
-    assert found.sentences == ()
-    assert told in str(found.ignored_reason)
+def test_what_is_no_answer_is_ignored_with_the_reason(body: dict[str, Any], reason: str) -> None:
+    event = from_event(body, received_at=NOW)
+    assert event.sentences == ()
+    assert reason in str(event.ignored_reason)
 
 
 def test_a_question_left_open_says_that_there_is_no_entity() -> None:
-    (made,) = from_event(make_argilla_event(values={"mood": {"value": "ok"}}), received_at=NOW).sentences
-    assert set(made.labels) == {"O"}
+    (sentence,) = from_event(make_argilla_event(values={"mood": {"value": "ok"}}), received_at=NOW).sentences
+    assert set(sentence.labels) == {"O"}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_records_as_the_sdk_writes_them() -> None:
         },
         "vectors": {},
     }
-    first, second = records(record)
+    first, second = read_all(record)
     assert first.sentence is not None
     assert second.sentence is not None
     assert (first.sentence.id, first.sentence.annotator, first.sentence.labels) == ("argilla:rec-1:u-1", "u-1", LABELS)
@@ -141,7 +141,7 @@ def test_records_as_the_api_writes_them() -> None:
         {"id": "r-4", "values": {}, "status": "submitted"},
     ]  # fmt: skip
     record = {"id": "rec-1", "fields": {"text": TEXT, "title": "t"}, "dataset_id": "d-1", "responses": answers}
-    first, second, third = records(record, base_url="https://a.example.org")
+    first, second, third = read_all(record, base_url="https://a.example.org")
     assert first.sentence is not None
     assert (first.sentence.id, first.sentence.revision, first.sentence.labels) == ("argilla:r-1", REVISION, LABELS)
     assert first.sentence.source == "https://a.example.org/dataset/d-1/annotation-mode?_search=rec-1"
@@ -149,25 +149,25 @@ def test_records_as_the_api_writes_them() -> None:
     assert (second.sentence.id, second.sentence.deleted) == ("argilla:r-3", True)
     assert third.sentence is not None  # the question that the others answer was left open
     assert (third.sentence.id, set(third.sentence.labels)) == ("argilla:r-4", {"O"})
-    (alone,) = records({**record, "responses": answers[3:]})
+    (alone,) = read_all({**record, "responses": answers[3:]})
     assert "`responses.0.values`: no answer in it holds spans" in str(alone.error)
 
 
 def test_one_of_several_questions_can_be_chosen() -> None:
     values = {"one": {"value": ANSWER}, "two": {"value": ANSWER[:1]}}
-    record = {"id": "x", "fields": {"text": TEXT}, "responses": [{"id": "r", "values": values}]}
-    (found,) = records(record)
-    assert "one, two all ask for spans: say which question counts" in str(found.error)
-    (found,) = records(record, label="one")
-    assert found.sentence is not None
-    assert found.sentence.labels == LABELS
+    exported = {"id": "x", "fields": {"text": TEXT}, "responses": [{"id": "r", "values": values}]}
+    (record,) = read_all(exported)
+    assert "one, two all ask for spans: say which question counts" in str(record.error)
+    (record,) = read_all(exported, label="one")
+    assert record.sentence is not None
+    assert record.sentence.labels == LABELS
 
 
 def test_a_question_that_a_file_has_nowhere_is_told_at_its_end() -> None:
     record = {"id": "x", "fields": {"text": TEXT}, "responses": [{"id": "r", "values": {"one": {"value": ANSWER}}}]}
-    for found in (record, of_sdk("y", one=[ANSWER])):
+    for value in (record, of_sdk("y", one=[ANSWER])):
         with pytest.raises(InvalidInput, match="no span in it is of on, only of one"):
-            records(found, label="on")
+            read_all(value, label="on")
 
 
 def of_sdk(identity: str, **answers: list[object]) -> dict[str, Any]:
@@ -176,10 +176,12 @@ def of_sdk(identity: str, **answers: list[object]) -> dict[str, Any]:
     return {"id": identity, "fields": {"text": TEXT}, "responses": given}
 
 
-def sentences(*found: object, **options: Any) -> list[tuple[str | None, str, set[str]]]:
+def read_sentences_of(*objects: object, **options: Any) -> list[tuple[str | None, str, set[str]]]:
     """Id, question and labels of each."""
-    made = [one.sentence for one in records(*found, **options)]
-    return [(one.id, str((one.meta or {})["question"]), set(one.labels) - {"O"}) for one in made if one is not None]
+    converted = [one.sentence for one in read_all(*objects, **options)]
+    return [
+        (one.id, str((one.meta or {})["question"]), set(one.labels) - {"O"}) for one in converted if one is not None
+    ]
 
 
 def test_several_span_questions_of_a_record_have_ids_of_their_own() -> None:
@@ -188,51 +190,51 @@ def test_several_span_questions_of_a_record_have_ids_of_their_own() -> None:
         ("argilla:rec-1:u-1:people", "people", {"B-PER", "I-PER"}),
         ("argilla:rec-1:u-1:places", "places", {"B-LOC"}),
     ]
-    assert sentences(record) == both
-    assert sentences(record, label="places") == both[1:]  # chosen or not, it is the same sentence
-    assert sentences(of_sdk("rec-1", places=[ANSWER[1:]])) == [("argilla:rec-1:u-1", "places", {"B-LOC"})]
+    assert read_sentences_of(record) == both
+    assert read_sentences_of(record, label="places") == both[1:]  # chosen or not, it is the same sentence
+    assert read_sentences_of(of_sdk("rec-1", places=[ANSWER[1:]])) == [("argilla:rec-1:u-1", "places", {"B-LOC"})]
 
 
 def test_an_empty_list_counts_only_where_the_question_asks_for_spans() -> None:
     """Answers with several labels are lists too."""
     beside = of_sdk("rec-1", tags=[[]], entities=[ANSWER])
-    assert [one[:2] for one in sentences(beside)] == [("argilla:rec-1:u-1", "entities")]
+    assert [one[:2] for one in read_sentences_of(beside)] == [("argilla:rec-1:u-1", "entities")]
     alone = of_sdk("rec-2", tags=[[]], mood=["ok"])
-    (found,) = records(alone)
-    assert "`responses.tags.0`: an empty list does not show what was asked" in str(found.error)
-    assert sentences(alone, label="tags") == [("argilla:rec-2:u-1", "tags", set())]
+    (record,) = read_all(alone)
+    assert "`responses.tags.0`: an empty list does not show what was asked" in str(record.error)
+    assert read_sentences_of(alone, label="tags") == [("argilla:rec-2:u-1", "tags", set())]
     suggested = of_sdk("rec-3", entities=[[]]) | {"suggestions": {"entities": {"value": ANSWER, "score": None}}}
-    assert sentences(suggested) == [("argilla:rec-3:u-1", "entities", set())]
+    assert read_sentences_of(suggested) == [("argilla:rec-3:u-1", "entities", set())]
 
 
 def test_one_record_tells_a_files_questions() -> None:
     """Also to those before it, which stay in their order."""
     first, middle = of_sdk("rec-1", entities=[[]], tags=[["a"]]), of_sdk("rec-2", mood=["ok"])
-    telling, last = of_sdk("rec-3", entities=[ANSWER], tags=[[]]), of_sdk("rec-4", entities=[[]], tags=[[]])
-    assert sentences(first, middle, telling, last) == [
+    context, last = of_sdk("rec-3", entities=[ANSWER], tags=[[]]), of_sdk("rec-4", entities=[[]], tags=[[]])
+    assert read_sentences_of(first, middle, context, last) == [
         ("argilla:rec-1:u-1", "entities", set()),
         ("argilla:rec-3:u-1", "entities", {"B-PER", "I-PER", "B-LOC"}),
         ("argilla:rec-4:u-1", "entities", set()),
     ]
-    assert [one.error is None for one in records(first, middle)] == [False]
+    assert [one.error is None for one in read_all(first, middle)] == [False]
 
 
 def test_no_more_than_some_records_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.formats.platforms.argilla.questions.MAX_BUFFERED_RECORDS", 2)
-    found = records(
+    records = read_all(
         *(of_sdk(f"rec-{number}", entities=[[]]) for number in range(3)), of_sdk("rec-3", entities=[ANSWER])
     )
-    assert [one.error is None for one in found] == [False, False, True, True]
+    assert [one.error is None for one in records] == [False, False, True, True]
 
 
 def test_offsets_are_read_as_argillas_editor_counts_them() -> None:
     """In UTF-16 units. They have no text to compare, and nothing else tells it here."""
-    record = of_sdk("rec-1", entities=[[{"label": "X", "start": 7, "end": 8}]])
-    record["fields"]["text"] = "👋👋 a b c d"
-    (found,) = records(record)
-    assert found.sentence is not None
-    assert found.sentence.labels == ("O", "O", "O", "B-X", "O", "O")
-    assert (found.sentence.meta or {})["offsets_told_by"] == "platform"
+    exported = of_sdk("rec-1", entities=[[{"label": "X", "start": 7, "end": 8}]])
+    exported["fields"]["text"] = "👋👋 a b c d"
+    (record,) = read_all(exported)
+    assert record.sentence is not None
+    assert record.sentence.labels == ("O", "O", "O", "B-X", "O", "O")
+    assert (record.sentence.meta or {})["offsets_told_by"] == "platform"
 
 
 def test_events_of_datasets_without_spans_are_ignored() -> None:
@@ -243,10 +245,10 @@ def test_events_of_datasets_without_spans_are_ignored() -> None:
 
 def test_a_deleted_record_stands_for_all_its_responses() -> None:
     body = {"type": "record.deleted", "timestamp": "2026-03-01T10:00:01.5Z", "data": {"id": "rec-1"}}
-    (made,) = from_event(body, received_at=NOW, dataset="trips").sentences
-    assert (made.id, made.deleted, made.dataset) == ("argilla:task:rec-1", True, "trips")
-    assert made.revision == int(datetime(2026, 3, 1, 10, 0, 1, tzinfo=UTC).timestamp()) * 1_000_000 + 500_000
-    assert made.meta == {"format": "argilla", "task": "rec-1"}
+    (sentence,) = from_event(body, received_at=NOW, dataset="trips").sentences
+    assert (sentence.id, sentence.deleted, sentence.dataset) == ("argilla:task:rec-1", True, "trips")
+    assert sentence.revision == int(datetime(2026, 3, 1, 10, 0, 1, tzinfo=UTC).timestamp()) * 1_000_000 + 500_000
+    assert sentence.meta == {"format": "argilla", "task": "rec-1"}
 
 
 def test_a_question_that_the_dataset_does_not_have_is_told() -> None:
@@ -256,20 +258,22 @@ def test_a_question_that_the_dataset_does_not_have_is_told() -> None:
 
 
 def test_a_described_question_may_be_answered_with_an_empty_list() -> None:
-    (made,) = from_event(make_argilla_event(values={"entities": {"value": []}}), received_at=NOW).sentences
-    assert set(made.labels) == {"O"}
+    (sentence,) = from_event(make_argilla_event(values={"entities": {"value": []}}), received_at=NOW).sentences
+    assert set(sentence.labels) == {"O"}
     named = make_argilla_event(record={"fields": {"sentence": TEXT}, "dataset": two_questions()})
-    (made,) = from_event(named, received_at=NOW, options=ReadOptions(label="entities")).sentences
-    assert made.labels == LABELS
+    (sentence,) = from_event(named, received_at=NOW, options=ReadOptions(label="entities")).sentences
+    assert sentence.labels == LABELS
 
 
 def test_kept_webhooks_can_be_read_as_a_file() -> None:
-    found = records(make_argilla_event(), make_argilla_event("record.created"), make_argilla_event("response.deleted"))
-    assert [(one.sentence.id, one.sentence.deleted) for one in found if one.sentence] == [
+    records = read_all(
+        make_argilla_event(), make_argilla_event("record.created"), make_argilla_event("response.deleted")
+    )
+    assert [(one.sentence.id, one.sentence.deleted) for one in records if one.sentence] == [
         ("argilla:r-1", False), ("argilla:r-1", True),
     ]  # fmt: skip
 
 
 def test_objects_of_another_kind_are_named() -> None:
-    (found,) = list(read_records(io.BytesIO(b'{"fields": {}}'), format="argilla"))
-    assert "`responses`: it is missing: export the records with their responses" in str(found.error)
+    (record,) = list(read_records(io.BytesIO(b'{"fields": {}}'), format="argilla"))
+    assert "`responses`: it is missing: export the records with their responses" in str(record.error)

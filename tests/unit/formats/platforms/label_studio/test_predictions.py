@@ -17,11 +17,11 @@ from tests.support.platform_bodies import TEXT
 
 
 def assessment(*suspects: dict[str, Any], **more: Any) -> Assessment:
-    made = align_spans(TEXT, [TextSpan(0, 10, "PERSON"), TextSpan(21, 28, "ORG"), TextSpan(32, 36, "LOC")])
+    aligned = align_spans(TEXT, [TextSpan(0, 10, "PERSON"), TextSpan(21, 28, "ORG"), TextSpan(32, 36, "LOC")])
     fields: dict[str, Any] = {
-        "tokens": made.tokens,
-        "labels": made.labels,
-        "meta": made.meta,
+        "tokens": aligned.tokens,
+        "labels": aligned.labels,
+        "meta": aligned.meta,
         "id": "label-studio:41",
         "reason": "flagged",
         "method": "worst-token",
@@ -62,12 +62,17 @@ def test_doubtful_entities_are_replaced(
 
 def test_a_prediction_for_label_studio() -> None:
     said = assessment(suspect((4, 5, "ORG"), (4, 5, "PER")))
-    made = build_label_studio_prediction(
+    prediction = build_label_studio_prediction(
         said, task=7, from_name="label", to_name="text", rename={"PER": "PERSON", "LOC": "X"}
     )
-    assert made is not None
-    result = made.pop("result")
-    assert made == {"task": 7, "model_version": "labelwatch tiny abcdef012345", "score": 0.125, "mislabeling": 0.75}
+    assert prediction is not None
+    result = prediction.pop("result")
+    assert prediction == {
+        "task": 7,
+        "model_version": "labelwatch tiny abcdef012345",
+        "score": 0.125,
+        "mislabeling": 0.75,
+    }
     assert [region["value"] for region in result] == [
         {"start": 0, "end": 10, "text": "Mara Quill", "labels": ["PERSON"]},
         {"start": 21, "end": 28, "text": "Tallinn", "labels": ["PERSON"]},
@@ -77,26 +82,28 @@ def test_a_prediction_for_label_studio() -> None:
     assert [one.get("score") for one in result] == [None, 0.75, None]
     assert len({one["id"] for one in result}) == 3
     assert build_label_studio_prediction(said, task=7, from_name="label", to_name="text", rename={"PER": "PERSON"}) == {
-        **made, "result": result,
+        **prediction, "result": result,
     }  # fmt: skip
 
 
 def test_numbers_that_are_missing_and_texts_that_are() -> None:
-    made = build_label_studio_prediction(assessment(priority=None, score=None), task=1, from_name="a", to_name="b")
-    assert made is not None
-    assert (made["score"], made["mislabeling"]) == (None, 0.0)
-    made = build_label_studio_prediction(assessment(priority=None), task=1, from_name="a", to_name="b")
-    assert made is not None
-    assert made["mislabeling"] == 0.875
+    prediction = build_label_studio_prediction(
+        assessment(priority=None, score=None), task=1, from_name="a", to_name="b"
+    )
+    assert prediction is not None
+    assert (prediction["score"], prediction["mislabeling"]) == (None, 0.0)
+    prediction = build_label_studio_prediction(assessment(priority=None), task=1, from_name="a", to_name="b")
+    assert prediction is not None
+    assert prediction["mislabeling"] == 0.875
     assert build_label_studio_prediction(assessment(meta=None), task=1, from_name="a", to_name="b") is None
 
 
 def test_offsets_are_counted_as_those_of_the_annotation() -> None:
     """Behind the plane a browser's offsets are one more than characters."""
     text = f"🛫 {TEXT}"
-    made = align_spans(text, [TextSpan(3, 13, "PER", text="Mara Quill"), TextSpan(35, 39, "LOC", text="Riga")])
-    said = assessment(tokens=made.tokens, labels=made.labels, meta=made.meta)
-    found = build_label_studio_prediction(said, task=7, from_name="label", to_name="text")
-    assert found is not None
-    values = [region["value"] for region in found["result"]]
+    aligned = align_spans(text, [TextSpan(3, 13, "PER", text="Mara Quill"), TextSpan(35, 39, "LOC", text="Riga")])
+    said = assessment(tokens=aligned.tokens, labels=aligned.labels, meta=aligned.meta)
+    prediction = build_label_studio_prediction(said, task=7, from_name="label", to_name="text")
+    assert prediction is not None
+    values = [region["value"] for region in prediction["result"]]
     assert [(one["start"], one["end"], one["text"]) for one in values] == [(3, 13, "Mara Quill"), (35, 39, "Riga")]

@@ -24,13 +24,13 @@ LABELS = ("B-PER", "I-PER", "O", "O", "O", "O", "B-LOC", "O")
 REVISION = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp()) * 1_000_000 + 2
 
 
-def only(body: dict[str, Any], **options: Any) -> LabelledSentence:
+def read_one(body: dict[str, Any], **options: Any) -> LabelledSentence:
     (sentence,) = from_event(body, received_at=NOW, dataset="trips", options=ReadOptions(**options)).sentences
     return sentence
 
 
-def records(*found: object, **options: Any) -> list[FileRecord]:
-    text = json.dumps(found[0] if len(found) == 1 and isinstance(found[0], list) else list(found))
+def read_all(*objects: object, **options: Any) -> list[FileRecord]:
+    text = json.dumps(objects[0] if len(objects) == 1 and isinstance(objects[0], list) else list(objects))
     return list(read_records(io.BytesIO(text.encode()), options=ReadOptions(**options)))
 
 
@@ -38,14 +38,17 @@ def records(*found: object, **options: Any) -> list[FileRecord]:
 
 
 def test_a_created_annotation() -> None:
-    made = only(make_event(), base_url="https://ls.example.org/")
-    assert (made.tokens, made.labels) == (("Mara", "Quill", "flew", "from", "Tallinn", "to", "Riga", "."), LABELS)
-    assert (made.id, made.dataset, made.revision, made.update, made.deleted) == (
+    sentence = read_one(make_event(), base_url="https://ls.example.org/")
+    assert (sentence.tokens, sentence.labels) == (
+        ("Mara", "Quill", "flew", "from", "Tallinn", "to", "Riga", "."),
+        LABELS,
+    )
+    assert (sentence.id, sentence.dataset, sentence.revision, sentence.update, sentence.deleted) == (
         "label-studio:41", "trips", REVISION, False, False,
     )  # fmt: skip
-    assert (made.annotator, made.source) == ("5", "https://ls.example.org/projects/3/data?task=7")
-    assert made.annotated_at == datetime(2026, 3, 1, 10, 0, 0, 2, tzinfo=UTC)
-    assert made.meta == {
+    assert (sentence.annotator, sentence.source) == ("5", "https://ls.example.org/projects/3/data?task=7")
+    assert sentence.annotated_at == datetime(2026, 3, 1, 10, 0, 0, 2, tzinfo=UTC)
+    assert sentence.meta == {
         "splitter": "labelwatch-words-1",
         "scheme": "iob2",
         "alignment": "exact",
@@ -61,12 +64,12 @@ def test_a_created_annotation() -> None:
 
 def test_an_updated_annotation() -> None:
     body = make_event("ANNOTATION_UPDATED", annotation=make_annotation(updated_at="2026-03-01T10:00:05Z"))
-    made = only(body)
-    assert made.update
-    assert made.revision == REVISION + 4_999_998
-    assert set(made.labels) == {"O"}
-    assert made.meta is not None
-    assert made.meta["from_name"] == "label"  # the project's only one
+    sentence = read_one(body)
+    assert sentence.update
+    assert sentence.revision == REVISION + 4_999_998
+    assert set(sentence.labels) == {"O"}
+    assert sentence.meta is not None
+    assert sentence.meta["from_name"] == "label"  # the project's only one
 
 
 def test_deleted_annotations() -> None:
@@ -78,13 +81,13 @@ def test_deleted_annotations() -> None:
 
 def test_deleted_tasks_stand_for_all_that_was_annotated_in_them() -> None:
     body = {"action": "TASKS_DELETED", "tasks": [{"id": 7}, {"id": 8}], "project": {"id": 3}}
-    found = from_event(body, received_at=NOW, dataset="trips")
-    assert found.deleted_tasks == ("7", "8")
-    first, second = found.sentences
+    event = from_event(body, received_at=NOW, dataset="trips")
+    assert event.deleted_tasks == ("7", "8")
+    first, second = event.sentences
     assert (first.id, first.deleted, first.dataset) == ("label-studio:task:7", True, "trips")
     assert (first.revision, second.id) == (int(NOW.timestamp()) * 1_000_000, "label-studio:task:8")
     assert first.meta == {"format": "label-studio", "task": "7", "project": "3"}
-    (kept,) = records({**body, "tasks": [{"id": 7}]})
+    (kept,) = read_all({**body, "tasks": [{"id": 7}]})
     assert kept.sentence is not None
     assert kept.sentence.id == first.id
 
@@ -108,10 +111,10 @@ def test_of_annotations_created_together_a_bad_one_costs_only_itself() -> None:
         annotation=[twice, make_annotation(), make_annotation(id=43, task=99)],
         task=[make_task()],
     )
-    found = from_event(body, received_at=NOW)
-    assert [one.id for one in found.sentences] == ["label-studio:41"]
-    assert [error.field for error in found.errors] == ["annotation.0.result.1.value", "task"]
-    read = records(body)
+    event = from_event(body, received_at=NOW)
+    assert [one.id for one in event.sentences] == ["label-studio:41"]
+    assert [error.field for error in event.errors] == ["annotation.0.result.1.value", "task"]
+    read = read_all(body)
     assert [one.sentence is None for one in read] == [True, False, True]
     with pytest.raises(InvalidInput, match="overlaps"):
         from_event({**body, "annotation": [twice]}, received_at=NOW)
@@ -119,29 +122,29 @@ def test_of_annotations_created_together_a_bad_one_costs_only_itself() -> None:
 
 @pytest.mark.parametrize("action", ["ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED"])
 def test_a_webhook_without_payload_is_answered(action: str) -> None:
-    found = from_event({"action": action}, received_at=NOW)
-    assert (found.sentences, found.ignored_reason) == ((), NO_PAYLOAD)
+    event = from_event({"action": action}, received_at=NOW)
+    assert (event.sentences, event.ignored_reason) == ((), NO_PAYLOAD)
 
 
 @pytest.mark.parametrize("action", ["TASKS_CREATED", "PROJECT_UPDATED", "LABEL_LINK_CREATED", "SOMETHING_NEW"])
 def test_other_events_are_answered(action: str) -> None:
-    found = from_event(make_event(action), received_at=NOW)
-    assert found.sentences == ()
-    assert found.ignored_reason is not None
+    event = from_event(make_event(action), received_at=NOW)
+    assert event.sentences == ()
+    assert event.ignored_reason is not None
 
 
 def test_a_skipped_task_is_nothing_new_but_takes_an_annotation_back() -> None:
     skipped = make_annotation(was_cancelled=True)
     created = from_event(make_event(annotation=skipped), received_at=NOW)
     assert (created.sentences, created.ignored_reason) == ((), "skipped by the annotator")
-    (made,) = from_event(make_event("ANNOTATION_UPDATED", annotation=skipped), received_at=NOW).sentences
-    assert (made.id, made.deleted, made.revision) == ("label-studio:41", True, REVISION)
+    (sentence,) = from_event(make_event("ANNOTATION_UPDATED", annotation=skipped), received_at=NOW).sentences
+    assert (sentence.id, sentence.deleted, sentence.revision) == ("label-studio:41", True, REVISION)
 
 
 def test_the_annotators_address_is_told_where_it_is_known() -> None:
     body = make_event()
     body["annotation"]["completed_by"] = {"id": 5, "email": "q@example.org"}
-    assert only(body).annotator == "q@example.org"
+    assert read_one(body).annotator == "q@example.org"
 
 
 def test_the_projects_interface_names_the_text() -> None:
@@ -149,7 +152,7 @@ def test_the_projects_interface_names_the_text() -> None:
     config["label"]["inputs"][0]["value"] = "$body"  # type: ignore[index]
     body = make_event(task=make_task(data={"text": "not this", "body": TEXT}))
     body["project"]["parsed_label_config"] = config
-    assert only(body).labels == LABELS
+    assert read_one(body).labels == LABELS
 
 
 def test_results_that_are_no_spans_are_left_out() -> None:
@@ -158,7 +161,7 @@ def test_results_that_are_no_spans_are_left_out() -> None:
         {"type": "choices", "from_name": "topic", "value": {"choices": ["travel"]}},
         {"type": "relation", "from_id": "a", "to_id": "b", "direction": "right"},
     ]
-    assert only(body).labels == LABELS
+    assert read_one(body).labels == LABELS
 
 
 def test_utf16_offsets_of_old_browsers() -> None:
@@ -166,10 +169,10 @@ def test_utf16_offsets_of_old_browsers() -> None:
     old = make_region("Riga", "LOC", text=text)
     old["value"]["start"] += 1
     old["value"]["end"] += 1
-    made = only(make_event(annotation=make_annotation(old), task=make_task(data={"text": text})))
-    assert made.labels[-2:] == ("B-LOC", "O")
-    assert made.meta is not None
-    assert made.meta["given_offsets"] == "utf-16"
+    sentence = read_one(make_event(annotation=make_annotation(old), task=make_task(data={"text": text})))
+    assert sentence.labels[-2:] == ("B-LOC", "O")
+    assert sentence.meta is not None
+    assert sentence.meta["given_offsets"] == "utf-16"
 
 
 def test_one_of_several_controls_can_be_chosen() -> None:
@@ -177,8 +180,8 @@ def test_one_of_several_controls_can_be_chosen() -> None:
     body = make_event(annotation=make_annotation(make_region("Mara Quill", "PER"), other))
     body["project"]["parsed_label_config"]["pos"] = copy.deepcopy(CONFIG["label"])
     with pytest.raises(InvalidInput, match="spans of label and of pos: say which control counts"):
-        only(body)
-    assert only(body, label="pos").labels[:2] == ("B-NOUN", "O")
+        read_one(body)
+    assert read_one(body, label="pos").labels[:2] == ("B-NOUN", "O")
 
 
 def two_texts(**about: Any) -> dict[str, Any]:
@@ -193,18 +196,18 @@ def two_texts(**about: Any) -> dict[str, Any]:
 
 
 def test_where_nothing_is_labelled_the_control_that_counts_names_the_text() -> None:
-    assert only(two_texts(), label="body_spans").labels == ("O",) * len(LABELS)
-    assert only(two_texts(), label="title_spans").tokens == ("Calm", "seas")
-    assert only(two_texts(), word="title").tokens == ("Calm", "seas")
+    assert read_one(two_texts(), label="body_spans").labels == ("O",) * len(LABELS)
+    assert read_one(two_texts(), label="title_spans").tokens == ("Calm", "seas")
+    assert read_one(two_texts(), word="title").tokens == ("Calm", "seas")
     with pytest.raises(InvalidInput, match="body, title: say which control counts"):
-        only(two_texts())
+        read_one(two_texts())
 
 
 def test_spans_of_another_control_say_nothing_of_the_one_that_counts() -> None:
     body = two_texts(annotation=make_annotation(make_region("Riga", "LOC", from_name="body_spans")))
-    assert only(body).labels[-2:] == ("B-LOC", "O")
-    made = only(body, label="title_spans")
-    assert (made.tokens, made.labels) == (("Calm", "seas"), ("O", "O"))
+    assert read_one(body).labels[-2:] == ("B-LOC", "O")
+    sentence = read_one(body, label="title_spans")
+    assert (sentence.tokens, sentence.labels) == (("Calm", "seas"), ("O", "O"))
 
 
 def test_controls_over_one_text_need_no_choice_where_nothing_is_labelled() -> None:
@@ -213,13 +216,13 @@ def test_controls_over_one_text_need_no_choice_where_nothing_is_labelled() -> No
     for control in config.values():
         control["inputs"][0]["value"] = "$body"  # type: ignore[index]
     body["project"]["parsed_label_config"] = config
-    assert only(body).labels == ("O",) * len(LABELS)
+    assert read_one(body).labels == ("O",) * len(LABELS)
 
 
 def test_a_control_that_the_project_does_not_have_is_told() -> None:
     """All its annotations would be read as if nobody had found an entity."""
     with pytest.raises(InvalidInput, match="no control lable for spans of a text, only label"):
-        only(make_event(), label="lable")
+        read_one(make_event(), label="lable")
 
 
 def _with(**more: object) -> dict[str, Any]:
@@ -266,7 +269,7 @@ def test_what_cannot_be_read_names_its_field(body: dict[str, Any], field: str) -
 
 def test_a_link_must_be_one_that_a_browser_may_follow() -> None:
     with pytest.raises(InvalidInput, match="is no address such as"):
-        only(make_event(), base_url="javascript:alert(1)")
+        read_one(make_event(), base_url="javascript:alert(1)")
 
 
 def test_controls_of_a_project() -> None:
@@ -285,7 +288,7 @@ def test_an_exported_task_gives_a_sentence_for_each_annotation() -> None:
         make_annotation(make_region("Riga", "LOC")),
         make_annotation(id=42, completed_by={"id": 6, "email": "q@example.org"}),
     ]
-    first, second = records(make_task(annotations=both, predictions=[1, 2], drafts=[]))
+    first, second = read_all(make_task(annotations=both, predictions=[1, 2], drafts=[]))
     assert first.sentence is not None
     assert second.sentence is not None
     assert (first.sentence.id, first.sentence.revision) == ("label-studio:41", REVISION)
@@ -296,7 +299,7 @@ def test_an_exported_task_gives_a_sentence_for_each_annotation() -> None:
 
 def test_a_bad_annotation_costs_only_itself() -> None:
     bad = make_annotation(make_region("Mara Quill", "PER"), make_region("Mara", "ORG"))
-    first, second = records(make_task(annotations=[bad, make_annotation(id=42)]))
+    first, second = read_all(make_task(annotations=[bad, make_annotation(id=42)]))
     assert first.error is not None
     assert "<stream>:1: `annotations.0.result.0.value`: it overlaps annotations.0.result.1.value" in str(first.error)
     assert second.sentence is not None
@@ -304,17 +307,17 @@ def test_a_bad_annotation_costs_only_itself() -> None:
 
 def test_tasks_without_annotations_give_nothing_and_skipped_ones_are_told() -> None:
     skipped = make_annotation(was_cancelled=True)
-    (found,) = records(make_task(annotations=[]), make_task(annotations=[skipped]))
-    assert found.sentence is not None
-    assert found.sentence.deleted
+    (record,) = read_all(make_task(annotations=[]), make_task(annotations=[skipped]))
+    assert record.sentence is not None
+    assert record.sentence.deleted
 
 
 def test_the_text_of_an_export_can_be_named() -> None:
     kept = make_task(data={"body": TEXT}, annotations=[make_annotation(make_region("Riga", "LOC"))])
-    (found,) = records(kept)
-    assert "no text in it, only body: name the field of the text" in str(found.error)
-    (found,) = records(kept, word="body")
-    assert found.sentence is not None
+    (record,) = read_all(kept)
+    assert "no text in it, only body: name the field of the text" in str(record.error)
+    (record,) = read_all(kept, word="body")
+    assert record.sentence is not None
 
 
 def test_json_min_exports() -> None:
@@ -323,10 +326,14 @@ def test_json_min_exports() -> None:
         "text": TEXT, "id": 7, "label": [value], "annotator": 5, "annotation_id": 41,
         "updated_at": "2026-03-01T10:00:00.000002Z", "lead_time": 1.0,
     }  # fmt: skip
-    (found,) = records(line)
-    assert found.sentence is not None
-    assert (found.sentence.id, found.sentence.revision, found.sentence.annotator) == ("label-studio:41", REVISION, "5")
-    assert found.sentence.labels[-2:] == ("B-LOC", "O")
+    (record,) = read_all(line)
+    assert record.sentence is not None
+    assert (record.sentence.id, record.sentence.revision, record.sentence.annotator) == (
+        "label-studio:41",
+        REVISION,
+        "5",
+    )
+    assert record.sentence.labels[-2:] == ("B-LOC", "O")
 
 
 def test_json_min_exports_with_several_controls() -> None:
@@ -334,12 +341,12 @@ def test_json_min_exports_with_several_controls() -> None:
         "text": TEXT, "id": 7, "annotation_id": 41, "none": [], "place": [make_region("Riga", "LOC")["value"]],
         "person": [make_region("Mara Quill", "PER")["value"]],
     }  # fmt: skip
-    (found,) = records(line)
-    assert "`person`: spans of place and of person: say which control counts" in str(found.error)
-    (found,) = records(line, label="person")
-    assert found.sentence is not None
-    assert found.sentence.labels == ("B-PER", "I-PER", "O", "O", "O", "O", "O", "O")
-    assert (found.sentence.meta or {})["from_name"] == "person"
+    (record,) = read_all(line)
+    assert "`person`: spans of place and of person: say which control counts" in str(record.error)
+    (record,) = read_all(line, label="person")
+    assert record.sentence is not None
+    assert record.sentence.labels == ("B-PER", "I-PER", "O", "O", "O", "O", "O", "O")
+    assert (record.sentence.meta or {})["from_name"] == "person"
 
 
 @pytest.mark.parametrize(
@@ -352,16 +359,16 @@ def test_json_min_exports_with_several_controls() -> None:
 def test_a_control_that_a_file_has_nowhere_is_told_at_its_end(exported: dict[str, Any]) -> None:
     """Other annotations may have none of it: only the whole file tells."""
     with pytest.raises(InvalidInput, match="no span in it is of lable, only of label"):
-        records(exported, label="lable")
-    assert len(records(exported, label="label")) == 1
-    assert len(records(make_task(annotations=[make_annotation()]), label="lable")) == 1
+        read_all(exported, label="lable")
+    assert len(read_all(exported, label="label")) == 1
+    assert len(read_all(make_task(annotations=[make_annotation()]), label="lable")) == 1
 
 
 def test_kept_webhooks_can_be_read_as_a_file() -> None:
-    found = records(
+    records = read_all(
         make_event(), make_event("TASKS_CREATED"), {"action": "ANNOTATION_CREATED"}, make_event("ANNOTATIONS_DELETED")
     )
-    assert [one.sentence.id for one in found if one.sentence] == [
+    assert [one.sentence.id for one in records if one.sentence] == [
         "label-studio:41",
         "label-studio:41",
         "label-studio:42",
@@ -369,8 +376,8 @@ def test_kept_webhooks_can_be_read_as_a_file() -> None:
 
 
 def test_objects_of_another_kind_are_named() -> None:
-    (found,) = list(read_records(io.BytesIO(b'{"image": "x"}'), format="label-studio"))
-    assert "`annotations`: it is missing: export the tasks as JSON" in str(found.error)
+    (record,) = list(read_records(io.BytesIO(b'{"image": "x"}'), format="label-studio"))
+    assert "`annotations`: it is missing: export the tasks as JSON" in str(record.error)
 
 
 # -- what a real Label Studio sent -------------------------------------------------------------------------------------
@@ -380,9 +387,9 @@ def test_objects_of_another_kind_are_named() -> None:
 def test_the_fixtures_are_read(platform_fixtures: Path) -> None:
     lines = (platform_fixtures / "label_studio_1.23.2_webhooks.jsonl").read_text().splitlines()
     bodies = [json.loads(line)["body"] for line in lines]
-    found = [from_event(body, received_at=datetime.now(UTC)) for body in bodies]
-    assert [len(one.sentences) for one in found] == [0, 0, 1, 0, 1, 0, 1, 0]
-    created, updated, deleted = (sentence for one in found for sentence in one.sentences)
+    events = [from_event(body, received_at=datetime.now(UTC)) for body in bodies]
+    assert [len(one.sentences) for one in events] == [0, 0, 1, 0, 1, 0, 1, 0]
+    created, updated, deleted = (sentence for one in events for sentence in one.sentences)
     assert created.id == updated.id == deleted.id
     assert (created.update, updated.update, deleted.deleted) == (False, True, True)
     assert created.revision < updated.revision
