@@ -1,4 +1,4 @@
-"""The verdict in words: what is found of a sentence, as the message that goes out, in the dataset's own labels."""
+"""Builds assessments: the scores of a sentence as the message that is published, in the dataset's own labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORD_SCORES_ADAPTER = TypeAdapter(tuple[WordScore, ...])
 
 
 class AssessmentBuilder:
-    """Writes up the sentences of one dataset."""
+    """Builds the assessments of one dataset."""
 
     def __init__(
         self, settings: DatasetSettings, label_map: LabelMap, label_writer: DatasetLabelWriter, model: ModelName
@@ -36,10 +36,10 @@ class AssessmentBuilder:
         self._label_writer = label_writer
 
     def build(self, observation: Observation, scores: SentenceScores, thresholds: ThresholdSet) -> Assessment:
-        """The verdict in words. What goes in was validated on its way here, so it is not validated again."""
-        doubted = bool(scores.flags.any())
+        """The assessment of a judged sentence. Its fields were validated before, so they are not validated again."""
+        has_flags = bool(scores.flags.any())
         path = None if self._label_writer.is_direct(observation.sentence.labels) else self._decode_path(observation)
-        rows = np.flatnonzero(scores.flags).tolist() if doubted else ()
+        rows = np.flatnonzero(scores.flags).tolist() if has_flags else ()
         return Assessment.model_construct(
             **observation.sentence.__dict__,
             reason=scores.reason,
@@ -52,7 +52,7 @@ class AssessmentBuilder:
             worst=self._build_flag(observation, int(scores.weighted_scores.argmin()), thresholds, path)
             if len(observation.given)
             else None,
-            suspects=self._build_suspects(observation, scores.flags, path) if doubted else (),
+            suspects=self._build_suspects(observation, scores.flags, path) if has_flags else (),
             weights=self._collect_weights(observation, thresholds),
             inclusion_probability=None,
             thresholds=thresholds.by_class,
@@ -65,7 +65,7 @@ class AssessmentBuilder:
         )
 
     def build_deleted(self, sentence: LabelledSentence) -> Assessment:
-        """A sentence that is gone: nothing to judge or to learn, but its item must be closed."""
+        """The assessment of a deleted sentence, which closes its review item."""
         return Assessment(
             **dict(sentence),
             reason="deleted",
@@ -78,29 +78,29 @@ class AssessmentBuilder:
     def _build_word_scores(self, observation: Observation, scores: SentenceScores) -> tuple[WordScore, ...]:
         pairs = zip(scores.confidence.tolist(), scores.token_scores.tolist(), strict=True)
         numbers = [{"p_given": p, "score": q} for p, q in pairs]
-        scored = WORD_SCORES_ADAPTER.validate_python(numbers)  # all at once: a sentence has many words
+        scored = WORD_SCORES_ADAPTER.validate_python(numbers)  # one call for all words of the sentence
         if not observation.unscored:
             return scored
-        words = {int(place): word for place, word in zip(observation.word_index, scored, strict=True)}
-        words |= {place: WordScore(unscored=why) for place, why in observation.unscored.items()}
-        return tuple(words[place] for place in range(len(words)))
+        words = {int(index): word for index, word in zip(observation.word_index, scored, strict=True)}
+        words |= {index: WordScore(unscored=reason) for index, reason in observation.unscored.items()}
+        return tuple(words[index] for index in range(len(words)))
 
     def _build_flag(self, observation: Observation, row: int, thresholds: ThresholdSet, path: list[int] | None) -> Flag:
-        """The doubt about one word, in the dataset's own labels; the threshold is that of the model's class."""
-        probs, given, place = observation.probs[row], int(observation.given[row]), int(observation.word_index[row])
+        """The flag of one word, in the dataset's own labels. The threshold is that of the suggested class."""
+        probs, given, index = observation.probs[row], int(observation.given[row]), int(observation.word_index[row])
         best = suggest_class(probs, given)
         return Flag(
-            index=place,
-            token=observation.sentence.tokens[place],
-            given=observation.sentence.labels[place],
-            suggested=self._suggest_label(observation, place, best, path),
+            index=index,
+            token=observation.sentence.tokens[index],
+            given=observation.sentence.labels[index],
+            suggested=self._suggest_label(observation, index, best, path),
             p_given=float(probs[given]),
             p_suggested=float(probs[best]),
             threshold=thresholds.by_class[self._classes[best]],
         )
 
     def _suggest_label(self, observation: Observation, word_index: int, best_class: int, path: list[int] | None) -> str:
-        """How the dataset writes a class in this place; `path` is the valid reading of the sentence around it."""
+        """The dataset's label for a class at this word; `path` is the most probable valid label sequence."""
         labels = observation.sentence.labels
         if path is None:
             return self._label_writer.render_class(best_class, labels)
@@ -108,18 +108,17 @@ class AssessmentBuilder:
         if get_entity_type(names[word_index], self._label_map.scheme) != get_entity_type(
             self._classes[best_class], self._label_map.scheme
         ):
-            names[word_index] = self._classes[
-                best_class
-            ]  # the path reads another type here, but this one is the likeliest
+            # The path has another type here, but this class is the most probable one.
+            names[word_index] = self._classes[best_class]
         return self._label_writer.render(names, labels)[word_index]
 
     def _collect_weights(self, observation: Observation, thresholds: ThresholdSet) -> dict[str, float]:
-        """By given label, so that the word scores behind `priority` can be had again from those in `words`."""
+        """Weights by given label: with them a reader can compute the word scores behind `priority` from `words`."""
         classes = dict(zip(observation.sentence.labels, observation.all_given.tolist(), strict=True))
         return {label: float(thresholds.weights[k]) for label, k in classes.items() if k != UNSCORED}
 
     def _expand_to_all_words(self, observation: Observation) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
-        """Classes and probabilities of every word: one without counts as what it was given, and parts nothing."""
+        """Classes and probabilities of every word. An unscored word counts as certain of its given class."""
         outside = self._classes.index(OUTSIDE) if OUTSIDE in self._classes else 0
         given = np.where(observation.all_given == UNSCORED, outside, observation.all_given)
         probs = np.eye(len(self._classes))[given]
@@ -132,7 +131,7 @@ class AssessmentBuilder:
     def _build_suspects(
         self, observation: Observation, flags: npt.NDArray[np.bool_], path: list[int] | None = None
     ) -> tuple[SuspectSpan, ...]:
-        """Spans of the whole sentence, their types in the dataset's own names."""
+        """The suspects of the sentence, with types as the dataset names them."""
         given, probs = self._expand_to_all_words(observation)
         flagged = np.zeros(len(given), np.bool_)
         flagged[observation.word_index] = flags
@@ -164,7 +163,7 @@ class AssessmentBuilder:
 
 
 def suggest_class(probs: npt.NDArray[np.float64], given: int) -> int:
-    """The class that is suggested for a word: the likeliest, or the likeliest other one where that is the given."""
+    """The class to suggest for a word: the most probable one that is not the given class."""
     best = int(probs.argmax())
     if best == given:
         others = probs.copy()

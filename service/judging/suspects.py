@@ -1,7 +1,7 @@
-"""Doubtful entities: what the model reads in a sentence, as spans, beside what was given.
+"""Suspects: the given entities of a sentence compared with those that the model finds.
 
-The model's labels are first made a valid sequence of the scheme, by the most probable valid one and not by repairing
-the most probable labels. Then spans are compared:
+The model's entities come from its most probable label sequence that is valid in the scheme, not from repairing the
+most probable label of each word. The spans of both are compared:
 
 | given and suggested spans | kind |
 |---|---|
@@ -11,8 +11,8 @@ the most probable labels. Then spans are compared:
 | a given span that no suggested one overlaps | `spurious` |
 | a suggested span that no given one overlaps | `missed` |
 
-Each overlapping pair is one suspect, so a span may be in several: given ORG "New York Times", read as LOC "New York" and
-ORG "Times", is a `type` and a `boundary`. Spans are read leniently (service.labels), so a label that merely breaks the
+Each overlapping pair is one suspect, so a span may be in several: a given ORG "New York Times" with suggested LOC "New York"
+and ORG "Times" is a `type` and a `boundary`. Spans are parsed leniently (service.labels), so a label that only breaks the
 scheme (an I- for a B-) around the right entity is a flagged word but no suspect.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from service.contracts.kinds import SuspectKind
 
-# What a probability of zero counts as: bad enough that the fewest zeros win, and still better than an invalid sequence.
+# Stands for a probability of zero: the sequence with the fewest zeros wins, and is better than an invalid one.
 _MIN_PROBABILITY = 1e-300
 
 
@@ -42,8 +42,8 @@ _MIN_PROBABILITY = 1e-300
 class Suspect:
     """One doubtful entity.
 
-    `confidence` is the smallest probability that the model gives its own reading over the words of both spans: how
-    sure it is that all of them are as suggested ("outside" being the suggestion where there is no suggested span).
+    `confidence` is the model's smallest probability of its own label over the words of both spans. Without a suggested
+    span its label is "outside".
     """
 
     kind: SuspectKind
@@ -53,14 +53,14 @@ class Suspect:
 
 
 class _TransitionRules(NamedTuple):
-    """Which class may start, end and follow which, as booleans and as penalties (0 or -inf) on log-probabilities."""
+    """The classes that may start, end and follow each other, as booleans and as penalties (0 or -inf) on log-probabilities."""
 
     can_start: NDArray[np.bool_]
     can_end: NDArray[np.bool_]
     can_follow: NDArray[np.bool_]  # [previous, following]
     start_penalty: NDArray[np.float64]
     end_penalty: NDArray[np.float64]
-    transition_penalty: NDArray[np.float64]  # [following, previous], so that the maximum runs along rows
+    transition_penalty: NDArray[np.float64]  # [following, previous], so the maximum is along rows
 
 
 @lru_cache(maxsize=64)
@@ -70,38 +70,38 @@ def _build_transition_rules(classes: tuple[str, ...], scheme: Scheme) -> _Transi
     follows = np.array([[is_valid_transition(a, b, scheme) for b in classes] for a in classes], np.bool_)
     start_penalty, end_penalty = np.where(starts, 0.0, -np.inf), np.where(ends, 0.0, -np.inf)
     penalty = np.ascontiguousarray(np.where(follows, 0.0, -np.inf).T)
-    grammar = _TransitionRules(starts, ends, follows, start_penalty, end_penalty, penalty)
-    for array in grammar:
+    rules = _TransitionRules(starts, ends, follows, start_penalty, end_penalty, penalty)
+    for array in rules:
         array.flags.writeable = False  # shared by all callers
-    return grammar
+    return rules
 
 
 def decode_valid_path(probs: NDArray[np.floating], classes: Sequence[str], scheme: Scheme) -> list[int]:
-    """The most probable label sequence that the scheme allows, as class indexes.
+    """The most probable valid label sequence of the scheme, as class indexes (Viterbi).
 
-    Where every valid sequence holds a zero, one with the fewest zeros. A class list that allows no valid sequence of
-    this length (only I- classes in IOB2) is InvalidInput.
+    If every valid sequence has a probability of zero, one with the fewest zeros. InvalidInput if the classes allow no
+    valid sequence of this length, such as only I- classes in IOB2.
     """
     n = len(probs)
     if n == 0:
         return []
     if probs.shape != (n, len(classes)):
         raise InvalidInput(f"probabilities of shape {probs.shape} for {len(classes)} classes", field="probs")
-    grammar = _build_transition_rules(tuple(classes), scheme)
+    rules = _build_transition_rules(tuple(classes), scheme)
     best = probs.argmax(axis=1)
-    if grammar.can_start[best[0]] and grammar.can_end[best[-1]] and grammar.can_follow[best[:-1], best[1:]].all():
-        result: list[int] = best.tolist()  # nothing is more probable than the best class of each word
+    if rules.can_start[best[0]] and rules.can_end[best[-1]] and rules.can_follow[best[:-1], best[1:]].all():
+        result: list[int] = best.tolist()  # the best class of each word is valid
         return result
 
     log_probs = np.log(np.maximum(probs.astype(np.float64), _MIN_PROBABILITY))
     rows = np.arange(len(classes))
     came_from = np.empty((n, len(classes)), np.intp)
-    score = log_probs[0] + grammar.start_penalty
+    score = log_probs[0] + rules.start_penalty
     for i in range(1, n):
-        candidates = grammar.transition_penalty + score
+        candidates = rules.transition_penalty + score
         came_from[i] = previous = candidates.argmax(axis=1)
         score = candidates[rows, previous] + log_probs[i]
-    score = score + grammar.end_penalty
+    score = score + rules.end_penalty
     last = int(score.argmax())
     if score[last] == -np.inf:
         raise InvalidInput(
@@ -125,8 +125,8 @@ def find_suspects(
 ) -> list[Suspect]:
     """The suspects of a sentence that touch a flagged word, in the order of the words.
 
-    `classes` and `scheme` are those that are judged (types in IO, where classes were merged). Words without
-    probabilities are left out by the caller. `path`: what `decode_valid_path` says, where it has been asked already.
+    `classes` and `scheme` are those of the judge (types in IO if classes were merged). The caller leaves out words
+    without probabilities. `path` is the result of `decode_valid_path`, if the caller has it already.
     """
     if not len(given) == len(probs) == len(flagged):
         raise InvalidInput(
@@ -136,15 +136,15 @@ def find_suspects(
         return []
     if path is None:
         path = decode_valid_path(probs, classes, scheme)
-    sure = probs[np.arange(len(path)), path]
+    confidence = probs[np.arange(len(path)), path]
     suspects = []
-    for before, after in _find_disagreements(
-        parse_spans(given, scheme), parse_spans([classes[k] for k in path], scheme)
-    ):
-        both = [span for span in (before, after) if span is not None]
-        words = slice(min(span.start for span in both), max(span.end for span in both))
+    given_spans, suggested_spans = parse_spans(given, scheme), parse_spans([classes[k] for k in path], scheme)
+    for given_span, suggested_span in _find_disagreements(given_spans, suggested_spans):
+        spans = [span for span in (given_span, suggested_span) if span is not None]
+        words = slice(min(span.start for span in spans), max(span.end for span in spans))
         if any(flagged[words]):
-            suspects.append(Suspect(_classify_suspect(before, after), before, after, float(sure[words].min())))
+            kind = _classify_suspect(given_span, suggested_span)
+            suspects.append(Suspect(kind, given_span, suggested_span, float(confidence[words].min())))
     return suspects
 
 
@@ -159,9 +159,9 @@ def _classify_suspect(given: Span | None, suggested: Span | None) -> SuspectKind
 def _find_disagreements(
     given: Sequence[Span], suggested: Sequence[Span]
 ) -> Iterator[tuple[Span, Span] | tuple[Span, None] | tuple[None, Span]]:
-    """Overlapping pairs that differ, and spans that overlap none, in order. Both lists are sorted, without overlaps."""
+    """Overlapping pairs that differ, and spans without an overlap, in order. Each list is sorted and has no overlaps."""
     g = s = 0
-    paired_g = paired_s = False  # whether the current spans overlapped one already passed
+    paired_g = paired_s = False  # whether the current spans overlap an earlier one
     while g < len(given) or s < len(suggested):
         a = given[g] if g < len(given) else None
         b = suggested[s] if s < len(suggested) else None
@@ -169,7 +169,7 @@ def _find_disagreements(
             if a != b:
                 yield a, b
             paired_g = paired_s = True
-        # Whichever ends first can overlap nothing more.
+        # The span that ends first overlaps nothing further.
         a_done = a is not None and (b is None or a.end <= b.end)
         b_done = b is not None and (a is None or b.end <= a.end)
         if a is not None and a_done:

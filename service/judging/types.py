@@ -1,4 +1,4 @@
-"""What judging passes on from step to step: a sentence's scored words, what they are held against, what is found."""
+"""The values that judging passes from step to step: observation, threshold set, sentence scores, statistics update."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A sentence's scored words: probabilities and given classes, with the place of each in the sentence."""
+    """The scored words of a sentence: probabilities, given classes, and the index of each word in the sentence."""
 
     sentence: LabelledSentence
     probs: npt.NDArray[np.float64]
     given: npt.NDArray[np.intp]
     word_index: npt.NDArray[np.intp]
     unscored: Mapping[int, str]
-    all_given: npt.NDArray[np.intp]  # of every word of the sentence; UNSCORED where the model has none for its label
+    all_given: npt.NDArray[np.intp]  # the class of every word; UNSCORED if the model has none for its label
 
     @property
     def flat(self) -> FlatSentences:
@@ -36,18 +36,18 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class ThresholdSet:
-    """What sentences are held against: read from the statistics once, used until they change."""
+    """What sentences are judged with: derived from the statistics once, used until they change."""
 
     by_index: npt.NDArray[np.float64]
     weights: npt.NDArray[np.float64]
     by_class: dict[str, float | None]
     warming_up: tuple[str, ...]
-    flag_cutoff: float | None  # of a policy that sends sentences to review by a number
+    flag_cutoff: float | None  # of a policy that selects sentences by score or priority
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceScores:
-    """What is found of a sentence, in numbers: enough to know whether anybody has to be told."""
+    """The scores of a sentence and its words: enough to decide whether it goes to review."""
 
     reason: Reason
     flags: npt.NDArray[np.bool_]
@@ -59,7 +59,7 @@ class SentenceScores:
 
 
 class StatsUpdate(NamedTuple):
-    """A judged sentence that is still to be learned."""
+    """A judged sentence that a partition has not learned from yet."""
 
     observation: Observation
     priority: float | None

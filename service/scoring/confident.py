@@ -1,6 +1,6 @@
 """Confident learning: a threshold per class, the words it flags, and the weights behind `priority`.
 
-Thresholds come from sums and counts alone, so that a stream and one pass over everything give the same ones.
+Thresholds need only sums and counts, so a stream and one pass over all data give the same thresholds.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ UNREACHABLE_THRESHOLD = 2.0
 
 MIN_THRESHOLD = 2e-6
 MARGIN = 1e-6
-"""A probability this much under a threshold reaches it, and a given label this much behind the likeliest class is
-the likeliest: rounding decides nothing."""
+"""A probability that is lower than a threshold by less than this reaches it, and a given label that is less probable
+than the most probable class by less than this counts as the most probable: rounding decides nothing."""
 
 MIN_DOUBT = 1e-3
-"""The least doubt 1 − t that a class's doubt among agreeing words is measured against."""
+"""The smallest denominator 1 − t of the agreement weights."""
 
 
 def sum_by_class(probs: Floats, given: Ints) -> tuple[Floats, NDArray[np.int64]]:
@@ -34,7 +34,7 @@ def sum_by_class(probs: Floats, given: Ints) -> tuple[Floats, NDArray[np.int64]]
 
 
 def sum_agreeing_by_class(probs: Floats, given: Ints) -> tuple[Floats, NDArray[np.int64]]:
-    """`sum_by_class` over the words whose likeliest class is the given one; the first of equals is the likeliest."""
+    """`sum_by_class` over the words whose most probable class is the given one; of equal classes the first counts."""
     agree = predict_classes(probs) == given
     return _sum_and_count(self_confidence(probs, given)[agree], given[agree], probs.shape[1])
 
@@ -47,7 +47,7 @@ def _sum_and_count(own: Floats, given: Ints, n_classes: int) -> tuple[Floats, ND
 
 
 def compute_thresholds(sums: Floats, counts: NDArray[np.int64]) -> Floats:
-    """The mean probability of each class over the words given it; NEVER for a class without words."""
+    """The mean probability of each class over the words given it; UNREACHABLE_THRESHOLD for a class without words."""
     means = np.full(len(counts), UNREACHABLE_THRESHOLD)
     np.divide(sums, counts, out=means, where=counts > 0)
     np.maximum(means, MIN_THRESHOLD, out=means)
@@ -55,17 +55,17 @@ def compute_thresholds(sums: Floats, counts: NDArray[np.int64]) -> Floats:
 
 
 def flag_words(probs: Floats, given: Ints, thresholds: Floats) -> Bools:
-    """The words whose given label is in doubt.
+    """The words whose given label is doubtful.
 
-    Both have to hold: the likeliest class is another one even with MARGIN added to the given one's probability, and
-    some other class reaches its threshold (not necessarily the likeliest).
+    Both must hold: the most probable class is another one even with MARGIN added to the probability of the given class,
+    and some other class, not necessarily the most probable one, reaches its threshold.
     """
     if probs.shape != (len(given), len(thresholds)):
         raise InvalidInput(
             f"{probs.shape} probabilities for {len(given)} words and {len(thresholds)} thresholds", field="probs"
         )
     flags = np.zeros(len(given), dtype=np.bool_)
-    # Few words get past the first clause without its margin, so the rest is done for those alone.
+    # The model disagrees on few words, so the full rule runs on those alone.
     doubtful = (predict_classes(probs) != given).nonzero()[0]
     if doubtful.size:
         flags[doubtful] = _flag_doubtful(probs[doubtful], given[doubtful], thresholds)
@@ -73,7 +73,7 @@ def flag_words(probs: Floats, given: Ints, thresholds: Floats) -> Bools:
 
 
 def _flag_doubtful(probs: Floats, given: Ints, thresholds: Floats) -> Bools:
-    """The whole rule. Changes `probs`, which is the caller's copy."""
+    """The full rule. Changes `probs` in place."""
     rows = np.arange(len(given))
     confident = probs >= thresholds - MARGIN
     confident[rows, given] = False
@@ -83,7 +83,7 @@ def _flag_doubtful(probs: Floats, given: Ints, thresholds: Floats) -> Bools:
 
 
 class SentenceFlags(NamedTuple):
-    """One sentence judged: its flags, the self-confidence of its words, and the lowest of them."""
+    """The flags of one sentence, the self-confidence of its words, and the lowest self-confidence."""
 
     flags: Bools
     confidence: Floats
@@ -91,16 +91,16 @@ class SentenceFlags(NamedTuple):
 
 
 def flag_sentence(probs: Floats, given: Ints, thresholds: Floats) -> SentenceFlags:
-    """Flags and worst token of ONE sentence with little overhead: what `flag_words` and worst-token say of it."""
+    """Flags and worst token of one sentence, with less overhead than `flag_words` and `worst_token`."""
     own = self_confidence(probs, given)
     return SentenceFlags(flag_words(probs, given, thresholds), own, float(own.min()))
 
 
 def compute_agreement_weights(given_means: Floats, agreeing_means: Floats) -> Floats:
-    """How far a class's words can be trusted to show an error, from 0 to 1.
+    """How far a low probability on words of a class indicates an error, from 0 to 1.
 
-    `compute_given_means` t are over all words given a class, `compute_agreeing_means` a over those where the model agrees: noise in
-    the labels drags t down but not a. A class the model is unsure of even where it agrees weighs less.
+    `given_means` t are over all words given a class, `agreeing_means` a over those where the model agrees: label noise
+    lowers t but not a. A class that the model is unsure of even where it agrees weighs less.
     """
     doubt = np.clip((1 - agreeing_means) / np.maximum(1 - given_means, MIN_DOUBT), 0, 1)
     weights: Floats = (1 - agreeing_means.max() + agreeing_means) ** doubt
@@ -113,7 +113,7 @@ def compute_weighted_scores(probs: Floats, given: Ints, weights: Floats) -> Floa
 
 
 def apply_weights(confidence: Floats, weights: Floats) -> Floats:
-    """1 − (1 − p)·w, written so that it keeps its digits: weights lie between .99 and 1, and the order is in the rest."""
+    """1 − (1 − p)·w, in a form that loses no digits: weights lie between .99 and 1, so the order is in the last digits."""
     return confidence + (1 - confidence) * (1 - weights)
 
 
@@ -123,10 +123,10 @@ def compute_priority(flat: FlatSentences, weights: Floats) -> Floats:
 
 
 def prune_by_noise_rate(probs: Floats, given: Ints) -> Bools:
-    """The flags behind the paper's tables: for batch evaluation only, as they need all words at once.
+    """The flags of the paper's tables, for batch evaluation only, since they need all words at once.
 
-    From the words that reach some class's threshold it estimates how many words given k are really j, and flags
-    that many: those with the largest p_j − p_k. Words whose given label is the likeliest are let go again.
+    From the words that reach some class's threshold it estimates how many words given k are really j, and flags that
+    many: those with the largest p_j − p_k. Words whose given label is the most probable class are not flagged.
     """
     n_words, n_classes = probs.shape
     flags = np.zeros(n_words, dtype=np.bool_)
@@ -137,7 +137,7 @@ def prune_by_noise_rate(probs: Floats, given: Ints) -> Bools:
     for k in np.flatnonzero(counts > 1):  # the only word of a class is never flagged
         words = np.flatnonzero(given == k)
         for j in np.flatnonzero(to_flag[:, k]):
-            # The default sort is not stable, and which of equal margins it puts first is what the peer flags too.
+            # The default sort is not stable; cleanlab uses it too, so equal margins are flagged in the same order.
             order = np.argsort(probs[words, k] - probs[words, j])
             flags[words[order[: to_flag[j, k]]]] = True
     boosted = probs.copy()
@@ -157,12 +157,12 @@ def _count_words_to_flag(probs: Floats, given: Ints, counts: Ints) -> Ints:
     joint = joint.reshape(n_classes, n_classes)
     np.fill_diagonal(joint, np.maximum(joint.diagonal(), 1))
 
-    # As many words given k in the estimate as there are.
+    # Scale the estimate so that each class has as many words as were given it.
     scaled = joint / joint.sum(axis=0) * counts
     scaled = scaled / scaled.sum() * counts.sum()
     whole = np.stack([_round_keeping_sum(column) for column in scaled.T], axis=1)
 
-    # At least one word of each class is right; what the diagonal lacks is taken evenly from the rest of its column.
+    # At least one word of each class is right; the diagonal takes what it lacks evenly from the rest of its column.
     right = np.maximum(whole.diagonal(), 1)
     sources = np.maximum(np.count_nonzero(whole, axis=0) - 1, 1)
     to_flag: Ints = np.maximum(whole - (right - whole.diagonal()) / sources, 0).astype(np.intp)
@@ -171,12 +171,12 @@ def _count_words_to_flag(probs: Floats, given: Ints, counts: Ints) -> Ints:
 
 
 def _round_keeping_sum(values: Floats) -> Ints:
-    """Whole numbers with the same sum: those nearest to the next whole number give way."""
+    """Rounds to whole numbers with the same sum; the values nearest to the next whole number are adjusted."""
     whole = values.round()
-    lacking = int(values.sum().round() - whole.sum())
-    rest = np.argsort(values - whole)
-    if lacking > 0:
-        whole[rest[::-1][:lacking]] += 1
-    elif lacking < 0:
-        whole[rest[:-lacking]] -= 1
+    missing = int(values.sum().round() - whole.sum())
+    order = np.argsort(values - whole)
+    if missing > 0:
+        whole[order[::-1][:missing]] += 1
+    elif missing < 0:
+        whole[order[:-missing]] -= 1
     return whole.astype(np.intp)

@@ -1,8 +1,8 @@
 """Many sentences as one array of words.
 
-Every score works on flat arrays: the words of all sentences one after the other, and where each sentence starts.
-`flatten` and `flat` are the gates: what passes them is aligned, finite and normalised, and nothing behind them
-checks again.
+Every score works on flat arrays: the words of all sentences one after the other, and the start of each sentence.
+`flatten` and `from_flat_arrays` validate: their results are aligned, finite and normalised, and no other function
+validates again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Ints: TypeAlias = NDArray[np.intp]
 Bools: TypeAlias = NDArray[np.bool_]
 
 SUM_TOLERANCE = 1e-3
-"""How far from 1 a word's probabilities may sum: half-precision rows pass, logits and percentages don't."""
+"""How far the sum of a word's probabilities may be from 1: half-precision rows pass, logits and percentages don't."""
 
 DROPPED = -1
 """In a mapping of classes: this class has no counterpart."""
@@ -33,7 +33,7 @@ DROPPED = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlatSentences:
-    """The words of all sentences; sentence s is `starts[s]:ends[s]`. No checks here, see `flat` and `flatten`."""
+    """The words of all sentences; sentence s is `starts[s]:ends[s]`. Not validated: see `from_flat_arrays` and `flatten`."""
 
     probs: Floats
     given: Ints
@@ -61,7 +61,7 @@ class FlatSentences:
 
 
 def from_flat_arrays(probs: ArrayLike, given: ArrayLike, lengths: ArrayLike) -> FlatSentences:
-    """Check arrays that are flat already: probabilities [N, K], labels [N], words per sentence [S]."""
+    """Validates arrays that are flat already: probabilities [N, K], labels [N], words per sentence [S]."""
     sizes = _to_integers(lengths, "lengths")
     if (empty := np.flatnonzero(sizes < 1)).size:
         raise InvalidInput("a sentence needs at least one word", field="lengths", sentence=int(empty[0]))
@@ -78,7 +78,7 @@ def from_flat_arrays(probs: ArrayLike, given: ArrayLike, lengths: ArrayLike) -> 
 
 
 def flatten(given_nested: Sequence[Sequence[int] | Ints], probs_nested: Sequence[ArrayLike]) -> FlatSentences:
-    """Check and flatten one sequence of labels and one table of probabilities [words, K] per sentence."""
+    """Validates and flattens one sequence of labels and one table of probabilities [words, K] per sentence."""
     if len(given_nested) != len(probs_nested):
         raise InvalidInput(f"labels of {len(given_nested)} sentences, probabilities of {len(probs_nested)}")
     sizes = _measure_lengths(given_nested, "given")
@@ -106,16 +106,16 @@ def _validate(probs: Floats, given: Ints, sizes: Ints) -> FlatSentences:
         raise _build_word_error(
             starts, word, "given", f"label {given[word]} is not one of the classes 0 to {n_classes - 1}"
         )
-    # Not a matrix product: on so small a task the threads of a BLAS cost more than they save on a busy machine.
+    # Not a matrix product, which would start the threads of the BLAS library for this small sum.
     off: Floats = np.abs(np.einsum("ij->i", probs) - 1)
-    # Written so that NaN fails both comparisons.
+    # In this form NaN fails both comparisons.
     if not (probs.min() >= 0 and off.max() <= SUM_TOLERANCE):
         _raise_invalid_row(probs, off, starts)
     return FlatSentences(probs, given, starts)
 
 
 def _raise_invalid_row(probs: Floats, off: Floats, starts: Ints) -> NoReturn:
-    """Name the first row that isn't a probability distribution, and why."""
+    """Names the first row that is not a probability distribution, and why."""
     word = int(np.flatnonzero(~((probs.min(axis=1) >= 0) & (off <= SUM_TOLERANCE)))[0])
     row = probs[word]
     if not np.isfinite(row).all():
@@ -135,14 +135,14 @@ def _build_word_error(starts: Ints, word: int, field: str, problem: str) -> Inva
 
 
 def _to_integers(values: ArrayLike, field: str) -> Ints:
-    """One dimension of integers; floats are refused even where they are whole, as they hide a mix-up."""
+    """One dimension of integers. Floats are refused even if they are whole: they may be probabilities or scores."""
     try:
-        found: NDArray[Any] = np.asarray(values)
+        array_1d: NDArray[Any] = np.asarray(values)
     except ValueError:
         raise InvalidInput("should be one flat row of integers", field=field) from None
-    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
-        raise InvalidInput(f"should be one flat row of integers, not {found.ndim}-d {found.dtype}", field=field)
-    return found.astype(np.intp, copy=False)
+    if array_1d.ndim != 1 or (array_1d.size and array_1d.dtype.kind not in "iu"):
+        raise InvalidInput(f"should be one flat row of integers, not {array_1d.ndim}-d {array_1d.dtype}", field=field)
+    return array_1d.astype(np.intp, copy=False)
 
 
 def _measure_lengths(nested: Sequence[Any], field: str) -> Ints:
@@ -150,7 +150,7 @@ def _measure_lengths(nested: Sequence[Any], field: str) -> Ints:
         return np.fromiter(map(len, nested), np.intp, count=len(nested))
     except TypeError:
         sentence = next(i for i, part in enumerate(nested) if not _has_length(part))
-        raise InvalidInput("should be a sequence with one entry a word", field=field, sentence=sentence) from None
+        raise InvalidInput("should be a sequence with one entry per word", field=field, sentence=sentence) from None
 
 
 def _has_length(part: Sized) -> bool:
@@ -166,7 +166,7 @@ def _concatenate_labels(nested: Sequence[Sequence[int] | Ints]) -> Ints:
     if len(arrays) == len(nested) and all(part.ndim == 1 and part.dtype.kind in "iu" for part in arrays):
         return np.concatenate(arrays, dtype=np.intp, casting="same_kind")
     try:
-        # array("q") takes nothing but integers, where numpy would turn 1.5 into 1, and is as fast.
+        # array("q") accepts only integers; numpy would turn 1.5 into 1.
         packed = array("q", list(chain.from_iterable(nested)))
     except (TypeError, OverflowError):
         _raise_invalid_label(nested)
@@ -222,7 +222,7 @@ def segment_lengths(starts: Ints, n_words: int) -> Ints:
     return np.diff(starts, append=n_words)
 
 
-# `reduceat` answers wrongly for empty segments; the gates above let none in.
+# `reduceat` is wrong for empty segments; validation above refuses them.
 
 
 def segment_min(values: Floats, segments: FlatSentences | Ints) -> Floats:
@@ -246,9 +246,9 @@ def _get_starts(segments: FlatSentences | Ints) -> Ints:
 
 
 def merge_classes(probs: Floats, mapping: Sequence[int]) -> Floats:
-    """Sum the columns of classes that become one: column i goes to `mapping[i]`, or nowhere where that is -1.
+    """Sums the columns of classes that become one: column i is added to `mapping[i]`, or dropped if that is -1.
 
-    Where a class is dropped the rest is normalised again; a word whose whole mass was dropped is an error.
+    If a class is dropped, the rest is normalised again. A word whose whole probability is dropped is an error.
     """
     targets = _check_mapping(mapping, probs.shape[1])
     merged = np.zeros((len(probs), int(targets.max()) + 1))
@@ -264,7 +264,7 @@ def merge_classes(probs: Floats, mapping: Sequence[int]) -> Floats:
 
 
 def merge_labels(given: Ints, mapping: Sequence[int]) -> Ints:
-    """The merged classes of given labels. A label of a dropped class is an error: its word has nothing to score."""
+    """The merged classes of given labels. A label of a dropped class is an error, since its word can't be scored."""
     targets = _check_mapping(mapping, len(mapping))
     if (outside := np.flatnonzero((given < 0) | (given >= len(targets)))).size:
         word = int(outside[0])

@@ -17,7 +17,7 @@ from service.scoring.flat import Bools, FlatSentences, Floats, segment_max, segm
 from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES, predict_classes
 
 TIE_BREAK = 1e-5
-"""ε: the unflagged words order sentences that are equal in everything else."""
+"""ε: with this weight the unflagged words order sentences that are otherwise equal."""
 
 PAPER_TEMPERATURE = 10**-1.5
 
@@ -28,7 +28,7 @@ SentenceScore: TypeAlias = Callable[[FlatSentences, Floats, Bools], Floats]
 
 @dataclass(frozen=True, slots=True)
 class ScoringMethod:
-    """A way to score sentences. What it says it doesn't use it is given as zeros."""
+    """A method to score sentences. Inputs that it does not use are zeros."""
 
     name: str
     uses_token_score: bool
@@ -37,7 +37,7 @@ class ScoringMethod:
 
 
 def predicted_difference(flat: FlatSentences, _q: Floats, _flags: Bools) -> Floats:
-    """−|D| − max_D p_predicted over the words D whose likeliest class is not the given one."""
+    """−|D| − max_D p_predicted over the words D whose most probable class is not the given one."""
     predicted = predict_classes(flat.probs)
     differs = predicted != flat.given
     confidence = np.where(differs, flat.probs[np.arange(flat.n_words), predicted], 0.0)
@@ -113,7 +113,7 @@ def worst_token_softmin(
     above = q - np.repeat(lowest, flat.lengths)
     with np.errstate(over="ignore", under="ignore"):  # far above the minimum the weight is 0
         weights = np.exp(-above / temperature)
-    # Around the minimum, so that a sentence of equal words gets exactly their score.
+    # Relative to the minimum, so a sentence of words with equal scores gets exactly that score.
     return lowest + segment_sum(above * weights, flat) / segment_sum(weights, flat)
 
 
@@ -127,7 +127,7 @@ def _min_over(flat: FlatSentences, q: Floats, chosen: Bools) -> Floats:
 
 
 def _sort_within_sentences(flat: FlatSentences, q: Floats) -> tuple[Floats, Floats]:
-    """The q ascending within each sentence, and each place's rank from 1."""
+    """The q in ascending order within each sentence, and the rank of each position, from 1."""
     sentence = np.repeat(np.arange(flat.n_sentences), flat.lengths)
     rank = np.arange(1.0, flat.n_words + 1) - np.repeat(flat.starts, flat.lengths)
     return q[np.lexsort((q, sentence))], rank
@@ -164,19 +164,19 @@ def score_sentences(
     token_score: str = DEFAULT_TOKEN_SCORE,
     flags: Bools | None = None,
 ) -> Floats:
-    """A score for each sentence by the names of a method and a token score."""
-    chosen = _look_up(METHODS, method, "method")
+    """A score for each sentence, with the named method and token score."""
+    scoring_method = _look_up(METHODS, method, "method")
     score = _look_up(TOKEN_SCORES, token_score, "token_score")
     if flags is None:
-        if chosen.uses_flags:
+        if scoring_method.uses_flags:
             raise InvalidInput(f"method {method} needs the flags of the words", field="flags")
         flags = np.zeros(flat.n_words, dtype=np.bool_)
     elif flags.shape != (flat.n_words,) or flags.dtype != np.bool_:
         raise InvalidInput(
             f"should be {flat.n_words} booleans, not {flags.dtype} of shape {flags.shape}", field="flags"
         )
-    q = score(flat.probs, flat.given) if chosen.uses_token_score else np.zeros(flat.n_words)
-    return chosen.function(flat, q, flags)
+    q = score(flat.probs, flat.given) if scoring_method.uses_token_score else np.zeros(flat.n_words)
+    return scoring_method.function(flat, q, flags)
 
 
 def _look_up(registry: Mapping[str, T], name: str, field: str) -> T:

@@ -14,8 +14,8 @@ TokenScore: TypeAlias = Callable[[Floats, Ints], Floats]
 
 
 def predict_classes(probs: Floats) -> Ints:
-    """The class with the largest probability, the first of equals."""
-    # Without sentences there may be no classes either, of which numpy wants no argmax.
+    """The class with the largest probability; of equal classes the first."""
+    # Without sentences there may be no classes, and numpy has no argmax of an empty axis.
     return probs.argmax(axis=1) if probs.size else np.zeros(len(probs), dtype=np.intp)
 
 
@@ -26,7 +26,7 @@ def self_confidence(probs: Floats, given: Ints) -> Floats:
 
 
 def normalized_margin(probs: Floats, given: Ints) -> Floats:
-    """(p_y − max_{j≠y} p_j + 1) / 2: the paper's margin brought into [0, 1], with the given class left out of the max."""
+    """(p_y − max_{j≠y} p_j + 1) / 2: the paper's margin scaled to [0, 1], without the given class in the max."""
     return (self_confidence(probs, given) - compute_max_other(probs, given) + 1) / 2
 
 
@@ -41,8 +41,8 @@ def compute_max_other(probs: Floats, given: Ints) -> Floats:
 def confidence_weighted_entropy(probs: Floats, given: Ints) -> Floats:
     """ln(1 + x) / x with x = H / (p_y·ln K): 1 where the model is sure of the label, 0 where it is sure of another.
 
-    In log space and without clips. Clipping p_y and x, as is usual, turns the order round where the model is
-    saturated: a label with p_y = 2e-9 against it gets a better score than one with p_y = 1 − 2e-9.
+    In log space and without clipping. Clipping p_y and x, as usual, reverses the order where the model is saturated: a
+    label with p_y = 2e-9 gets a better score than one with p_y = 1 − 2e-9.
     """
     n_words, n_classes = probs.shape
     if n_classes < 2 or not n_words:
@@ -51,7 +51,7 @@ def confidence_weighted_entropy(probs: Floats, given: Ints) -> Floats:
     own = self_confidence(probs, given)
     top = predict_classes(probs)
 
-    # Near 1 a float can't tell how much is missing, and that is all the entropy there is. The others' sum can.
+    # A float near 1 has lost the difference to 1, which is all of the entropy. The sum of the other classes has it.
     others = probs.copy()
     others[rows, top] = 0.0
     missing = others.sum(axis=1)
@@ -62,17 +62,17 @@ def confidence_weighted_entropy(probs: Floats, given: Ints) -> Floats:
     np.log(others, out=logs, where=others > 0)
     entropy = -(others * logs).sum(axis=1) - (1 - missing) * np.log1p(-missing)
 
-    # x = 0 (one-hot and right) has the limit 1, p_y = 0 (x without bound) the limit 0; neither survives the formula.
+    # The limit for x = 0 (one-hot and right) is 1, for p_y = 0 (x without bound) 0. The formula fails for both.
     score = np.where(own > 0, 1.0, 0.0)
     usual = (own > 0) & (entropy > 0)
     log_x = np.log(entropy[usual] / np.log(n_classes)) - np.log(own[usual] / total[usual])
-    # Below e^-40 the score is 1 to the last bit, and e^40 is as much as the other factor needs.
+    # For x < e^-40 the score is 1 to the last bit, so the factor e^-log_x is needed up to e^40 only.
     score[usual] = np.where(log_x < -40, 1.0, np.logaddexp(0.0, log_x) * np.exp(-np.maximum(log_x, -40)))
     return np.minimum(score, 1.0)
 
 
 def adjust_probs(probs: Floats, thresholds: Floats) -> Floats:
-    """Probabilities less each class's threshold, shifted back above 0 and normalised, against class imbalance."""
+    """Probabilities minus the class thresholds, shifted above 0 and normalised: corrects for class imbalance."""
     shifted = probs - thresholds
     shifted += thresholds.max()
     shifted /= shifted.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Running state: sums, counts and histograms that merge to the bit. No I/O, no clock."""
+"""Running statistics: sums, counts and histograms that merge exactly. No I/O, no clock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is remembered of the words seen: per class, how probable the model found the label that was given.
+"""Class statistics: per class, the sum of the model's probabilities of the given label, and the number of words.
 
-Probabilities are added as integers of SCALE parts. Integer addition does not care about order, so any split of a
-stream into batches, partitions and merges ends in the same bits; and Python's integers never overflow.
+Probabilities are added as integers in units of 1/SCALE. Integer addition does not depend on the order, so any split of
+a stream into batches, partitions and merges gives the same bits. Python's integers never overflow.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     Integers = NDArray[np.integer[Any]]
 
 SCALE = 2**40
-"""Parts of one: a word's probability is kept to ±4.5e-13, finer than the 1e-6 that the flag rule distinguishes."""
+"""Units of one: the error of a probability is at most 4.5e-13, far less than the 1e-6 of the flag rule."""
 
 PROBABILITY_TOLERANCE = 1e-3
-"""A row may sum to 1 ± this (scoring.flat), so one probability may be that much over 1."""
+"""A row may sum to 1 ± this (scoring.flat), so one probability may exceed 1 by as much."""
 
 _SCALE = float(SCALE)
 _MAX_PARTS = round(SCALE * (1 + PROBABILITY_TOLERANCE))
-_MAX_PARTS_FLOAT = float(_MAX_PARTS)  # a float compares faster with a float
-_MAX_LOOP_WORDS = 128  # words up to which a plain loop is faster than numpy's fixed costs
-_MAX_CHUNK_WORDS = 2**22  # words whose scaled probabilities can't overflow an int64 sum
+_MAX_PARTS_FLOAT = float(_MAX_PARTS)
+_MAX_LOOP_WORDS = 128  # up to here a Python loop is faster than numpy
+_MAX_CHUNK_WORDS = 2**22  # the int64 sum of so many scaled probabilities can't overflow
 _ROWS = np.arange(_MAX_LOOP_WORDS)
 _FIELDS = ("sums", "counts", "agree_sums", "agree_counts")
 
@@ -44,8 +44,8 @@ CLASS_STATS_FORMAT = SnapshotFormat("class statistics", version=1, fields=_FIELD
 class ClassStats:
     """Sums of p(given) and numbers of words per given class: over all words, and where the model agrees.
 
-    The model agrees where its argmax (the first index wins a tie) is the given class. Raw sums only: priors are
-    added on reading (`priors`). Never changed: `update` and `merge` return a new one.
+    The model agrees with a word if its argmax (of equal classes the first) is the given class. Raw sums only: priors are
+    added on reading (thresholds.py). Immutable: `update` and `merge` return new statistics.
     """
 
     sums: tuple[int, ...]
@@ -55,7 +55,7 @@ class ClassStats:
 
     @classmethod
     def empty(cls, n_classes: int) -> ClassStats:
-        """Nothing seen yet."""
+        """Statistics of no words."""
         if n_classes < 1:
             raise InvalidInput(f"there must be at least one class, not {n_classes}", field="n_classes")
         zeros = (0,) * n_classes
@@ -74,7 +74,7 @@ class ClassStats:
         return not any(self.counts)
 
     def update(self, probs: Floats, given: Integers) -> ClassStats:
-        """These statistics and the words of a sentence, or of many: probs [N, K], given [N]."""
+        """These statistics with the words of one or more sentences added: probs [N, K], given [N]."""
         if probs.ndim != 2 or probs.shape[1] != self.n_classes:
             raise InvalidInput(f"shape {probs.shape} where [words, {self.n_classes} classes] is needed", field="probs")
         if given.shape != probs.shape[:1]:
@@ -97,7 +97,7 @@ class ClassStats:
         sums, counts = list(self.sums), list(self.counts)
         agree_sums, agree_counts = list(self.agree_sums), list(self.agree_counts)
         for label, part, best in zip(given.tolist(), scaled.tolist(), probs.argmax(axis=1).tolist(), strict=True):
-            if not 0.0 <= part <= _MAX_PARTS_FLOAT or label < 0:  # numpy would read a negative label from the end
+            if not 0.0 <= part <= _MAX_PARTS_FLOAT or label < 0:  # numpy counts a negative index from the end
                 _raise_invalid_word(probs, given)
             parts = int(part)
             sums[label] += parts
@@ -112,7 +112,7 @@ class ClassStats:
             _raise_invalid_word(probs, given)
         labels = given.astype(np.intp, copy=False)
         scaled = np.rint(np.multiply(probs[np.arange(len(labels)), labels], _SCALE, dtype=np.float64))
-        if not (scaled.min() >= 0.0 and scaled.max() <= _MAX_PARTS):  # so worded, a NaN fails too
+        if not (scaled.min() >= 0.0 and scaled.max() <= _MAX_PARTS):  # in this form a NaN fails too
             _raise_invalid_word(probs, given)
         parts = scaled.astype(np.int64)
         agrees = probs.argmax(axis=1) == labels
@@ -124,7 +124,7 @@ class ClassStats:
         )
 
     def merge(self, other: ClassStats) -> ClassStats:
-        """Both together; the order of merges doesn't matter."""
+        """The sum of both. The order of merges does not matter."""
         if len(self.sums) != len(other.sums):
             raise StateError(f"statistics of {self.n_classes} and of {other.n_classes} classes can't be merged")
         return ClassStats(
@@ -135,24 +135,24 @@ class ClassStats:
         )
 
     def compute_given_means(self, *, prior_words: int = 0, prior_mean: float = 0.0) -> NDArray[np.float64]:
-        """Mean p(k) over the words given k and `prior_words` more at `prior_mean` (which stands where there are none)."""
+        """Mean p(k) over the words given k and `prior_words` more at `prior_mean`; without any word, `prior_mean`."""
         return _compute_means(self.sums, self.counts, prior_words, prior_mean)
 
     def compute_agreeing_means(self, *, prior_words: int = 0, prior_mean: float = 0.0) -> NDArray[np.float64]:
-        """The same over the words given k where the model says k too."""
+        """The same over the words given k where the model agrees."""
         return _compute_means(self.agree_sums, self.agree_counts, prior_words, prior_mean)
 
     def compute_thresholds(self) -> NDArray[np.float64]:
-        """Confident-learning thresholds of these words alone, as in one batch pass; `priors` has those of a stream."""
+        """Confident-learning thresholds of these words alone, without priors, as in one batch pass."""
         return compute_thresholds(np.array([s / SCALE for s in self.sums]), np.array(self.counts, dtype=np.int64))
 
     def snapshot(self) -> dict[str, object]:
-        """As JSON can hold it."""
+        """As a JSON object."""
         return CLASS_STATS_FORMAT.write({name: list(getattr(self, name)) for name in _FIELDS})
 
     @classmethod
     def restore(cls, snapshot: object) -> ClassStats:
-        """The statistics that `snapshot` was made of; StateError where it can't be one."""
+        """Reads `snapshot()` back; StateError if it is not valid."""
         fields = CLASS_STATS_FORMAT.read(snapshot)
         stats = cls(*(read_counts(fields[name], f"`{name}`") for name in _FIELDS))
         if not 0 < len(stats.sums) == len(stats.counts) == len(stats.agree_sums) == len(stats.agree_counts):
@@ -191,7 +191,7 @@ def _compute_means(
 
 
 def _raise_invalid_word(probs: Floats, given: Integers) -> NoReturn:
-    """Say which word made an update impossible."""
+    """Names the first word that can't be added."""
     n_classes = probs.shape[1]
     outside = np.flatnonzero((given < 0) | (given >= n_classes))
     if len(outside):

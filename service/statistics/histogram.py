@@ -1,4 +1,4 @@
-"""How priorities are spread, so that a dataset can send its worst share to review without a second pass."""
+"""The histogram of priorities: with it a dataset sends its worst share to review without a second pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BINS_PER_UNIT = 32
-MAX_LOGIT = 33  # beyond, bins would be narrower than the gaps between float64 just below 1
+MAX_LOGIT = 33  # beyond it, bins would be narrower than the distance of neighbouring float64 below 1
 CUTOFF_ALL = 2.0
 """A cut-off above every priority."""
 
@@ -27,7 +27,7 @@ HISTOGRAM_FORMAT = SnapshotFormat("the priority histogram", version=1, fields=("
 
 
 def _compute_bin_edges() -> tuple[float, ...]:
-    """Priorities at even steps of logit, cut to 12 digits so that no platform's exp() moves an edge by a last bit."""
+    """Priorities at even steps of logit, rounded to 12 digits so that exp() gives the same edges on every platform."""
     steps = MAX_LOGIT * BINS_PER_UNIT
     low = [float(f"{1 / (1 + math.exp(step / BINS_PER_UNIT)):.12g}") for step in range(steps, 0, -1)]
     return (*low, 0.5, *(1 - edge for edge in reversed(low)))
@@ -46,17 +46,17 @@ def _create_zero_counts() -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PriorityHistogram:
-    """Numbers of sentences per bin of logit(priority): fine near 0 and near 1, where priorities crowd.
+    """Numbers of sentences per bin of logit(priority): bins are fine near 0 and 1, where most priorities are.
 
-    Bin i holds the priorities with EDGES[i−1] ≤ priority < EDGES[i], the first and the last whatever lies beyond.
-    Never changed: `update` and `merge` return a new one.
+    Bin i has the priorities with BIN_EDGES[i−1] ≤ priority < BIN_EDGES[i]; the first and last bin are open.
+    Immutable: `update` and `merge` return a new histogram.
     """
 
     counts: NDArray[np.int64]
 
     @classmethod
     def empty(cls) -> PriorityHistogram:
-        """Nothing seen yet."""
+        """A histogram of no sentences."""
         return cls(_create_zero_counts())
 
     @property
@@ -70,7 +70,7 @@ class PriorityHistogram:
         return hash(self.counts.tobytes())
 
     def update(self, priorities: float | NDArray[np.floating[Any]]) -> PriorityHistogram:
-        """The same and one sentence's priority, or those of many."""
+        """The histogram with the priorities of one or more sentences added."""
         counts = self.counts.copy()
         if isinstance(priorities, float | int):
             if not -PROBABILITY_TOLERANCE <= priorities <= 1 + PROBABILITY_TOLERANCE:
@@ -87,37 +87,37 @@ class PriorityHistogram:
         return PriorityHistogram(counts)
 
     def merge(self, other: PriorityHistogram) -> PriorityHistogram:
-        """Both together; the order of merges doesn't matter."""
+        """The sum of both. The order of merges does not matter."""
         counts = self.counts + other.counts
         counts.flags.writeable = False
         return PriorityHistogram(counts)
 
     def find_cutoff(self, share: float) -> float:
-        """The priority under which the worst `share` of the sentences lies: `priority < cut` is within the budget.
+        """The priority below which the worst `share` of the sentences lies: `priority < cutoff` is within the budget.
 
-        Conservative: the largest edge that no more than the share lies under, so a crowded bin on the border stays
-        out. Nothing seen yet, or a share of 0: 0.0, which nothing is under.
+        Conservative: the largest edge with at most the share below it, so a bin that would exceed the budget stays out.
+        Without sentences, or for a share of 0, it is 0.0, and no priority is below it.
         """
         if not 0 <= share <= 1:
             raise InvalidInput(f"{share} is not a share between 0 and 1", field="share")
         if share == 1:
             return CUTOFF_ALL
-        under = np.cumsum(self.counts)  # under[i]: how many lie under EDGES[i]
-        total = int(under[-1])
+        below = np.cumsum(self.counts)  # below[i]: the number of sentences below BIN_EDGES[i]
+        total = int(below[-1])
         if share == 0 or total == 0:
             return 0.0
-        allowed = int(np.searchsorted(under[:-1], share * total, side="right"))
+        allowed = int(np.searchsorted(below[:-1], share * total, side="right"))
         return BIN_EDGES[allowed - 1] if allowed else 0.0
 
     def snapshot(self) -> dict[str, object]:
-        """As JSON can hold it: the occupied bins and their counts."""
+        """As a JSON object: the occupied bins and their counts."""
         occupied = np.flatnonzero(self.counts)
         bins = [[int(i), n] for i, n in zip(occupied, self.counts[occupied].tolist(), strict=True)]
         return HISTOGRAM_FORMAT.write({"bins": bins})
 
     @classmethod
     def restore(cls, snapshot: object) -> PriorityHistogram:
-        """The histogram that `snapshot` was made of; StateError where it can't be one."""
+        """Reads `snapshot()` back; StateError if it is not valid."""
         bins = HISTOGRAM_FORMAT.read(snapshot)["bins"]
         if not isinstance(bins, list):
             raise StateError("`bins` of the priority histogram should be a list of [bin, count]")
@@ -148,7 +148,7 @@ def _raise_invalid_bin(bins: list[object]) -> NoReturn:
     last = -1
     for pair in bins:
         if not (isinstance(pair, list) and len(pair) == 2 and is_count(pair[0]) and is_count(pair[1])):
-            raise StateError(f"the priority histogram holds {pair!r} where [bin, count] should stand")
+            raise StateError(f"the priority histogram has {pair!r} instead of [bin, count]")
         i, n = pair
         if not last < i < N_BINS or not 0 < n <= MAX_COUNT:
             raise StateError(f"[{i}, {n}] doesn't fit a priority histogram of {N_BINS} bins in rising order")

@@ -1,4 +1,4 @@
-"""What a stream keeps per dataset and stats key: class statistics, by day where the dataset forgets, and priorities."""
+"""Running statistics of a dataset and stats key: class statistics, by day if the dataset forgets, and priorities."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ RUNNING_STATS_FORMAT = SnapshotFormat(
 
 @dataclass(frozen=True, slots=True)
 class RunningStats:
-    """Class statistics per day bucket, and the histogram of priorities. Never changed: each call returns a new one.
+    """Class statistics per day bucket, and the histogram of priorities. Immutable: every method returns new statistics.
 
-    With `keep_days` = N, buckets older than N days before the newest are dropped; the newest is still filling, so
-    this is N whole days and what there is of one more. The result is that of summing every bucket ever seen and
-    dropping once at the end, whatever the order of updates and merges: a cut-off (newest − N) can only rise, as merging
-    takes the later newest day and the smaller N, so what was dropped early would have been dropped at the end,
-    and the newest bucket itself is never dropped. The histogram doesn't forget.
+    With `keep_days` = N, buckets older than N days before the newest are dropped. The newest day is still incomplete, so
+    this is N whole days and a part of one more. For any order of updates and merges the result equals the sum of all
+    buckets with old ones dropped once at the end: the cut-off (newest − N) can only rise, since a merge takes the later
+    newest day and the smaller N. A bucket dropped early would be dropped at the end too, and the newest bucket is never
+    dropped. The histogram does not forget.
     """
 
     n_classes: int
     buckets: Mapping[str, ClassStats]
     histogram: PriorityHistogram
     keep_days: int | None
-    _total: ClassStats  # of all buckets, carried along so that reading it costs nothing
+    _total: ClassStats  # the sum of all buckets
 
     @classmethod
     def empty(cls, n_classes: int, *, keep_days: int | None = None) -> RunningStats:
-        """Nothing seen yet."""
+        """Statistics of no sentences."""
         return cls._drop_expired({}, PriorityHistogram.empty(), keep_days, ClassStats.empty(n_classes))
 
     @classmethod
     def _drop_expired(
         cls, buckets: dict[str, ClassStats], histogram: PriorityHistogram, keep_days: int | None, total: ClassStats
     ) -> RunningStats:
-        """What is left of these buckets, which sum to `total`, once the old ones are dropped."""
+        """Statistics of these buckets, which sum to `total`, without the expired ones."""
         if keep_days is not None:
             if keep_days < 1:
                 raise InvalidInput(f"{keep_days} days where at least 1 is needed", field="keep_days")
             first = _find_first_day(buckets, keep_days)
-            kept = {day: stats for day, stats in buckets.items() if day >= first}
-            if len(kept) < len(buckets):
-                buckets, total = kept, _sum_buckets(kept.values(), total.n_classes)
+            remaining = {day: stats for day, stats in buckets.items() if day >= first}
+            if len(remaining) < len(buckets):
+                buckets, total = remaining, _sum_buckets(remaining.values(), total.n_classes)
         return cls(total.n_classes, buckets, histogram, keep_days, total)
 
     def update(
@@ -72,10 +72,10 @@ class RunningStats:
         day: str = UNDATED,
         priority: float | NDArray[np.floating[Any]] | None = None,
     ) -> RunningStats:
-        """These statistics and the words of one sentence (or of many) of one day; `priority` goes to the histogram.
+        """These statistics with the words of one or more sentences of one day added; `priority` goes to the histogram.
 
-        `day` must not be later than when the sentence came in (`day_of` sees to it): one from the far future would
-        make all others forgotten.
+        `day` must not be later than the arrival of the sentence, which `to_bucket_day` ensures: a day in the far future
+        would expire all others.
         """
         histogram = self.histogram if priority is None else self.histogram.update(priority)
         bucket = self.buckets.get(day)
@@ -83,8 +83,8 @@ class RunningStats:
             if day != UNDATED:
                 _check_day(day)
             learned = ClassStats.empty(self.n_classes).update(probs, given)
-            too_late = self.keep_days is not None and day < _find_first_day(self.buckets, self.keep_days)
-            if too_late or learned.is_empty:  # a bucket without words must not decide which day is the newest
+            is_expired = self.keep_days is not None and day < _find_first_day(self.buckets, self.keep_days)
+            if is_expired or learned.is_empty:  # a bucket without words must not count as the newest day
                 return RunningStats(self.n_classes, self.buckets, histogram, self.keep_days, self._total)
             buckets = {**self.buckets, day: learned}
             return RunningStats._drop_expired(buckets, histogram, self.keep_days, self._total.merge(learned))
@@ -96,7 +96,7 @@ class RunningStats:
         return RunningStats(self.n_classes, buckets, histogram, self.keep_days, self._total.merge(learned))
 
     def merge(self, other: RunningStats) -> RunningStats:
-        """Both together; the order of merges doesn't matter."""
+        """The sum of both, with the smaller `keep_days`. The order of merges does not matter."""
         if self.n_classes != other.n_classes:
             raise StateError(f"statistics of {self.n_classes} and of {other.n_classes} classes can't be merged")
         buckets = dict(self.buckets)
@@ -114,9 +114,9 @@ class RunningStats:
         return RunningStats._drop_expired(dict(self.buckets), self.histogram, keep_days, self._total)
 
     def get_total(self, window_days: int | None = None) -> ClassStats:
-        """All that is kept, or what lies at most `window_days` days before the newest.
+        """The sum of all buckets, or of those at most `window_days` days before the newest.
 
-        At once where the window is no narrower than `keep_days`; a narrower one is summed anew at each call.
+        A window narrower than `keep_days` is summed at each call.
         """
         if window_days is None or (self.keep_days is not None and window_days >= self.keep_days):
             return self._total
@@ -126,7 +126,7 @@ class RunningStats:
         return _sum_buckets((stats for day, stats in self.buckets.items() if day >= first), self.n_classes)
 
     def snapshot(self) -> dict[str, object]:
-        """As JSON can hold it; equal statistics give equal text."""
+        """As a JSON object; equal statistics give equal text."""
         return RUNNING_STATS_FORMAT.write(
             {
                 "n_classes": self.n_classes,
@@ -138,7 +138,7 @@ class RunningStats:
 
     @classmethod
     def restore(cls, snapshot: object) -> RunningStats:
-        """The statistics that `snapshot` was made of; StateError where it can't be one."""
+        """Reads `snapshot()` back; StateError if it is not valid."""
         fields = RUNNING_STATS_FORMAT.read(snapshot)
         n_classes, keep_days, days = fields["n_classes"], fields["keep_days"], fields["buckets"]
         if not is_count(n_classes) or n_classes == 0:
@@ -160,16 +160,16 @@ class RunningStats:
 
 
 def to_bucket_day(annotated_at: datetime | None, arrived_at: datetime) -> str:
-    """The bucket of a sentence: the day (UTC) it was annotated, never later than it arrived. Naive times are UTC.
+    """The bucket of a sentence: the day (UTC) of its annotation, but not later than its arrival. Naive times are UTC.
 
-    Take `arrived_at` from the record, not from a clock, so that a replay finds the same day.
+    `arrived_at` must be the record's timestamp and not the clock, so that a replay gives the same day.
     """
     arrived = arrived_at if arrived_at.tzinfo else arrived_at.replace(tzinfo=UTC)
     annotated = arrived if annotated_at is None else annotated_at
     annotated = annotated if annotated.tzinfo else annotated.replace(tzinfo=UTC)
     try:
         return min(annotated, arrived).astimezone(UTC).date().isoformat()
-    except OverflowError:  # the first hours of year 1, east of Greenwich
+    except OverflowError:  # before year 1 in UTC
         return date.min.isoformat()
 
 
@@ -186,7 +186,7 @@ def _find_first_day(buckets: Iterable[str], days: int) -> str:
 
 
 def _is_day(day: object) -> bool:
-    """Only YYYY-MM-DD: the other ISO spellings don't sort as text."""
+    """True for YYYY-MM-DD only: other ISO 8601 forms don't sort as text."""
     try:
         return isinstance(day, str) and date.fromisoformat(day).isoformat() == day
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is read from the raw statistics: flag thresholds and priority weights, with their priors added on reading."""
+"""Flag thresholds and priority weights from raw statistics, with priors added on reading."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 PRIORITY_PRIOR_WORDS = 20
 PRIORITY_PRIOR_MEAN = 0.95
-"""The prior of both means behind `priority`, measured to be better than the model's held-out statistics."""
+"""The prior of both means behind `priority`. Held-out statistics give an AUPRC of .480 to .483 instead of .486."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOutStats:
-    """A model's own sums and counts per class, from words that it was not trained on."""
+    """A model's sums and counts per class, over words that it was not trained on."""
 
     sums: tuple[float, ...]
     counts: tuple[int, ...]
@@ -45,10 +45,10 @@ def compute_flag_thresholds(
     prior_words: int = PRIOR_WORDS,
     min_words: int = MIN_WORDS,
 ) -> NDArray[np.float64]:
-    """The thresholds that flags are judged with, one per class.
+    """The thresholds of the flag rule, one per class.
 
-    A class with held-out words starts from their mean, worth `prior_words`. A class without has its own mean from
-    `min_words` own words on, and before that none (`confident.UNREACHABLE_THRESHOLD`), so that it can't be the reason for a flag.
+    A class with held-out words starts from their mean, weighted as `prior_words` words. A class without them has a
+    threshold from `min_words` words of its own on; before that it has `confident.UNREACHABLE_THRESHOLD` and causes no flag.
     """
     sums = [s / SCALE for s in stats.sums]
     counts = list(stats.counts)
@@ -69,7 +69,7 @@ def compute_flag_thresholds(
 
 
 def find_warming_up(stats: ClassStats, min_words: int = MIN_WORDS) -> tuple[int, ...]:
-    """The classes with fewer than `min_words` own words. A prior never counts as own."""
+    """The classes with fewer than `min_words` words of their own. Prior words don't count."""
     return tuple([k for k, n in enumerate(stats.counts) if n < min_words])
 
 

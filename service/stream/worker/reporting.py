@@ -1,4 +1,4 @@
-"""What a worker knows beside a batch's own numbers, told to whoever listens: datasets, thresholds, waiting times."""
+"""What a worker reports beside the counts of a batch: dead letters to the log; datasets, thresholds and latencies to metrics."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ logger = logging.getLogger(__name__)
 
 UNKNOWN = "(unknown)"
 _DATASET_NAME = re.compile(r"[a-z0-9._-]{1,64}")
-MAX_REASON_CHARS = 500  # characters of a reason: the rest is in the dead letter
-MAX_LOGGED_KINDS = 5  # told of one batch: datasets are the producers' to invent
+MAX_REASON_CHARS = 500  # the dead letter has the full reason
+MAX_LOGGED_KINDS = 5  # per batch, since producers can invent dataset names
 
 
 def log_dead_letters(letters: Iterable[Output]) -> None:
-    """Each kind of a batch's dead letters once, with the first reason: who sent them was told that all is well."""
+    """Logs each kind of dead letter in a batch once, with the first reason: their producers got no error."""
     kinds: dict[tuple[str, str], tuple[int, str]] = {}
     for letter in letters:
-        ours = letter.headers[::-1]  # a producer may have sent such headers himself
-        kind = get_header(ours, f"{ERROR_HEADER_PREFIX}.stage") or UNKNOWN, _parse_dataset(letter.value)
-        number, first = kinds.get(kind, (0, get_header(ours, f"{ERROR_HEADER_PREFIX}.exception.message") or ""))
-        kinds[kind] = number + 1, first
-    for (stage, dataset), (number, first) in list(kinds.items())[:MAX_LOGGED_KINDS]:
-        shown = "".join(each if each.isprintable() else "\ufffd" for each in first[:MAX_REASON_CHARS])
-        logger.warning("dead letters: %d of stage %s, dataset %s; the first: %s", number, stage, dataset, shown)
+        headers = letter.headers[::-1]  # ours come last: the producer may have sent headers with the same names
+        kind = get_header(headers, f"{ERROR_HEADER_PREFIX}.stage") or UNKNOWN, _parse_dataset(letter.value)
+        count, reason = kinds.get(kind, (0, get_header(headers, f"{ERROR_HEADER_PREFIX}.exception.message") or ""))
+        kinds[kind] = count + 1, reason
+    for (stage, dataset), (count, reason) in list(kinds.items())[:MAX_LOGGED_KINDS]:
+        printable = "".join(char if char.isprintable() else "\ufffd" for char in reason[:MAX_REASON_CHARS])
+        logger.warning("dead letters: %d of stage %s, dataset %s; the first: %s", count, stage, dataset, printable)
     if len(kinds) > MAX_LOGGED_KINDS:
         logger.warning("dead letters: %d more kinds, see `labelwatch dead-letters list`", len(kinds) - MAX_LOGGED_KINDS)
 
 
 def _parse_dataset(value: bytes | None) -> str:
     try:
-        found = json.loads(value or b"")
+        message = json.loads(value or b"")
     except (ValueError, RecursionError):
         return UNKNOWN
-    name = found.get("dataset", DatasetSettings().name) if isinstance(found, dict) else UNKNOWN
+    name = message.get("dataset", DatasetSettings().name) if isinstance(message, dict) else UNKNOWN
     return name if isinstance(name, str) and _DATASET_NAME.fullmatch(name) else UNKNOWN
 
 
 def register_datasets(reporter: Reporter, datasets: DatasetRegistry, snapshot: StateSnapshot) -> None:
-    """Tells of the datasets that are set up or have statistics, so that their numbers can begin at 0."""
+    """Registers the datasets that have settings or statistics, so that their metrics start at 0."""
     reporter.set_refused_settings(len(datasets.refused_settings))
     for dataset in sorted({DatasetSettings().name, *snapshot.datasets, *datasets.names}):
-        # One that only has statistics is not made a dataset by this: there may be as many as somebody sent once.
+        # A dataset with statistics only is not added to the registry: producers may have sent many names once.
         judge = (
             datasets.get_judge(dataset) if dataset in datasets else datasets.build_judge(DatasetSettings(name=dataset))
         )
@@ -68,14 +68,14 @@ def register_datasets(reporter: Reporter, datasets: DatasetRegistry, snapshot: S
 
 
 def _list_suggestible_labels(judge: Judge) -> Sequence[str]:
-    """Labels of all types that a flag may suggest, as the dataset calls them."""
+    """The labels that a flag may suggest, as the dataset names them."""
     if judge.label_writer.is_identity:
         return judge.classes
     return [*(name for name in judge.classes if name == OUTSIDE), *(f"B-{name}" for name in judge.label_writer.types)]
 
 
 def finish_report(report: BatchReport, batch: RecordBatch, datasets: DatasetRegistry, snapshot: StateSnapshot) -> None:
-    """What is known of a batch once it is committed. `ledger`: with what was learned from it."""
+    """Adds what is known once a batch is committed; `snapshot` includes what was learned from it."""
     report.end_stage("commit")
     now = time.time()
     report.latencies = [
@@ -84,7 +84,7 @@ def finish_report(report: BatchReport, batch: RecordBatch, datasets: DatasetRegi
         for record in records
         if record.timestamp_ms
     ]
-    for dataset in {one.dataset for one in report.sentences}:
+    for dataset in {sentence.dataset for sentence in report.sentences}:
         report.threshold_reports[dataset] = threshold_report(datasets.get_judge(dataset), snapshot)
 
 
