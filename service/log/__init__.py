@@ -1,1 +1,1 @@
-"""Where messages are kept: the log protocol, its topics and the message codec, on SQLite or on Kafka."""
+"""The log of messages: its protocols, topics and codec, on SQLite or on Kafka."""

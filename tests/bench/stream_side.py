@@ -1,4 +1,4 @@
-"""What the stream benchmarks measure, in a process of its own that keeps to the cores it is given.
+"""The process that the stream benchmarks measure. It runs on the cores that it is assigned.
 
 python -m tests.bench.stream_side '{"kind": "kafka", …}'    →    one line of JSON
 """
@@ -36,7 +36,7 @@ RAW_BATCHES = (8, 16)
 
 
 class NonTransactionalSession(KafkaWorkerSession):
-    """The same log without the transaction: messages are written and waited for, offsets are not kept at all."""
+    """The same session without transactions: it waits for its messages and commits no offsets."""
 
     def commit(self, result: BatchResult) -> None:
         self.append(list(self._iter_outputs(result)))
@@ -112,7 +112,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_shared(job: dict[str, Any]) -> dict[str, Any]:
-    """One of several workers on a topic: tells when it has its partition, and each time it has done a batch."""
+    """One of several workers on a topic. It reports its assignment and each batch."""
     classifier = Classifier(ModelFolder.load(find_default_model()), threads=1)
     topics = Topics(job["prefixes"][0])
     with contextlib.closing(open_worker_session(job, topics)) as session:
@@ -122,7 +122,7 @@ def measure_shared(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_memory(job: dict[str, Any]) -> dict[str, Any]:
-    """Resident memory as the stream goes on: the statistics must not grow with it."""
+    """Resident memory over time. It must not grow with the number of records."""
     classifier = Classifier(ModelFolder.load(Path(job["model"])), threads=1)
     topics = Topics(job["prefixes"][0])
     seen: dict[int, float] = {}

@@ -56,7 +56,7 @@ def generate_messages(seed: int, classifier: Classifier) -> Iterator[GeneratedMe
         for tokens, words in zip(texts, classifier.infer(texts), strict=True):
             assert isinstance(words, WordProbs)
             labels = classifier.folder.labels
-            given = [
+            given_labels = [
                 rng.choice(labels) if rng.random() < WRONG_LABEL_SHARE else labels[k]
                 for k in words.probs.argmax(axis=1)
             ]
@@ -67,7 +67,7 @@ def generate_messages(seed: int, classifier: Classifier) -> Iterator[GeneratedMe
             elif draw < 0.15 and known:
                 stage, key, value = None, *_make_deletion(rng, known)
             else:
-                stage, key, value = None, *_make_sentence(rng, serial, tokens, given, known)
+                stage, key, value = None, *_make_sentence(rng, serial, tokens, given_labels, known)
             yield GeneratedMessage(serial, key, value, _make_headers(rng, serial), stage)
             serial += 1
 
@@ -78,21 +78,21 @@ def _make_headers(rng: random.Random, serial: int) -> Headers:
 
 
 def _make_sentence(
-    rng: random.Random, serial: int, tokens: list[str], given: list[str], known: list[tuple[str, str]]
+    rng: random.Random, serial: int, tokens: list[str], given_labels: list[str], known: list[tuple[str, str]]
 ) -> tuple[bytes | None, bytes]:
     """A new sentence, or sometimes a known one that is annotated again."""
     name = rng.choice(DATASET_NAMES)
-    message: dict[str, Any] = {"tokens": tokens, "labels": given}
+    message: dict[str, Any] = {"tokens": tokens, "labels": given_labels}
     if name == "default" and rng.random() < 0.8:
         return None, _to_json(message)  # a minimal message
     again = bool(known) and rng.random() < 0.15
     name, identity = rng.choice(known) if again else (name, f"s{serial}")
     if name == "mapped":
-        given = [label.replace("PER", "PERSON") for label in given]
-        given = [label.replace("MISC", "THING") for label in given]  # the model has no such class
+        given_labels = [label.replace("PER", "PERSON") for label in given_labels]
+        given_labels = [label.replace("MISC", "THING") for label in given_labels]  # the model has no such class
     elif name == "types":
-        given = [label.split("-")[-1] for label in given]
-    message |= {"labels": given, "dataset": name, "id": identity, "new_field": None}
+        given_labels = [label.split("-")[-1] for label in given_labels]
+    message |= {"labels": given_labels, "dataset": name, "id": identity, "new_field": None}
     if again:
         message |= {"update": True, "revision": serial}
     else:

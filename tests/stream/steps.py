@@ -1,4 +1,4 @@
-"""What a caller of a session does, in steps: be given partitions, read, write. Time-outs are generous, never asserted."""
+"""Steps of the tests: wait for an assignment, read, write. Time-outs are generous and never asserted."""
 
 from __future__ import annotations
 

@@ -33,24 +33,24 @@ def desk(
     return CommandHarness(tmp_path, make_model(tmp_path / "model", "wordpiece"), variables, capfd, kafka_topics)
 
 
-def test_a_day_with_the_stream(desk: CommandHarness, kafka_topics: Topics) -> None:
+def test_topics_send_worker_tail_thresholds_and_dead_letters(desk: CommandHarness, kafka_topics: Topics) -> None:
     assert "nothing to create: all topics exist" in desk.run("topics", "create").out
-    ran = desk.run("check")
-    assert ran.code == 0, ran.out
-    assert f"{kafka_topics.state}: 2 partitions, 1 copy (one copy: only for a trial)" in ran.out
-    given: list[dict[str, Any]] = [*make_sentences(60), {"id": "ghost", "tokens": ["a"], "labels": ["B-GHOST"]}]
-    assert desk.run("send", desk.write_file(given)).out == f"61 sentences sent to {kafka_topics.sentences}\n"
-    ran = desk.run("worker", "--once")
-    assert ran.code == 0, ran.err
-    assert "61 messages read" in ran.err
+    result = desk.run("check")
+    assert result.code == 0, result.out
+    assert f"{kafka_topics.state}: 2 partitions, 1 copy (one copy: only for a trial)" in result.out
+    sentences: list[dict[str, Any]] = [*make_sentences(60), {"id": "ghost", "tokens": ["a"], "labels": ["B-GHOST"]}]
+    assert desk.run("send", desk.write_file(sentences)).out == f"61 sentences sent to {kafka_topics.sentences}\n"
+    result = desk.run("worker", "--once")
+    assert result.code == 0, result.err
+    assert "61 messages read" in result.err
     shown = desk.run("tail", "review", "--last", 100, "--json").out.splitlines()
     ids = [json.loads(line)["id"] for line in shown]
     assert ids
     assert len(set(ids)) == len(ids)
     [view] = json.loads(desk.run("thresholds", "show", "--json").out)["datasets"]
-    words = [label for one in given[:-1] for label in one["labels"]]
-    assert {one["name"]: one["own_words"] for one in view["classes"]} == {
-        one["name"]: words.count(one["name"]) for one in view["classes"]
+    labels = [label for sentence in sentences[:-1] for label in sentence["labels"]]
+    assert {row["name"]: row["own_words"] for row in view["classes"]} == {
+        row["name"]: labels.count(row["name"]) for row in view["classes"]
     }
     assert "1 dead letter: 1 labels" in desk.run("dead-letters", "list").err
     assert desk.run("dead-letters", "replay").out.startswith("1 dead letter sent")
@@ -67,10 +67,10 @@ def test_a_replay_beside_the_live_topics_and_a_reset(
     trial = Topics(f"{kafka_topics.prefix}trial.")
     live = desk.run("tail", "review", "--last", 100, "--json").out
     command = ["replay", "--from", "0", "--to-prefix", trial.prefix, "--model", other]
-    ran = desk.run(*command)
-    assert ran.code == 0, ran.err
-    assert "40 messages assessed with other" in ran.out
-    assert "of 40 messages read by both" in ran.out
+    result = desk.run(*command)
+    assert result.code == 0, result.err
+    assert "40 messages assessed with other" in result.out
+    assert "of 40 messages read by both" in result.out
     assert "0 messages assessed" in desk.run(*command).out
     assert desk.run("tail", "review", "--last", 100, "--json").out == live
     assert "epoch 1 (settings version 1)" in desk.run("thresholds", "reset", "default", "--yes").out
@@ -80,15 +80,15 @@ def test_a_replay_beside_the_live_topics_and_a_reset(
         admin.delete_topics([spec.name for spec in trial.list_specs() if spec.name != trial.sentences])
 
 
-def test_what_is_not_there_is_told(desk: CommandHarness, kafka_topics: Topics) -> None:
-    ran = desk.run("worker", "leave", "nobody")
-    assert ran.code == 1
-    assert f"no member of the group {kafka_topics.prefix}workers" in ran.err
+def test_missing_members_topics_and_offsets_are_named(desk: CommandHarness, kafka_topics: Topics) -> None:
+    result = desk.run("worker", "leave", "unknown")
+    assert result.code == 1
+    assert f"no member of the group {kafka_topics.prefix}workers" in result.err
     absent = {"LABELWATCH_TOPICS_PREFIX": f"{kafka_topics.prefix}absent."}
     assert "run `labelwatch topics create`" in desk.run("tail", "review", **absent).err
-    ran = desk.run("topics", "describe", **absent)
-    assert ran.code == 1
-    assert "it does not exist" in ran.out
-    ran = desk.run("replay", "--from", "1:9", "--to-prefix", "trial.")
-    assert ran.code == 1
-    assert f"past the end of {kafka_topics.sentences}" in ran.err
+    result = desk.run("topics", "describe", **absent)
+    assert result.code == 1
+    assert "it does not exist" in result.out
+    result = desk.run("replay", "--from", "1:9", "--to-prefix", "trial.")
+    assert result.code == 1
+    assert f"past the end of {kafka_topics.sentences}" in result.err

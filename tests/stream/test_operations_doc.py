@@ -1,4 +1,4 @@
-"""What docs/operations.md shows for backup and erasing, run as it stands against a real Kafka and the embedded log."""
+"""The commands for backup and erasure in docs/operations.md run unchanged against a real Kafka and the embedded log."""
 
 from __future__ import annotations
 
@@ -32,56 +32,56 @@ if TYPE_CHECKING:
 PAGE = (DOCS / "operations.md").read_text()
 SHOWN = [block for kind, block in read_code_blocks("operations.md") if kind == "sh"]
 SAVE, RESTORE, FORGET, ERASE = SHOWN
-ODD = "Xylophonia"
+RARE_WORD = "Xylophonia"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def shell(text: str, folder: Path) -> None:
-    done = subprocess.run(
+def run_shell(text: str, folder: Path) -> None:
+    result = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text], cwd=folder, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
+    assert result.returncode == 0, f"{text}\n{result.stdout}{result.stderr}"
 
 
-def newest(settings: KafkaSettings, topic: str) -> dict[tuple[int, bytes], bytes | None]:
-    """By partition and key the last value, as compaction would leave it."""
+def read_newest(settings: KafkaSettings, topic: str) -> dict[tuple[int, bytes], bytes | None]:
+    """The last value by partition and key, as compaction leaves it."""
     with closing(KafkaFollower(settings, topic)) as follower:
-        found: list[Record] = []
+        records: list[Record] = []
         while not follower.caught_up:
-            found += follower.poll()
-    return {(record.partition, record.key or b""): record.value for record in found}
+            records += follower.poll()
+    return {(record.partition, record.key or b""): record.value for record in records}
 
 
-def decision(number: int, reviewer: str = "anna") -> Decision:
+def make_decision(number: int, reviewer: str = "anna") -> Decision:
     return Decision(dataset="news", id=str(number), reviewer=reviewer, verdict="ok", decided_at=NOW)
 
 
-def test_decisions_and_settings_are_saved_and_brought_back(
+def test_decisions_and_settings_are_saved_and_restored(
     tmp_path: Path, kafka_log: KafkaLog, kafka_settings: KafkaSettings, kafka_topics: Topics
 ) -> None:
-    def here(text: str, topics: Topics) -> str:
+    def adapt(text: str, topics: Topics) -> str:
         return text.replace("kafka-1:9092", kafka_settings.servers[0]).replace("labelwatch.", topics.prefix)
 
     claim = Claim(dataset="news", id="4711", reviewer="anna", until=NOW + timedelta(hours=1))
     settings = [
         Output(kafka_topics.datasets, b"news", json.dumps({"name": "news", "version": n}).encode()) for n in (1, 2)
     ]
-    decisions = [build_decision_message(kafka_topics, decision(4700 + number)) for number in range(20)]
-    odd = build_decision_message(kafka_topics, decision(1, reviewer="an/na 100%"))
+    decisions = [build_decision_message(kafka_topics, make_decision(4700 + number)) for number in range(20)]
+    odd = build_decision_message(kafka_topics, make_decision(1, reviewer="an/na 100%"))
     kafka_log.append([*settings, *decisions, odd, build_claim_message(kafka_topics, claim)])
-    shell(here(SAVE, kafka_topics), tmp_path)
+    run_shell(adapt(SAVE, kafka_topics), tmp_path)
 
     others = Topics(prefix=f"{kafka_topics.prefix}back.")
     create_topics(kafka_settings, others, partitions=2, replication=1, min_isr=1)
-    shell(here(RESTORE, others), tmp_path)
-    before, after = (newest(kafka_settings, topics.decisions) for topics in (kafka_topics, others))
-    assert {place: value for place, value in before.items() if not place[1].endswith(b"/claim")} == after
+    run_shell(adapt(RESTORE, others), tmp_path)
+    before, after = (read_newest(kafka_settings, topics.decisions) for topics in (kafka_topics, others))
+    assert {key: value for key, value in before.items() if not key[1].endswith(b"/claim")} == after
     assert len(after) == 21
-    assert len({partition for partition, _ in after}) == 2, "keys lie where any producer would put them"
-    assert newest(kafka_settings, others.datasets) == newest(kafka_settings, kafka_topics.datasets)
+    assert len({partition for partition, _ in after}) == 2, "every producer chooses the same partition for a key"
+    assert read_newest(kafka_settings, others.datasets) == read_newest(kafka_settings, kafka_topics.datasets)
 
-    shell(here(FORGET, others), tmp_path)
-    erased = newest(kafka_settings, others.decisions)
+    run_shell(adapt(FORGET, others), tmp_path)
+    erased = read_newest(kafka_settings, others.decisions)
     assert [key for (_, key), value in erased.items() if value is None] == [b"news/4711/anna"]
     assert erased.keys() == after.keys()
     with KafkaAdminClient(bootstrap_servers=kafka_settings.servers) as admin:
@@ -94,11 +94,15 @@ def test_a_sentence_is_erased_from_the_embedded_log(tmp_path: Path, capfd: pytes
     desk = CommandHarness(folder, make_model(tmp_path / "model", "wordpiece"), capfd=capfd)
     topics = desk.topics
 
-    def work(*messages: dict[str, object]) -> str:
+    def process(*messages: dict[str, object]) -> str:
         desk.append(
             *(
-                Output(topics.sentences, f"news/{one['id']}".encode(), json.dumps({"dataset": "news", **one}).encode())
-                for one in messages
+                Output(
+                    topics.sentences,
+                    f"news/{message['id']}".encode(),
+                    json.dumps({"dataset": "news", **message}).encode(),
+                )
+                for message in messages
             )
         )
         return desk.run("worker", "--once", LABELWATCH_WORKER_PUBLISH_SCORES="true").err
@@ -107,30 +111,30 @@ def test_a_sentence_is_erased_from_the_embedded_log(tmp_path: Path, capfd: pytes
     others: list[dict[str, object]] = [
         {"id": str(number), "tokens": ["Oslo"], "labels": ["B-LOC"]} for number in range(3)
     ]
-    work({"id": "4711", "tokens": [ODD, "ran"], "labels": ["B-PER", "O"]}, *others)
-    desk.append(build_decision_message(topics, decision(4711)))
-    (folder / "queue.sqlite").write_text("of no matter here")
-    assert ODD.encode() in desk.log_path.read_bytes()
-    work({"id": "4711", "deleted": True, "revision": 1})
+    process({"id": "4711", "tokens": [RARE_WORD, "ran"], "labels": ["B-PER", "O"]}, *others)
+    desk.append(build_decision_message(topics, make_decision(4711)))
+    (folder / "queue.sqlite").write_text("a queue")
+    assert RARE_WORD.encode() in desk.log_path.read_bytes()
+    process({"id": "4711", "deleted": True, "revision": 1})
 
-    shell(ERASE, tmp_path)
-    assert not [path.name for path in folder.iterdir() if ODD.encode() in path.read_bytes()]
+    run_shell(ERASE, tmp_path)
+    assert not [path.name for path in folder.iterdir() if RARE_WORD.encode() in path.read_bytes()]
     assert not list(folder.glob("queue.sqlite*"))
     assert desk.read_records(topics.decisions) == []
-    assert [one.reason for one in desk.read_assessments() if one.id == "4711"] == ["deleted"]
-    assert "1 message read, 1 to review" in work({"id": "after", "tokens": ["Oslo"], "labels": ["B-LOC"]})
+    assert [assessment.reason for assessment in desk.read_assessments() if assessment.id == "4711"] == ["deleted"]
+    assert "1 message read, 1 to review" in process({"id": "after", "tokens": ["Oslo"], "labels": ["B-LOC"]})
 
 
-def test_the_topics_are_as_the_table_says() -> None:
+def test_the_table_describes_the_topics() -> None:
     rows = [
         [cell.strip(" *`") for cell in row.strip("|").split("|")]
         for row in PAGE.splitlines()
         if row.startswith("| `labelwatch.")
     ]
-    told = {name: rest for name, *rest in rows if len(rest) == 3}
-    assert told.keys() == {spec.name for spec in Topics().list_specs()}
+    documented = {name: rest for name, *rest in rows if len(rest) == 3}
+    assert documented.keys() == {spec.name for spec in Topics().list_specs()}
     for spec in Topics().list_specs():
-        partitions, cleanup, largest = told[spec.name]
+        partitions, cleanup, largest = documented[spec.name]
         fixed = "as many as the input" if spec.per_source_partition else str(spec.partitions or "as you like")
         assert (partitions, cleanup.split("`")[0], int(largest)) == (fixed, spec.cleanup_policy, spec.max_message_bytes)
     assert all(f"`{name}={value}`" in PAGE for name, value in COMPACTED_TOPIC_CONFIG.items())
@@ -144,7 +148,7 @@ def test_the_embedded_log_is_saved_while_it_is_open(tmp_path: Path, capfd: pytes
     desk = CommandHarness(folder, tmp_path, capfd=capfd)
     with closing(SqliteLog(desk.log_path, desk.topics)) as log:
         log.append([Output(desk.topics.decisions, b"a/1/x", b"{}")])
-        shell(command, tmp_path)
+        run_shell(command, tmp_path)
         log.append([Output(desk.topics.decisions, b"a/2/x", b"{}")])
     with closing(SqliteLog(tmp_path / "backup.sqlite", desk.topics)) as saved:
         assert [record.key for record in saved.read(desk.topics.decisions, 0, 10)] == [b"a/1/x"]

@@ -1,4 +1,4 @@
-"""The producers and readers that docs/producers.md shows, run against a real Kafka as they stand."""
+"""The producers and readers in docs/producers.md run unchanged against a real Kafka."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 READ = "KafkaConsumer(", "kcat -C"
 
 
-def test_what_the_page_shows_works(
+def test_the_examples_of_the_page_work(
     tmp_path: Path,
     kafka_settings: KafkaSettings,
     kafka_topics: Topics,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    def here(text: str) -> str:
+    def adapt(text: str) -> str:
         return text.replace("localhost:9092", kafka_settings.servers[0]).replace(
             '"labelwatch.', f'"{kafka_topics.prefix}'
         )
@@ -35,16 +35,16 @@ def test_what_the_page_shows_works(
     def run(kind: str, block: str) -> str:
         if kind == "python":
             capfd.readouterr()
-            exec(here(block), {})  # noqa: S102 - our own text
+            exec(adapt(block), {})  # noqa: S102 - the text of the page
             return capfd.readouterr().out
-        told = here(block).replace(" labelwatch.", f" {kafka_topics.prefix}")
-        done = subprocess.run(["sh", "-ec", told], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{told}\n{done.stderr}"
-        return done.stdout
+        script = adapt(block).replace(" labelwatch.", f" {kafka_topics.prefix}")
+        result = subprocess.run(["sh", "-ec", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, f"{script}\n{result.stderr}"
+        return result.stdout
 
     runnable = [(kind, block) for kind, block in read_code_blocks("producers.md") if kind in ("python", "sh")]
-    writing = [each for each in runnable if not any(mark in each[1] for mark in READ)]
-    reading = [each for each in runnable if each not in writing]
+    writing = [(kind, block) for kind, block in runnable if not any(mark in block for mark in READ)]
+    reading = [example for example in runnable if example not in writing]
     assert (len(writing), len(reading)) == (5, 2)
     for kind, block in writing:
         run(kind, block)
@@ -55,16 +55,17 @@ def test_what_the_page_shows_works(
         "LABELWATCH_WORKER_GROUP": f"{kafka_topics.prefix}workers",
     }
     desk = CommandHarness(tmp_path, find_default_model(), variables, capfd, kafka_topics)
-    done = desk.run("worker", "--once")
-    assert done.code == 0, done.err
-    assert "7 messages read" in done.err
+    result = desk.run("worker", "--once")
+    assert result.code == 0, result.err
+    assert "7 messages read" in result.err
     assert "1 dead letter: 1 validate" in desk.run("dead-letters", "list").err
 
     by_python, by_kcat = (run(kind, block) for kind, block in reading)
-    seen = [json.loads(line) for line in by_kcat.splitlines()]
-    last = {one["id"]: (one["reason"], one["revision"]) for one in seen}
+    assessments = [json.loads(line) for line in by_kcat.splitlines()]
+    last = {assessment["id"]: (assessment["reason"], assessment["revision"]) for assessment in assessments}
     assert last["4711"] == ("update", 2)
     assert last["4712"] == ("deleted", 2)
-    assert len(by_python.splitlines()) == len(seen)
-    # The doubt and its correction lie in one partition, whoever sent them: so they come in their order.
-    assert [one["reason"] for one in seen if one["id"] == "4711"] == ["flagged", "update"]
+    assert len(by_python.splitlines()) == len(assessments)
+    # Both messages have the same key. So every producer sends them to one partition, and they stay in order.
+    reasons = [assessment["reason"] for assessment in assessments if assessment["id"] == "4711"]
+    assert reasons == ["flagged", "update"]

@@ -16,7 +16,7 @@ CLIENT_ERRORS = (KafkaError, OSError, RuntimeError, LookupError, AttributeError,
 
 # Another process uses the worker's transactional id or group instance id.
 # InvalidProducerEpochError is not one of them: a broker also answers it after it has aborted a transaction that timed
-# out. The worker then creates a new producer, and only after it has checked who holds its identity.
+# out. The worker then creates a new producer, after it has checked which process holds its worker id.
 WORKER_FENCED_ERRORS = (ProducerFencedError, FencedInstanceIdError)
 
 # Another writer has begun a transaction under the shared transactional id. Both errors mean: begin again.

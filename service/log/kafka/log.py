@@ -40,7 +40,7 @@ class KafkaLog:
         try:
             producer = self._ensure_append_producer()
             for output in outputs:
-                futures.append(send(producer, output))  # noqa: PERF401 - after an error it tells whether any was sent
+                futures.append(send(producer, output))  # noqa: PERF401 - after an error its length says whether any was sent
             producer.flush(timeout=timeout)
             for future in futures:
                 future.get(timeout=0)

@@ -1,6 +1,6 @@
 """The embedded log: topics, offsets, state and outputs in one SQLite file.
 
-It is for one machine and for trying out: every topic has one partition, one worker runs at a time, and any number of
+It is for one machine: every topic has one partition, one worker runs at a time, and any number of
 processes append and follow.
 """
 

@@ -2,7 +2,7 @@
 
 Bug: `KafkaProducer.close(timeout=0)` flushes first. With unsent messages the flush times out and raises, and the sender
 thread keeps running.
-Symptom: each failed transaction leaves a thread that goes on sending.
+Symptom: each failed transaction leaves a thread that continues to send.
 Remove it when: `close(timeout=0)` drops unsent messages, as its counterpart in Java does.
 """
 

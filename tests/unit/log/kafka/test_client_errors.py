@@ -38,7 +38,7 @@ def test_the_class_of_an_error_is_named_once() -> None:
     [
         (ProducerFencedError(), True, True),
         (FencedInstanceIdError(), True, False),
-        # After a transaction time-out a broker answers this without another process: the worker must go on.
+        # After a transaction time-out a broker answers this although no other process exists: the worker must continue.
         (InvalidProducerEpochError(), False, True),
         (KafkaTimeoutError("no answer"), False, False),
     ],
