@@ -16,6 +16,7 @@ from service.contracts.flag_policies import (
     describe_flag_policies,
 )
 from service.contracts.kinds import Reason, SuspectKind
+from service.contracts.platform_task import PlatformTask
 from service.contracts.sentence import (
     MAX_WORDS,
     NOT_AN_OBJECT,
@@ -45,6 +46,7 @@ __all__ = [
     "LabelledSentence",
     "Message",
     "ModelName",
+    "PlatformTask",
     "Position",
     "Reason",
     "ScoredSentence",

@@ -7,9 +7,9 @@ same functions to its SQLite tables. A property test feeds both the same records
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from service.contracts import Assessment, LabelledSentence
+from service.contracts import Assessment, LabelledSentence, PlatformTask
 from service.review.decisions import select_in_force
 from service.review.messages import ErasedAssessment, ErasedDecision
 
@@ -23,7 +23,6 @@ SentenceKey = tuple[str, str]  # dataset and id
 S = TypeVar("S", bound=LabelledSentence)
 
 CLOSING_REASONS: Final[tuple[Reason, ...]] = ("update", "deleted")
-_TASK_ID_SEPARATOR: Final = ":task:"
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------
@@ -32,30 +31,6 @@ _TASK_ID_SEPARATOR: Final = ":task:"
 def supersedes(revision: int, held_revision: int | None) -> bool:
     """Whether a message replaces the one held: the highest revision counts, and of equal ones the last message."""
     return held_revision is None or revision >= held_revision
-
-
-class PlatformTask(NamedTuple):
-    """The task of an annotation platform that a sentence belongs to. Several annotations may belong to one task."""
-
-    platform: str
-    number: str
-
-    @property
-    def deletion_id(self) -> str:
-        """The sentence id under which the platform says that the whole task is deleted."""
-        return f"{self.platform}{_TASK_ID_SEPARATOR}{self.number}"
-
-    @classmethod
-    def from_sentence(cls, sentence: LabelledSentence) -> PlatformTask | None:
-        meta = sentence.meta or {}
-        platform, number = meta.get("format"), meta.get("task", meta.get("record"))  # Argilla's tasks are records
-        is_number = isinstance(number, str) or (isinstance(number, int) and not isinstance(number, bool))
-        return cls(platform, str(number)) if isinstance(platform, str) and is_number else None
-
-    @classmethod
-    def from_deletion_id(cls, sentence_id: str) -> PlatformTask | None:
-        platform, separator, number = sentence_id.partition(_TASK_ID_SEPARATOR)
-        return cls(platform, number) if separator else None
 
 
 def is_task_deletion(sentence: LabelledSentence) -> bool:
@@ -67,7 +42,7 @@ def is_task_deletion(sentence: LabelledSentence) -> bool:
 def is_deleted_with_task(revision: int, task_deleted_at: int | None) -> bool:
     """Whether the deletion of the task, at that revision, covers this revision of an annotation.
 
-    A later annotation is not covered: a platform that was set up anew counts its tasks from 1 again.
+    A later annotation is not covered: a platform that is set up again counts its tasks from 1.
     """
     return task_deleted_at is not None and task_deleted_at >= revision
 

@@ -60,7 +60,7 @@ def push_to_label_studio(
         pusher = PredictionPusher(
             LabelStudioClient(url, token),
             project,
-            print_stderr,
+            lambda problem: print_stderr(f"labelwatch: {problem}"),
             span_control=control,
             label_map=label_map,
             dry_run=dry_run,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from service.contracts import PlatformTask
 from service.formats.platforms.label_studio.annotations import PLATFORM
 from service.review.decisions import compute_majority_verdict, resolve_decisions
 from service.review.messages import ErasedAssessment, iterate_assessments, iterate_decisions
-from service.review.review_state import PlatformTask, ReviewState, is_task_deletion
+from service.review.review_state import ReviewState, is_task_deletion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +60,7 @@ class TaskState:
                 changed |= self._get_tasks((message.dataset, message.id))
         return sorted(changed)
 
-    def open_flags(self, task: int) -> list[FlaggedAnnotation]:
+    def list_open_flags(self, task: int) -> list[FlaggedAnnotation]:
         """The doubtful annotations of a task. The verdict of reviewers counts before that of the model."""
         assessments = (self._review.sentences.get(*key) for key in sorted(self._sentences_by_task.get(task, ())))
         flagged = (self._find_open_flag(assessment) for assessment in assessments if assessment is not None)

@@ -93,7 +93,7 @@ class PredictionPusher:
         return sorted(tasks)
 
     def sync(self, task_state: TaskState, tasks: Iterable[int]) -> None:
-        predictions_by_task = {task: self._build_predictions(task_state.open_flags(task)) for task in tasks}
+        predictions_by_task = {task: self._build_predictions(task_state.list_open_flags(task)) for task in tasks}
         self._check_labels(prediction for predictions in predictions_by_task.values() for prediction in predictions)
         for task, predictions in predictions_by_task.items():
             self._sync_task(task, predictions)
@@ -147,7 +147,7 @@ class PredictionPusher:
 
     def _report_rejection(self, task: int, error: Exception) -> None:
         self.counts["refused"] += 1
-        self.report_problem(f"labelwatch: task {task} gets no prediction: {error}")
+        self.report_problem(f"task {task} gets no prediction: {error}")
 
     def _select_span_control(self, assessment: Assessment) -> SpanControl:
         from_name = (assessment.meta or {}).get("from_name")

@@ -9,6 +9,7 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from service.contracts import PlatformTask
 from service.labels import get_entity_type
 
 if TYPE_CHECKING:
@@ -24,8 +25,13 @@ def encode_facet(name: str, *values: str) -> str:
     return json.dumps([name, *values], ensure_ascii=False)
 
 
-def encode_task_facet(platform: str, task: str) -> str:
-    return encode_facet("task", platform, task)
+def encode_task_facet(task: PlatformTask) -> str:
+    return encode_facet("task", *task)
+
+
+def decode_task_facet(facet: str) -> PlatformTask:
+    _, platform, number = json.loads(facet)
+    return PlatformTask(platform, number)
 
 
 def build_facets(flags: Iterable[Flag], suspects: Iterable[SuspectSpan], annotator: str | None) -> set[str]:

@@ -11,12 +11,12 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from service.contracts import Decision
+from service.contracts import Decision, PlatformTask
 from service.labels import get_entity_type
 from service.log.codec import encode_headers
 from service.review.items import TASK_DELETION_STATE, compute_weighted_scores, select_flags, select_suspects
-from service.review.projection.facets import TASK_FACET_GLOB, build_facets, encode_task_facet
-from service.review.review_state import PlatformTask, derive_item_state, is_task_deletion, supersedes
+from service.review.projection.facets import TASK_FACET_GLOB, build_facets, decode_task_facet, encode_task_facet
+from service.review.review_state import derive_item_state, is_task_deletion, supersedes
 from service.statistics.sampling import DrawPurpose, draw_uniform
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
     facets = build_facets(select_flags(assessment), select_suspects(assessment), assessment.annotator)
     task = PlatformTask.from_sentence(assessment)
     if task is not None:
-        facets.add(encode_task_facet(task.platform, task.number))
+        facets.add(encode_task_facet(task))
     db.executemany("INSERT INTO facets VALUES (?, ?)", [(facet, number) for facet in sorted(facets)])
     return True
 
@@ -189,13 +189,12 @@ def drop_item(db: sqlite3.Connection, dataset: str, sentence_id: str) -> None:
 
 def read_task_deletion(db: sqlite3.Connection, dataset: str, number: int) -> int | None:
     """The revision at which the platform deleted the item's task; None where it did not."""
-    query = (
-        "SELECT max(t.revision) FROM facets AS f JOIN items AS t ON t.dataset = ?"
-        " AND t.id = json_extract(f.facet, '$[1]') || ':task:' || json_extract(f.facet, '$[2]')"
-        " WHERE f.item = ? AND f.facet GLOB ? AND t.reason = 'deleted'"
-    )
-    (revision,) = db.execute(query, (dataset, number, TASK_FACET_GLOB)).fetchone()
-    return None if revision is None else int(revision)
+    row = db.execute("SELECT facet FROM facets WHERE item = ? AND facet GLOB ?", (number, TASK_FACET_GLOB)).fetchone()
+    if row is None:
+        return None
+    query = "SELECT revision FROM items WHERE dataset = ? AND id = ? AND reason = 'deleted'"
+    deletion = db.execute(query, (dataset, decode_task_facet(row[0]).deletion_id)).fetchone()
+    return None if deletion is None else int(deletion[0])
 
 
 def find_items_of_task(db: sqlite3.Connection, dataset: str, sentence_id: str) -> list[SentenceKey]:
@@ -204,7 +203,7 @@ def find_items_of_task(db: sqlite3.Connection, dataset: str, sentence_id: str) -
     if task is None:
         return []
     query = "SELECT i.id FROM facets AS f JOIN items AS i ON i.no = f.item WHERE f.facet = ? AND i.dataset = ?"
-    return [(dataset, found_id) for (found_id,) in db.execute(query, (encode_task_facet(*task), dataset))]
+    return [(dataset, found_id) for (found_id,) in db.execute(query, (encode_task_facet(task), dataset))]
 
 
 def compute_lowest_by_type(assessment: Assessment) -> dict[str, float]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from service.contracts import Assessment, Message
+from service.contracts import Assessment, Message, PlatformTask
 from service.errors import InvalidInput
 from service.review.decisions import compute_agreement, select_in_force
 from service.review.items import (
@@ -122,7 +122,10 @@ class ReviewQueue:
             " WHERE f.facet = ? AND i.dataset = ? AND i.state IN ('open', 'decided') ORDER BY i.id"
         )
         with self.file.read_transaction() as db:
-            return [sentence_id for (sentence_id,) in db.execute(query, (encode_task_facet(platform, task), dataset))]
+            return [
+                sentence_id
+                for (sentence_id,) in db.execute(query, (encode_task_facet(PlatformTask(platform, task)), dataset))
+            ]
 
     def get_revisions(self, dataset: str, ids: Iterable[str]) -> dict[str, int]:
         """The revision of each of these sentences that the queue holds."""

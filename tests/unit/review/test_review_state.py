@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.contracts import Assessment, LabelledSentence
+from service.contracts import Assessment, LabelledSentence, PlatformTask
 from service.log.protocol import Output
 from service.review.decisions import compute_majority_verdict, resolve_decisions
 from service.review.messages import encode_decision_key, iterate_assessments, iterate_decisions
 from service.review.queue.queue import ReviewQueue
 from service.review.review_state import (
     NewestRevisions,
-    PlatformTask,
     ReviewState,
     is_deleted_with_task,
     is_task_deletion,

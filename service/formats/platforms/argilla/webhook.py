@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
+from service.contracts import PlatformTask
 from service.errors import InvalidInput
 from service.formats.conversion import build_revision_fields
 from service.formats.io.json_values import parse_timestamp, require_object, to_name
@@ -117,7 +118,7 @@ def _convert_deletion(
     deleted_at = parse_timestamp(event["timestamp"], "timestamp") if "timestamp" in event else received_at
     name = require_response_id(data, "data")
     if kind == RECORD_DELETED:
-        return build_deletion_fields(PLATFORM, f"{PLATFORM}:task:{name}", deleted_at, task=name)
+        return build_deletion_fields(PLATFORM, PlatformTask(PLATFORM, name).deletion_id, deleted_at, task=name)
     return build_deletion_fields(PLATFORM, f"{PLATFORM}:{name}", deleted_at)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
+from service.contracts import PlatformTask
 from service.errors import InvalidInput
 from service.formats.io.json_values import require_array, require_integer, require_object, to_name
 from service.formats.platforms.events import ConvertedEvent, build_converted_event, build_deletion_fields
@@ -105,7 +106,7 @@ def _convert_payload(
             task = str(require_integer(require_object(value, f"tasks.{index}").get("id"), f"tasks.{index}.id"))
             project_id = to_name(project.get("id")) if isinstance(project, dict) else None
             meta = {"task": task} | ({} if project_id is None else {"project": project_id})
-            yield build_deletion_fields(PLATFORM, f"{PLATFORM}:task:{task}", received_at, **meta)
+            yield build_deletion_fields(PLATFORM, PlatformTask(PLATFORM, task).deletion_id, received_at, **meta)
     else:
         config = project.get("parsed_label_config") if isinstance(project, dict) else None
         yield from _convert_annotations(event, action, config, options)

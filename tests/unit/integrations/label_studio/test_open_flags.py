@@ -34,14 +34,14 @@ def test_other_decisions_and_claims_are_left_alone() -> None:
         assert task_state.apply_decisions([Record(TOPICS.decisions, 0, 0, key, value)]) == []
     unknown = make_decision("ok", number=99)
     assert task_state.apply_decisions([Record(TOPICS.decisions, 0, 0, unknown.key, unknown.value)]) == []
-    assert len(task_state.open_flags(7)) == 1
+    assert len(task_state.list_open_flags(7)) == 1
 
 
 def test_an_older_revision_that_arrives_late_changes_nothing() -> None:
     task_state = TaskState(3, None)
     older = make_flagged(flags=(), suspects=(), reason="update", revision=0)
     assert task_state.apply_assessments(to_records(make_flagged(), older)) == [7]
-    assert [flag.assessment.revision for flag in task_state.open_flags(7)] == [1]
+    assert [flag.assessment.revision for flag in task_state.list_open_flags(7)] == [1]
 
 
 def test_an_older_revision_that_arrives_after_the_deletion_changes_nothing() -> None:
@@ -51,17 +51,17 @@ def test_an_older_revision_that_arrives_after_the_deletion_changes_nothing() -> 
     deleted = make_flagged(revision=5, deleted=True, reason="deleted", **bare)
     task_state.apply_assessments(to_records(deleted, make_flagged()))
     assert task_state.deleted_ids == {"label-studio:41"}
-    assert task_state.open_flags(7) == []
+    assert task_state.list_open_flags(7) == []
 
 
 def test_an_erased_task_deletion_opens_the_flags_again() -> None:
     """As in the review queue: nothing is left of the deletion."""
     task_state = TaskState(3, None)
     assert task_state.apply_assessments(to_records(make_flagged(), make_task_deletion(7))) == [7]
-    assert task_state.open_flags(7) == []
+    assert task_state.list_open_flags(7) == []
     erased = Output(TOPICS.review, b"trips/label-studio:task:7", None)
     assert task_state.apply_assessments(to_records(erased)) == [7]
-    assert len(task_state.open_flags(7)) == 1
+    assert len(task_state.list_open_flags(7)) == 1
 
 
 def test_a_task_deletion_of_another_dataset_changes_nothing() -> None:
@@ -69,4 +69,4 @@ def test_a_task_deletion_of_another_dataset_changes_nothing() -> None:
     task_state.apply_assessments(to_records(make_flagged()))
     erased = Output(TOPICS.review, b"others/label-studio:task:7", None)
     assert task_state.apply_assessments(to_records(erased)) == []
-    assert len(task_state.open_flags(7)) == 1
+    assert len(task_state.list_open_flags(7)) == 1
