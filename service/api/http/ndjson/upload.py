@@ -141,7 +141,7 @@ class Upload:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """While the client does not take what is sent to it, the body is read without limit, into the spool."""
+        """While the client does not take what is sent to it, the body is read past `MAX_READ_AHEAD_BYTES`."""
         self._send_pending = True
         self._space_free.set()
         try:
