@@ -48,6 +48,15 @@ def parse_state_key(key: bytes) -> tuple[int, str, str] | None:
         raise StateError(f"a state record has the unreadable key {key[:80]!r}") from error
 
 
+def parse_position_key(key: bytes) -> int:
+    """The partition of a position record."""
+    try:
+        _, partition = json.loads(key)
+        return int(partition)
+    except (ValueError, TypeError) as error:
+        raise StateError(f"a position record has the unreadable key {key[:80]!r}") from error
+
+
 def to_position_value(next_offset: int) -> bytes:
     return _to_compact_json({"next_offset": next_offset, "version": POSITION_VERSION})
 

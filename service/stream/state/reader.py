@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts import is_dataset_name
 from service.errors import NewerStateError, StateError
-from service.log.codec import parse_position, parse_state_key, to_state_key
+from service.log.codec import parse_position, parse_position_key, parse_state_key, to_state_key
 from service.log.read import read_compacted_topic
 from service.statistics.running import RunningStats
 from service.stream.state.snapshot import StateRecord, StateSnapshot, StatsKey
@@ -42,7 +42,7 @@ def read_state(log: Log, topics: Topics) -> RestoredState:
     for key, record in read_compacted_topic(log, topics.state).items():
         state_record = read_state_record(topics.state, key, record.value)
         if state_record is None:
-            positions[int(json.loads(key)[1])] = parse_position(record.value or b"")
+            positions[parse_position_key(key)] = parse_position(record.value or b"")
         else:
             apply_state_record(draft, topics.state, state_record)
     return RestoredState(draft.to_snapshot(), positions)

@@ -43,7 +43,7 @@ class StateRecord:
     stats: RunningStats | None
 
 
-class _KeyStats:
+class KeyStats:
     """The statistics of one key by partition, and their sum, which is computed when first needed."""
 
     __slots__ = ("_total", "partitions")
@@ -70,31 +70,32 @@ def _sum_partitions(partitions: Iterable[RunningStats], keep_days: int | None) -
 class StateSnapshot:
     """Statistics by stats key and source partition."""
 
-    __slots__ = ("_by_key",)
+    __slots__ = ("by_key",)
 
-    def __init__(self, by_key: Mapping[StatsKey, _KeyStats] | None = None) -> None:
-        self._by_key: Mapping[StatsKey, _KeyStats] = by_key or {}
+    def __init__(self, by_key: Mapping[StatsKey, KeyStats] | None = None) -> None:
+        self.by_key: Mapping[StatsKey, KeyStats] = by_key or {}
 
     @property
     def keys(self) -> frozenset[StatsKey]:
-        return frozenset(self._by_key)
+        return frozenset(self.by_key)
 
     @property
     def datasets(self) -> frozenset[str]:
-        return frozenset(key.dataset for key in self._by_key)
+        return frozenset(key.dataset for key in self.by_key)
 
     def count_sentences(self) -> int:
         """All sentences that were learned from, whatever their dataset and stats key."""
-        return sum(stats.histogram.total for found in self._by_key.values() for stats in found.partitions.values())
+        partitions = (stats for key_stats in self.by_key.values() for stats in key_stats.partitions.values())
+        return sum(stats.histogram.total for stats in partitions)
 
     def get_partitions(self, key: StatsKey) -> Mapping[int, RunningStats]:
-        found = self._by_key.get(key)
-        return {} if found is None else found.partitions
+        key_stats = self.by_key.get(key)
+        return {} if key_stats is None else key_stats.partitions
 
     def get_total(self, key: StatsKey, keep_days: int | None) -> RunningStats | None:
         """The sum over all partitions, or None if nothing was learned. The same object until the key changes."""
-        found = self._by_key.get(key)
-        return None if found is None else found.get_total(keep_days)
+        key_stats = self.by_key.get(key)
+        return None if key_stats is None else key_stats.get_total(keep_days)
 
     def find_stats(self, judge: Judge) -> RunningStats | None:
         """The statistics that `judge` judges with, or None if nothing was learned yet."""
@@ -109,33 +110,18 @@ class StateSnapshot:
 
     def get_stats(self, judge: Judge) -> RunningStats:
         """The statistics that `judge` judges with; empty ones if nothing was learned yet."""
-        found = self.find_stats(judge)
-        return judge.create_empty_stats() if found is None else found
-
-    def with_partition(self, partition: int, state: Mapping[StatsKey, RunningStats]) -> StateSnapshot:
-        """All statistics of a partition replaced, as when it is assigned."""
-        draft = self.start_draft()
-        draft.clear_partition(partition)
-        for key, stats in state.items():
-            draft.apply(StateRecord(partition, key, stats))
-        return draft.to_snapshot()
-
-    def with_records(self, records: Iterable[StateRecord]) -> StateSnapshot:
-        draft = self.start_draft()
-        for record in records:
-            draft.apply(record)
-        return draft.to_snapshot()
+        stats = self.find_stats(judge)
+        return judge.create_empty_stats() if stats is None else stats
 
     def start_draft(self) -> StateDraft:
-        return StateDraft(self, self._by_key)
+        return StateDraft(self)
 
 
 class StateDraft:
     """Changes on top of a snapshot, which stays as it is: a batch in progress, or records of the state topic."""
 
-    def __init__(self, snapshot: StateSnapshot, by_key: Mapping[StatsKey, _KeyStats]) -> None:
+    def __init__(self, snapshot: StateSnapshot) -> None:
         self._snapshot = snapshot
-        self._by_key = by_key
         self._changed: dict[StatsKey, dict[int, RunningStats]] = {}
         self._totals: dict[StatsKey, RunningStats] = {}
 
@@ -155,8 +141,8 @@ class StateDraft:
 
     def clear_partition(self, partition: int) -> None:
         """Removes all statistics of a partition."""
-        for key, found in self._by_key.items():
-            if partition in found.partitions:
+        for key, key_stats in self._snapshot.by_key.items():
+            if partition in key_stats.partitions:
                 self.apply(StateRecord(partition, key, None))
 
     def get_stats(self, judge: Judge) -> RunningStats:
@@ -187,10 +173,10 @@ class StateDraft:
         """The snapshot with the changes of this draft."""
         if not self._changed:
             return self._snapshot
-        by_key = dict(self._by_key)
+        by_key = dict(self._snapshot.by_key)
         for key, partitions in self._changed.items():
             if partitions:
-                by_key[key] = _KeyStats(partitions, self._totals.get(key))
+                by_key[key] = KeyStats(partitions, self._totals.get(key))
             else:
                 by_key.pop(key, None)
         return StateSnapshot(by_key)

@@ -17,7 +17,7 @@ from service.stream.state.snapshot import StateRecord, StateSnapshot, StatsKey
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 NEWS = StatsKey("news", "key/0")
 N_CLASSES = 3
@@ -32,6 +32,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
 def learn(stats: RunningStats, seed: int, *, day: str = "") -> RunningStats:
     rng, k = np.random.default_rng(seed), stats.n_classes
     return stats.update(rng.dirichlet([0.3] * k, 4), rng.integers(0, k, 4), day=day, priority=float(rng.random()))
+
+
+def apply_records(snapshot: StateSnapshot, records: Iterable[StateRecord]) -> StateSnapshot:
+    draft = snapshot.start_draft()
+    for record in records:
+        draft.apply(record)
+    return draft.to_snapshot()
+
+
+def clear_partition(snapshot: StateSnapshot, partition: int) -> StateSnapshot:
+    draft = snapshot.start_draft()
+    draft.clear_partition(partition)
+    return draft.to_snapshot()
 
 
 def sum_up(partitions: Mapping[int, RunningStats], empty: RunningStats) -> RunningStats:
@@ -52,15 +65,17 @@ def test_totals_are_the_sum_of_the_partitions_whatever_happened(
         draft = snapshot.start_draft()
         if seed % 4 == 0:
             own = snapshot.get_partitions(key).get(partition, empty)
-            snapshot = snapshot.with_records([StateRecord(partition, key, learn(own, seed))])
+            snapshot = apply_records(snapshot, [StateRecord(partition, key, learn(own, seed))])
         elif seed % 4 == 1:
             draft.put_partition_stats(partition, judge, learn(draft.get_partition_stats(partition, judge), seed))
             draft.put_stats(judge, learn(draft.get_stats(judge), seed))
             snapshot = draft.to_snapshot()
         elif seed % 4 == 2:
-            snapshot = snapshot.with_records([StateRecord(partition, key, None)])
+            snapshot = apply_records(snapshot, [StateRecord(partition, key, None)])
         else:
-            snapshot = snapshot.with_partition(partition, {key: learn(empty, seed)})
+            snapshot = apply_records(
+                clear_partition(snapshot, partition), [StateRecord(partition, key, learn(empty, seed))]
+            )
         for each in judges:
             assert snapshot.get_stats(each) == sum_up(snapshot.get_partitions(StatsKey.from_judge(each)), empty)
     assert snapshot.keys == {key for key in map(StatsKey.from_judge, judges) if snapshot.get_partitions(key)}
@@ -70,7 +85,7 @@ def test_totals_are_the_sum_of_the_partitions_whatever_happened(
 def test_a_draft_leaves_its_snapshot_as_it_was(folder: ModelFolder) -> None:
     judge = Judge(folder, DatasetSettings(name="news"))
     key = StatsKey.from_judge(judge)
-    snapshot = StateSnapshot().with_records([StateRecord(0, key, learn(judge.create_empty_stats(), 1))])
+    snapshot = apply_records(StateSnapshot(), [StateRecord(0, key, learn(judge.create_empty_stats(), 1))])
     before = snapshot.get_stats(judge)
     draft = snapshot.start_draft()
     draft.put_partition_stats(0, judge, learn(before, 2))
@@ -82,22 +97,23 @@ def test_a_draft_leaves_its_snapshot_as_it_was(folder: ModelFolder) -> None:
 
 def test_a_change_of_one_key_leaves_the_sums_of_the_others_alone() -> None:
     other = StatsKey("sport", "key/0")
-    snapshot = StateSnapshot().with_records(
-        [StateRecord(partition, key, learn(EMPTY, partition)) for key in (NEWS, other) for partition in range(3)]
+    snapshot = apply_records(
+        StateSnapshot(),
+        [StateRecord(partition, key, learn(EMPTY, partition)) for key in (NEWS, other) for partition in range(3)],
     )
     before = {key: snapshot.get_total(key, None) for key in (NEWS, other)}
-    snapshot = snapshot.with_records([StateRecord(0, NEWS, learn(EMPTY, 9))])
+    snapshot = apply_records(snapshot, [StateRecord(0, NEWS, learn(EMPTY, 9))])
     assert snapshot.get_total(other, None) is before[other]
     assert snapshot.get_total(NEWS, None) != before[NEWS]
-    snapshot = snapshot.with_partition(1, {})
+    snapshot = clear_partition(snapshot, 1)
     assert snapshot.get_total(other, None) == learn(EMPTY, 0).merge(learn(EMPTY, 2))
     assert StateSnapshot().get_total(NEWS, None) is None
 
 
 def test_a_partition_without_state_takes_its_share_out_of_the_total() -> None:
-    snapshot = StateSnapshot().with_records([StateRecord(n, NEWS, learn(EMPTY, n)) for n in (1, 2)])
-    assert snapshot.with_partition(1, {}).get_total(NEWS, None) == learn(EMPTY, 2)
-    assert snapshot.with_partition(1, {}).with_partition(2, {}).get_total(NEWS, None) is None
+    snapshot = apply_records(StateSnapshot(), [StateRecord(n, NEWS, learn(EMPTY, n)) for n in (1, 2)])
+    assert clear_partition(snapshot, 1).get_total(NEWS, None) == learn(EMPTY, 2)
+    assert clear_partition(clear_partition(snapshot, 1), 2).get_total(NEWS, None) is None
 
 
 @pytest.mark.parametrize(("was", "now"), [(7, None), (7, 30), (30, 7), (None, 7)])
@@ -108,7 +124,7 @@ def test_an_idle_partition_with_an_older_setting_makes_the_others_forget_nothing
     probs, labels = np.array([[0.9, 0.1, 0.0]] * 4), np.zeros(4, np.intp)
     idle = RunningStats.empty(N_CLASSES, keep_days=was).update(probs, labels, day="2026-03-02" if was else "")
     busy = RunningStats.empty(N_CLASSES, keep_days=now).update(probs, labels, day="2026-03-08" if now else "")
-    snapshot = StateSnapshot().with_records([StateRecord(0, NEWS, idle), StateRecord(1, NEWS, busy)])
+    snapshot = apply_records(StateSnapshot(), [StateRecord(0, NEWS, idle), StateRecord(1, NEWS, busy)])
     total = snapshot.get_total(NEWS, now)
     assert total is not None
     assert total.keep_days == now
@@ -119,24 +135,25 @@ def test_an_idle_partition_with_an_older_setting_makes_the_others_forget_nothing
 def test_forgetting_follows_the_setting_of_now_and_not_the_order_of_changes() -> None:
     """A shorter setting for a while loses only what the partitions were written with under it."""
     days = {0: "2026-01-01", 1: "2026-03-01"}
-    snapshot = StateSnapshot().with_records(
+    snapshot = apply_records(
+        StateSnapshot(),
         [
             StateRecord(n, NEWS, learn(RunningStats.empty(N_CLASSES, keep_days=90), n, day=day))
             for n, day in days.items()
-        ]
+        ],
     )
     words = [snapshot.get_total(NEWS, keep_days) for keep_days in (90, 7, 90)]
     assert [total.get_total().n_words for total in words if total is not None] == [8, 4, 8]
 
 
 def test_statistics_of_another_number_of_classes_are_refused_and_change_nothing(folder: ModelFolder) -> None:
-    snapshot = StateSnapshot().with_records([StateRecord(0, NEWS, learn(EMPTY, 1))])
+    snapshot = apply_records(StateSnapshot(), [StateRecord(0, NEWS, learn(EMPTY, 1))])
     draft = snapshot.start_draft()
     for partition in (0, 1):
         with pytest.raises(StateError, match="statistics of 2 classes where the key has 3 classes"):
             draft.apply(StateRecord(partition, NEWS, RunningStats.empty(2)))
     assert draft.to_snapshot().get_partitions(NEWS) == snapshot.get_partitions(NEWS)
     judge = Judge(folder, DatasetSettings(name="news"))
-    wrong = snapshot.with_records([StateRecord(0, StatsKey.from_judge(judge), learn(EMPTY, 1))])
+    wrong = apply_records(snapshot, [StateRecord(0, StatsKey.from_judge(judge), learn(EMPTY, 1))])
     with pytest.raises(StateError, match=r"dataset news have 3 classes, its model has 9: run `labelwatch thresholds"):
         wrong.get_stats(judge)

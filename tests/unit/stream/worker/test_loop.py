@@ -11,9 +11,11 @@ import pytest
 
 from service.contracts import Assessment, DatasetSettings
 from service.datasets.registry import DatasetRegistry
+from service.errors import StateError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
+from service.log.codec import to_state_key
 from service.log.protocol import MAX_BATCH_BYTES, BatchResult, CommitRefused, Output, Record, RecordBatch
 from service.log.sqlite.database import PARTITION
 from service.log.sqlite.log import SqliteLog
@@ -357,3 +359,24 @@ def test_forgetting_that_is_switched_on_later_holds_for_what_was_learned_before(
     assert learned.keep_days == 3
     assert len(learned.buckets) == 1
     assert "" not in learned.buckets
+
+
+def test_an_unreadable_state_record_of_another_partition_stops_the_worker_by_name(bench: Bench) -> None:
+    stream = SqliteLog(bench.path, TOPICS)
+    stream.append([Output(TOPICS.state, to_state_key(1, "news", "key/0"), b"no JSON")])
+    stream.close()
+    with pytest.raises(
+        StateError, match=r"dataset news in labelwatch\.state .* not JSON.* delete it by writing its key"
+    ):
+        bench.run()
+
+
+def test_a_tombstone_takes_another_partition_out_of_the_statistics(bench: Bench, classifier: Classifier) -> None:
+    judge = one_pass(classifier, [])
+    stats = judge.create_empty_stats().update(np.full((4, 9), 1 / 9), np.zeros(4, np.intp), priority=0.5)
+    key = to_state_key(1, "default", judge.stats_key)
+    for value, expected in ((json.dumps(stats.snapshot()).encode(), 1), (None, 0)):
+        stream = SqliteLog(bench.path, TOPICS)
+        stream.append([Output(TOPICS.state, key, value)])
+        stream.close()
+        assert bench.run().snapshot.get_stats(judge).histogram.total == expected
