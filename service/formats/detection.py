@@ -1,4 +1,4 @@
-"""Finds the format of a file or JSON object: by file extension where that is certain, else by content."""
+"""Finds the format of a file or JSON object: by file extension if that is certain, else by content."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ def detect_object_format(record: Mapping[str, Any]) -> str:
 
 def _detect_by_keys(keys: Collection[str]) -> str:
     present = set(keys)
-    matching = (form.name for form in FORMATS.values() if any(present >= keys for keys in form.signatures))
+    matching = (form.name for form in FORMATS.values() if any(present >= signature for signature in form.signatures))
     return next(matching, DEFAULT_FORMAT)

@@ -1,4 +1,4 @@
-"""What a format is: everything that the service knows about one way to write labelled sentences down."""
+"""The definition of a format: everything that the service knows about one way to write labelled sentences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KeySets: TypeAlias = tuple[frozenset[str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A way to write labelled sentences down. `FORMATS` in the registry holds all of them.
+    """A way to write labelled sentences. `FORMATS` in the registry holds all of them.
 
     Files: `read` yields the records of a file, `write` writes sentences. `extensions` are those of file names that
     always hold this format, `write_extension` is the one that an export uses.

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from service.contracts import MAX_WORDS, LabelledSentence, read_sentence
 from service.errors import DecodeError, InvalidInput
+from service.formats.label_names import resolve_label_names
 from service.labels import Scheme
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
 # Names that files use for the same field. The first name that is present counts.
 WORD_FIELDS = ("tokens", "words")
-LABEL_FIELDS = ("labels", "ner_tags", "tags")
 ID_FIELDS = ("id", "sentence_id", "sent_id")
 # Fields of a sentence that are copied if a file has them.
 PASSTHROUGH_FIELDS = ("dataset", "revision", "update", "deleted", "annotator", "source", "annotated_at", "meta")
@@ -100,39 +100,6 @@ def build_sentence(fields: dict[str, Any], options: ReadOptions) -> LabelledSent
                 error.attach_token(tokens)
             raise
     return read_sentence(fields, max_words=options.max_words)
-
-
-def resolve_label_names(values: Iterable[Any], names: Sequence[str]) -> list[Any]:
-    """Replaces numbered labels by their names. Validation rejects values that are neither numbers nor text."""
-    labels: list[Any] = []
-    for word, value in enumerate(values):
-        number = _parse_label_number(value, names)
-        if number is None:
-            labels.append(value)
-        elif not names:
-            raise InvalidInput(
-                f"the label is the number {number}: say what the numbers mean with --label-names O,B-PER,…",
-                field="labels",
-                word=word,
-            )
-        elif not 0 <= number < len(names):
-            raise InvalidInput(
-                f"the label is the number {number}, and {len(names)} label names are known (0 to {len(names) - 1})",
-                field="labels",
-                word=word,
-            )
-        else:
-            labels.append(names[number])
-    return labels
-
-
-def _parse_label_number(value: Any, names: Sequence[str]) -> int | None:  # noqa: ANN401 - any JSON
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    # Text files write numbers as text; without names "1" may be the name of a label.
-    if names and isinstance(value, str) and value.isascii() and value.isdigit() and value not in names:
-        return int(value)
-    return None
 
 
 def check_text(text: str, encoding: str) -> None:

@@ -11,7 +11,8 @@ from service.contracts import DATASET_NAME_RULE, DatasetName
 from service.errors import InvalidInput
 from service.formats import FORMATS
 from service.formats.detection import detect_object_format
-from service.formats.records import LABEL_FIELDS, WORD_FIELDS
+from service.formats.label_names import LABEL_FIELDS
+from service.formats.records import WORD_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

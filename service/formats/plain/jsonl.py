@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from service.errors import InvalidInput
 from service.formats.format import Format
 from service.formats.io.json_objects import read_objects
+from service.formats.label_names import LABEL_FIELDS, find_label_names, resolve_label_names
 from service.formats.meta import DEFAULT_FORMAT, pack_extra_fields
 from service.formats.records import (
     ID_FIELDS,
-    LABEL_FIELDS,
     PASSTHROUGH_FIELDS,
     WORD_FIELDS,
     FileRecord,
@@ -24,7 +24,6 @@ from service.formats.records import (
     find_words,
     make_record,
     reject,
-    resolve_label_names,
 )
 
 if TYPE_CHECKING:
@@ -146,41 +145,6 @@ def _describe_missing_field(ours: str, theirs: tuple[str, ...], record: Mapping[
     names = ", ".join(list(record)[:10]) or "nothing"
     option = "--word-column" if ours == "tokens" else "--label-column"
     return f"none of {', '.join(theirs)} is there (the object has {names}): name the field with {option}"
-
-
-def find_label_names(record: Mapping[str, Any], label_field: str | None = None) -> tuple[str, ...]:
-    """The names of numbered labels, from a `features` or `names` field."""
-    features = record.get("features")
-    if isinstance(features, list):  # the form of the dataset viewer
-        features = {str(feature.get("name")): feature.get("type") for feature in features if isinstance(feature, dict)}
-    if isinstance(features, dict):
-        for name in (label_field,) if label_field is not None else LABEL_FIELDS:
-            names = _find_nested_names(features.get(name))
-            if names:
-                return names
-    return _parse_names(record.get("names"))
-
-
-def _find_nested_names(feature: Any, depth: int = 0) -> tuple[str, ...]:  # noqa: ANN401 - any JSON
-    """The names in a feature. Datasets nest the class label in a sequence, under keys that changed over the years."""
-    if not isinstance(feature, dict) or depth > 4:
-        return ()
-    names = _parse_names(feature.get("names"))
-    if names:
-        return names
-    nested = (_find_nested_names(value, depth + 1) for value in feature.values())
-    return next((names for names in nested if names), ())
-
-
-def _parse_names(names: Any) -> tuple[str, ...]:  # noqa: ANN401 - any JSON
-    if isinstance(names, dict):
-        try:
-            names = [names[key] for key in sorted(names, key=int)]
-        except ValueError:
-            return ()
-    if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
-        return tuple(names)
-    return ()
 
 
 def has_words_and_labels(record: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from service.errors import InvalidInput
 from service.formats.conversion import ConvertedFields, build_labelled_fields, build_reader
 from service.formats.format import Format, build_signatures
 from service.formats.io.json_objects import write_json_line
-from service.formats.io.json_values import format_timestamp, require_array, to_name
+from service.formats.io.json_values import format_timestamp, to_name
 from service.formats.meta import (
     CONVERTER_META_KEYS,
     build_id_field,
@@ -21,7 +21,7 @@ from service.formats.meta import (
     pack_extra_fields,
 )
 from service.formats.records import ID_FIELDS, PASSTHROUGH_FIELDS
-from service.formats.text.span_values import read_span
+from service.formats.text.span_values import read_first_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -50,14 +50,8 @@ def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[Convert
 
 
 def _convert_text(line: Mapping[str, Any], given_meta: object, options: ReadOptions) -> dict[str, Any]:
-    names = (options.label,) if options.label is not None else SPAN_FIELDS
-    span_field = next((name for name in names if line.get(name) is not None), None)
-    if span_field is None:
-        raise InvalidInput(f"none of {', '.join(names)} is there", field="spans")
-    spans = [
-        read_span(value, f"{span_field}.{index}", names=_SPAN_PART_NAMES)
-        for index, value in enumerate(require_array(line[span_field], span_field))
-    ]
+    span_fields = (options.label,) if options.label is not None else SPAN_FIELDS
+    span_field, spans = read_first_spans(line, span_fields, names=_SPAN_PART_NAMES, missing_field="spans")
     text_field = options.word or "text"
     labelled = build_labelled_fields(line.get(text_field), spans, options, field=text_field)
     if given_meta is not None and not isinstance(given_meta, dict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from service.errors import InvalidInput
-from service.formats.io.json_values import require_integer, require_label
+from service.formats.io.json_values import require_array, require_integer, require_label
 from service.formats.text.offsets import TextSpan
 
 if TYPE_CHECKING:
@@ -32,6 +32,17 @@ def read_span(value: object, field: str, *, names: Mapping[str, Sequence[str]] |
         field,
         text if isinstance(text, str) else None,
     )
+
+
+def read_first_spans(
+    record: Mapping[str, Any], fields: Sequence[str], *, names: Mapping[str, Sequence[str]], missing_field: str
+) -> tuple[str, list[TextSpan]]:
+    """The name of the first field that is present, and its spans. An error about missing spans names `missing_field`."""
+    field = next((name for name in fields if record.get(name) is not None), None)
+    if field is None:
+        raise InvalidInput(f"none of {', '.join(fields)} is there", field=missing_field)
+    values = require_array(record[field], field)
+    return field, [read_span(value, f"{field}.{index}", names=names) for index, value in enumerate(values)]
 
 
 def _get_first_present(value: Mapping[str, Any], names: Sequence[str]) -> object:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from service.errors import InvalidInput
 from service.formats.conversion import ConvertedFields, build_labelled_fields, build_reader
 from service.formats.io.json_objects import is_json
-from service.formats.io.json_values import require_array, to_name
+from service.formats.io.json_values import to_name
 from service.formats.meta import pack_extra_fields
 from service.formats.plain.conll.read import read as read_conll
 from service.formats.text.offsets import UTF16
-from service.formats.text.span_values import read_span
+from service.formats.text.span_values import read_first_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,14 +24,8 @@ _SPAN_PART_NAMES: Final = {"start": ("start_offset", "start"), "end": ("end_offs
 
 
 def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[ConvertedFields]:
-    names = (options.label,) if options.label is not None else SPAN_FIELDS
-    span_field = next((name for name in names if line.get(name) is not None), None)
-    if span_field is None:
-        raise InvalidInput(f"none of {', '.join(names)} is there", field="label")
-    spans = [
-        read_span(value, f"{span_field}.{index}", names=_SPAN_PART_NAMES)
-        for index, value in enumerate(require_array(line[span_field], span_field))
-    ]
+    span_fields = (options.label,) if options.label is not None else SPAN_FIELDS
+    span_field, spans = read_first_spans(line, span_fields, names=_SPAN_PART_NAMES, missing_field="label")
     text_field = options.word or "text"
     # doccano's editor counts UTF-16 units (unless a project counts grapheme clusters); imported spans may not.
     fields = build_labelled_fields(line.get(text_field), spans, options, field=text_field, unit=UTF16)

@@ -37,7 +37,7 @@ def write(stream: TextIO, sentences: Iterable[LabelledSentence], context: WriteC
 
 
 def _build_id_field(sentence: LabelledSentence, meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Doccano's own id. A sentence that was read without one has an id that only counts the lines of its file."""
+    """The id of doccano itself. A sentence that was read without one has an id that only counts the lines of its file."""
     if not meta:
         return {"id": sentence.id}
     identity = to_platform_id(sentence.id, PLATFORM)

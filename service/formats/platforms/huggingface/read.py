@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from service.errors import InvalidInput
+from service.formats.label_names import LABEL_FIELDS
 from service.formats.plain.jsonl import convert_rows, get_word_fields, read_rows
-from service.formats.records import LABEL_FIELDS, find_words
+from service.formats.records import find_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
