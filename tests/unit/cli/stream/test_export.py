@@ -14,43 +14,47 @@ if TYPE_CHECKING:
     from tests.support.command_harness import CommandHarness
 
 
-def sent(identity: str | None, labels: tuple[str, ...] = ("O", "B-PER"), **fields: Any) -> Output:
-    made = LabelledSentence.model_validate(
-        {"id": identity, "tokens": tuple(f"w{n}" for n in range(len(labels))), "labels": labels, **fields}
+def make_sentence_output(sentence_id: str | None, labels: tuple[str, ...] = ("O", "B-PER"), **fields: Any) -> Output:
+    sentence = LabelledSentence.model_validate(
+        {"id": sentence_id, "tokens": tuple(f"w{n}" for n in range(len(labels))), "labels": labels, **fields}
     )
-    return Output("labelwatch.sentences", None, made.model_dump_json(exclude_none=True).encode())
+    return Output("labelwatch.sentences", None, sentence.model_dump_json(exclude_none=True).encode())
 
 
-def exported(desk: CommandHarness, *arguments: str) -> dict[str, list[str]]:
-    ran = desk.run("export", *arguments)
-    assert ran.code == 0, ran.err
-    return {line["id"]: line["labels"] for line in map(json.loads, ran.out.splitlines())}
+def export(desk: CommandHarness, *arguments: str) -> dict[str, list[str]]:
+    result = desk.run("export", *arguments)
+    assert result.code == 0, result.err
+    return {line["id"]: line["labels"] for line in map(json.loads, result.out.splitlines())}
 
 
 def test_corrected_labels_take_the_place_of_the_given_ones(desk: CommandHarness) -> None:
-    desk.append(sent("a"), sent("b"), sent("c"), sent("d"))
+    desk.append(
+        make_sentence_output("a"), make_sentence_output("b"), make_sentence_output("c"), make_sentence_output("d")
+    )
     desk.append(
         make_decision_output("a", "error", labels=["O", "B-LOC"]),
         make_decision_output("b", "ok"),
         make_decision_output("c", "error", words=[1]),
     )
-    assert exported(desk, "--decisions") == {
+    assert export(desk, "--decisions") == {
         "a": ["O", "B-LOC"],
         "b": ["O", "B-PER"],
         "c": ["O", "B-PER"],
         "d": ["O", "B-PER"],
     }
-    assert exported(desk)["a"] == ["O", "B-PER"]
-    assert list(exported(desk, "--decisions", "--decided-only")) == ["a", "b", "c"]
-    told = desk.run("export", "--decisions").err
-    assert "4 sentences of default (1 corrected; 1 found right; 1 wrong, but nobody gave the right labels)" in told
+    assert export(desk)["a"] == ["O", "B-PER"]
+    assert list(export(desk, "--decisions", "--decided-only")) == ["a", "b", "c"]
+    summary = desk.run("export", "--decisions").err
+    assert "4 sentences of default (1 corrected; 1 found right; 1 wrong, but nobody gave the right labels)" in summary
 
 
 def test_where_reviewers_differ_the_labels_stay_unless_one_is_named(desk: CommandHarness) -> None:
-    desk.append(sent("a"), sent("b"), sent("c"), sent("d"))
+    desk.append(
+        make_sentence_output("a"), make_sentence_output("b"), make_sentence_output("c"), make_sentence_output("d")
+    )
     desk.append(
         *(make_decision_output("d", "error", labels=["O", "B-LOC"], reviewer=name) for name in ("ann", "bob")),
-        make_decision_output("d", "ok", labels=["O", "B-PER"], reviewer="eve"),  # who only repeats the given ones
+        make_decision_output("d", "ok", labels=["O", "B-PER"], reviewer="eve"),  # repeats the given labels
         make_decision_output("a", "error", labels=["O", "B-LOC"]),
         make_decision_output("a", "error", labels=["O", "B-ORG"], reviewer="bob"),
         make_decision_output("b", "error", labels=["O", "O"]),
@@ -58,100 +62,134 @@ def test_where_reviewers_differ_the_labels_stay_unless_one_is_named(desk: Comman
         make_decision_output("c", "error", labels=["O", "O"]),
         make_decision_output("c", "ok", reviewer="bob"),
     )
-    found = exported(desk, "--decisions")
-    assert found == {"a": ["O", "B-PER"], "b": ["O", "O"], "c": ["O", "B-PER"], "d": ["O", "B-LOC"]}
-    assert exported(desk, "--decisions", "--reviewer", "bob")["a"] == ["O", "B-ORG"]
+    labels_by_id = export(desk, "--decisions")
+    assert labels_by_id == {"a": ["O", "B-PER"], "b": ["O", "O"], "c": ["O", "B-PER"], "d": ["O", "B-LOC"]}
+    assert export(desk, "--decisions", "--reviewer", "bob")["a"] == ["O", "B-ORG"]
 
 
-def test_only_decisions_about_the_newest_revision_that_stand_count(desk: CommandHarness) -> None:
-    desk.append(sent("a", revision=1), sent("a", ("O", "B-ORG"), revision=2), sent("b"), sent("late", revision=5))
+def test_only_decisions_in_force_about_the_newest_revision_count(desk: CommandHarness) -> None:
+    desk.append(
+        make_sentence_output("a", revision=1),
+        make_sentence_output("a", ("O", "B-ORG"), revision=2),
+        make_sentence_output("b"),
+        make_sentence_output("late", revision=5),
+    )
     desk.append(
         make_decision_output("a", "error", labels=["O", "B-LOC"], revision=1),
         make_decision_output("b", "error", labels=["O", "B-LOC"], withdrawn=True),
-        sent("late", ("O", "O"), revision=4),
+        make_sentence_output("late", ("O", "O"), revision=4),
     )
-    assert exported(desk, "--decisions") == {"a": ["O", "B-ORG"], "b": ["O", "B-PER"], "late": ["O", "B-PER"]}
+    assert export(desk, "--decisions") == {"a": ["O", "B-ORG"], "b": ["O", "B-PER"], "late": ["O", "B-PER"]}
 
 
 def test_deleted_unreadable_and_foreign_sentences_are_left_out(desk: CommandHarness) -> None:
-    gone = LabelledSentence(id="a", deleted=True, revision=1)
+    deletion = LabelledSentence(id="a", deleted=True, revision=1)
     desk.append(
-        sent("a"),
-        Output("labelwatch.sentences", None, gone.model_dump_json().encode()),
+        make_sentence_output("a"),
+        Output("labelwatch.sentences", None, deletion.model_dump_json().encode()),
         Output("labelwatch.sentences", None, b"{"),
-        sent("other", dataset="other"),
-        sent(None),
+        make_sentence_output("other", dataset="other"),
+        make_sentence_output(None),
     )
-    assert list(exported(desk)) == ["labelwatch.sentences-0-4"]
-    assert list(exported(desk, "--dataset", "other")) == ["other"]
+    assert list(export(desk)) == ["labelwatch.sentences-0-4"]
+    assert list(export(desk, "--dataset", "other")) == ["other"]
 
 
-def test_a_sentence_the_input_has_let_go_of_comes_from_review(desk: CommandHarness) -> None:
-    desk.append(make_review_output(make_assessment("old")), sent("a"), Output("labelwatch.review", b"x", b"{"))
+def test_sentences_of_a_deleted_task_are_left_out(desk: CommandHarness) -> None:
+    """Wherever the deletion is read, and except those annotated after it, as in the review queue."""
+    meta = {"format": "label-studio", "task": "7"}
+    deletion = make_assessment("label-studio:task:7", reason="deleted", revision=2, meta=meta)
+    desk.append(
+        make_sentence_output("earlier", revision=1, meta=meta),
+        make_sentence_output("later", revision=3, meta=meta),
+        make_sentence_output("other", revision=1, meta={**meta, "task": "70"}),
+        make_review_output(make_assessment("reviewed", revision=2, meta=meta)),
+        make_review_output(deletion),
+    )
+    assert list(export(desk, "--format", "jsonl")) == ["later", "other"]
+    desk.append(Output("labelwatch.review", b"default/label-studio:task:7", None))
+    assert list(export(desk, "--format", "jsonl")) == ["earlier", "later", "other", "reviewed"]
+
+
+def test_a_sentence_that_the_input_topic_has_dropped_is_read_from_the_review_topic(desk: CommandHarness) -> None:
+    desk.append(
+        make_review_output(make_assessment("old")), make_sentence_output("a"), Output("labelwatch.review", b"x", b"{")
+    )
     desk.append(make_decision_output("old", "error", labels=["O", "B-LOC", "O"]))
-    assert exported(desk, "--decisions") == {"a": ["O", "B-PER"], "old": ["O", "B-LOC", "O"]}
+    assert export(desk, "--decisions") == {"a": ["O", "B-PER"], "old": ["O", "B-LOC", "O"]}
 
 
 def test_in_columns_it_can_be_sent_again(desk: CommandHarness) -> None:
-    desk.append(sent("a"), sent("b"), make_decision_output("a", "error", labels=["O", "B-LOC"]))
+    desk.append(
+        make_sentence_output("a"), make_sentence_output("b"), make_decision_output("a", "error", labels=["O", "B-LOC"])
+    )
     path = desk.folder / "out.conll"
     assert desk.run("export", "--decisions", "--format", "conll", "-o", path).code == 0
     assert path.read_text() == "# id = a\nw0\tO\nw1\tB-LOC\n\n# id = b\nw0\tO\nw1\tB-PER\n\n"
     assert desk.run("send", path, "--update").code == 0
-    assert exported(desk, "--format", "jsonl")["a"] == ["O", "B-LOC"]
+    assert export(desk, "--format", "jsonl")["a"] == ["O", "B-LOC"]
 
 
 def test_options_that_need_decisions_say_so(desk: CommandHarness) -> None:
-    desk.append(sent("a"))
-    ran = desk.run("export", "--decided-only")
-    assert (ran.code, ran.out) == (1, "")
-    assert "--decisions" in ran.err
+    desk.append(make_sentence_output("a"))
+    result = desk.run("export", "--decided-only")
+    assert (result.code, result.out) == (1, "")
+    assert "--decisions" in result.err
 
 
 def test_without_a_log_it_says_so(desk: CommandHarness) -> None:
     assert "there is no log" in desk.run("export").err
 
 
-def test_a_dataset_that_nobody_knows_is_told_and_no_file_is_made(desk: CommandHarness) -> None:
-    desk.append(sent("a", dataset="news"), sent("b", dataset="wiki"), sent(None, dataset="wiki"))
+def test_an_unknown_dataset_is_an_error_and_no_file_is_written(desk: CommandHarness) -> None:
+    desk.append(
+        make_sentence_output("a", dataset="news"),
+        make_sentence_output("b", dataset="wiki"),
+        make_sentence_output(None, dataset="wiki"),
+    )
     target = desk.folder / "out.jsonl"
     for arguments, name in ((("--dataset", "nope"), "nope"), ((), "default")):
-        ran = desk.run("export", *arguments, "-o", target)
-        assert ran.code == 1
-        assert f"{name!r} is not known: the datasets are news, wiki" in ran.err
+        result = desk.run("export", *arguments, "-o", target)
+        assert result.code == 1
+        assert f"{name!r} is not known: the datasets are news, wiki" in result.err
     assert not target.exists()
 
 
 def test_a_dataset_without_sentences_is_empty_where_it_is_known(desk: CommandHarness) -> None:
-    gone = b'{"dataset": "news", "id": "a", "deleted": true}'
-    desk.append(sent("a", dataset="news"), Output("labelwatch.sentences", None, gone))
-    ran = desk.run("export", "--dataset", "news")
-    assert (ran.code, ran.out) == (0, "")
+    deletion = b'{"dataset": "news", "id": "a", "deleted": true}'
+    desk.append(make_sentence_output("a", dataset="news"), Output("labelwatch.sentences", None, deletion))
+    result = desk.run("export", "--dataset", "news")
+    assert (result.code, result.out) == (0, "")
 
 
 @pytest.mark.parametrize(
     ("scheme", "given"),
     [("iob2", "B-PERSON O"), ("biluo", "U-PERSON O"), ("iob1", "O I-PERSON B-PERSON"), ("io", "PERSON O")],
 )
-def test_what_is_corrected_as_suggested_is_in_the_datasets_own_scheme_and_names(
+def test_suggested_labels_are_in_the_scheme_and_names_of_the_dataset(
     desk: CommandHarness, scheme: str, given: str
 ) -> None:
     names = {"PERSON": "PER", "PLACE": "LOC", "FIRM": "ORG", "REST": "MISC"}
     desk.append_settings(name="news", scheme=scheme, label_map=names, version=1)
     labels = tuple(given.split())
     words = [f"{a}{b}" for a in "abcdef" for b in "ghijk"]
-    desk.append(*(sent(word, labels, dataset="news", tokens=(word, "of", "land")[: len(labels)]) for word in words))
+    desk.append(
+        *(
+            make_sentence_output(word, labels, dataset="news", tokens=(word, "of", "land")[: len(labels)])
+            for word in words
+        )
+    )
     assert desk.run("worker", "--once").code == 0
-    doubted = [said for said in desk.read_assessments() if said.flags]
-    assert doubted
-    for said in doubted:
-        better = list(said.labels)
-        for flag in said.flags:
-            better[flag.index] = flag.suggested
-        assert said.id is not None
-        desk.append(make_decision_output(said.id, "error", dataset="news", labels=better))
-    found = exported(desk, "--decisions", "--dataset", "news", "--decided-only")
-    assert len(found) == len(doubted)
-    assert detect_scheme(found.values()) == scheme
-    assert {get_entity_type(label) for some in found.values() for label in some} - {"O"} <= set(names)
-    assert all(tuple(corrected) != labels for corrected in found.values())
+    flagged = [assessment for assessment in desk.read_assessments() if assessment.flags]
+    assert flagged
+    for assessment in flagged:
+        suggested = list(assessment.labels)
+        for flag in assessment.flags:
+            suggested[flag.index] = flag.suggested
+        assert assessment.id is not None
+        desk.append(make_decision_output(assessment.id, "error", dataset="news", labels=suggested))
+    labels_by_id = export(desk, "--decisions", "--dataset", "news", "--decided-only")
+    assert len(labels_by_id) == len(flagged)
+    assert detect_scheme(labels_by_id.values()) == scheme
+    assert {get_entity_type(label) for corrected in labels_by_id.values() for label in corrected} - {"O"} <= set(names)
+    assert all(tuple(corrected) != labels for corrected in labels_by_id.values())
