@@ -1,16 +1,14 @@
 /** Charts as inline SVG without scaling, so that their text has the size of other text. */
 
 import { svg } from "../dom.js";
-import { truncate } from "../text.js";
 
 /** @import { Child } from "../dom.js" */
 /** @import { Bin } from "../types.js" */
 
 /** @typedef {{ name: string, value: number | null, description: string, low?: number, high?: number }} Point */
-/** @typedef {{ name: string, css: string, dashed?: boolean, points: { at: number, value: number | null }[] }} Line */
 
 const LEFT = 44;
-const RIGHT = 12;
+export const RIGHT = 12;
 const TOP = 12;
 const BOTTOM = 26;
 const ROUND_NUMBER = /^(0|1|0\.0*1|0\.5|0\.9+)$/; // bin edges that get a name on the axis
@@ -19,7 +17,7 @@ const ROUND_NUMBER = /^(0|1|0\.0*1|0\.5|0\.9+)$/; // bin edges that get a name o
  * @param {{ width: number, height: number, description: string }} size
  * @param {...(Child | Child[])} children
  */
-function renderFrame({ width, height, description }, ...children) {
+export function renderFrame({ width, height, description }, ...children) {
   return svg(
     "svg",
     { class: "chart", width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": description },
@@ -28,7 +26,7 @@ function renderFrame({ width, height, description }, ...children) {
 }
 
 /** @param {number} width @param {number} height @param {number} [right] */
-const computePlotArea = (width, height, right = RIGHT) => ({
+export const computePlotArea = (width, height, right = RIGHT) => ({
   left: LEFT,
   right: width - right,
   top: TOP,
@@ -40,7 +38,7 @@ const computePlotArea = (width, height, right = RIGHT) => ({
  * @param {{ left: number, right: number }} area
  * @param {[number, string][]} ticks y coordinate and name of each
  */
-function renderGrid(area, ticks) {
+export function renderGrid(area, ticks) {
   return ticks.flatMap(([y, name]) => [
     svg("line", { class: "grid", x1: area.left, x2: area.right, y1: y, y2: y }),
     svg("text", { class: "tick", x: area.left - 8, y: y + 4, "text-anchor": "end" }, name),
@@ -272,106 +270,6 @@ function selectSpacedEdges(edgesWithNames, step) {
 /** @param {number} number */
 const abbreviateCount = (number) =>
   number >= 1e6 ? `${number / 1e6}M` : number >= 1000 ? `${number / 1000}k` : String(number);
-
-/**
- * Step lines over time. Each line ends with its name.
- * @param {{ lines: Line[], from: number, to: number, width: number, height: number, description: string,
- *   format: (at: number) => string, showNames: boolean }} chart
- */
-export function renderSteps({ lines, from, to, width, height, description, format, showNames }) {
-  const longest = Math.max(0, ...lines.map((line) => truncate(line.name, 18).length));
-  const area = computePlotArea(width, height, showNames ? 12 + 7.5 * longest : RIGHT);
-  const values = lines.flatMap((line) => line.points.flatMap((point) => (point.value === null ? [] : [point.value])));
-  const floor = Math.max(0, Math.floor(10 * Math.min(1, ...values) - 0.2) / 10);
-  const y = (/** @type {number} */ value) =>
-    area.base - ((Math.min(value, 1) - floor) / (1 - floor)) * (area.base - area.top);
-  const x = (/** @type {number} */ at) => area.left + ((at - from) / Math.max(to - from, 1)) * (area.right - area.left);
-  const tickStep = floor >= 0.8 ? 0.05 : floor >= 0.5 ? 0.1 : 0.2;
-  const ticks = Array.from(
-    { length: Math.floor((1 - floor) / tickStep + 1e-9) + 1 },
-    (_, index) => 1 - index * tickStep,
-  );
-  const ends = lines.flatMap((line) => {
-    const value = line.points.at(-1)?.value;
-    return value === null || value === undefined ? [] : [{ line, y: y(value) }];
-  });
-  const nTimes = format(from) === format(to) ? 1 : width < 480 || format((from + to) / 2) === format(to) ? 2 : 4;
-  const candidates = Array.from({ length: nTimes }, (_, index) =>
-    nTimes === 1 ? to : from + (index / (nTimes - 1)) * (to - from),
-  );
-  // Of times with the same name, such as within a minute, only the last is shown.
-  const times = candidates.filter((at, index) => index === nTimes - 1 || format(at) !== format(candidates[index + 1]));
-  return renderFrame(
-    { width, height, description },
-    renderGrid(
-      area,
-      ticks.map((tick) => [y(tick), tick.toFixed(2)]),
-    ),
-    svg("line", { class: "axis", x1: area.left, x2: area.right, y1: area.base, y2: area.base }),
-    times.map((at) =>
-      svg(
-        "text",
-        {
-          class: "tick",
-          x: x(at),
-          y: area.base + 17,
-          "text-anchor": at === to ? "end" : at === from ? "start" : "middle",
-        },
-        format(at),
-      ),
-    ),
-    lines.map((line) =>
-      svg(
-        "path",
-        { class: `line ${line.css}${line.dashed ? " dashed" : ""}`, d: buildStepPath(line, to, x, y) },
-        svg("title", {}, line.name),
-      ),
-    ),
-    showNames
-      ? spreadApart(ends, area.top, area.base).map(({ line, y: at }) =>
-          svg("text", { class: `name ${line.css}`, x: area.right + 6, y: at + 4 }, truncate(line.name, 18)),
-        )
-      : null,
-  );
-}
-
-/**
- * @param {Line} line
- * @param {number} to
- * @param {(at: number) => number} x
- * @param {(value: number) => number} y
- */
-function buildStepPath(line, to, x, y) {
-  let path = "";
-  let isDrawing = false;
-  for (const { at, value } of line.points) {
-    if (value === null) {
-      isDrawing = false;
-      continue;
-    }
-    path += isDrawing ? `H${x(at).toFixed(1)}V${y(value).toFixed(1)}` : `M${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
-    isDrawing = true;
-  }
-  return isDrawing ? `${path}H${x(to).toFixed(1)}` : path;
-}
-
-/**
- * Moves names apart that would overlap.
- * @template {{ y: number }} T
- * @param {T[]} ends
- * @param {number} top
- * @param {number} base
- */
-function spreadApart(ends, top, base) {
-  const lineHeight = Math.min(13, (base - top) / Math.max(ends.length - 1, 1));
-  const sorted = ends.map((end) => ({ ...end })).sort((a, b) => a.y - b.y);
-  sorted.forEach((end, index) => {
-    if (index) end.y = Math.max(end.y, sorted[index - 1].y + lineHeight);
-  });
-  for (let index = sorted.length - 1, limit = base; index >= 0; index -= 1, limit -= lineHeight)
-    sorted[index].y = Math.min(sorted[index].y, limit);
-  return sorted;
-}
 
 /**
  * A bar in a table cell. The number beside it says the same, so screen readers skip it.

@@ -3,15 +3,13 @@
 import { h } from "../dom.js";
 import { truncate } from "../text.js";
 import {
-  renderAnnotatorTable,
-  renderConfusionMap,
   renderFigures,
   renderFlagChart,
   renderPrecisionChart,
-  renderRankerTable,
   renderScoreChart,
   renderThresholdChart,
 } from "./sections.js";
+import { renderAnnotatorTable, renderConfusionMap, renderRankerTable } from "./tables.js";
 
 /** @import { Dataset, Overview, Thresholds } from "../types.js" */
 /** @import { Api } from "../api.js" */

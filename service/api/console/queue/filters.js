@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { formatCount } from "../text.js";
-import { SUSPECT_KINDS } from "./item.js";
+import { SUSPECT_KINDS } from "./suspects.js";
 
 /** @import { Overview } from "../types.js" */
 

@@ -1,31 +1,22 @@
 /** The open item: a sentence with its suspects, correction, decisions and the buttons to decide. */
 
 import { h, renderArrow } from "../dom.js";
-import { formatAge, formatCount, formatDateTime, formatPercent, formatScore, formatTime, truncate } from "../text.js";
+import { formatAge, formatDateTime, formatScore, truncate } from "../text.js";
 import { collectCorrection, Correction, createDraft } from "./correction.js";
-import { isClaimedByOther } from "./review.js";
+import { renderNotices } from "./notices.js";
+import { VERDICT_NAMES } from "./review.js";
 import { SentenceView } from "./sentence.js";
+import { renderSuspects } from "./suspects.js";
 
-/** @import { Decision, Item, Suspect, Verdict } from "../types.js" */
+/** @import { Decision, Item, Verdict } from "../types.js" */
 /** @import { Draft } from "./correction.js" */
 /** @import { Scheme } from "../labels/labels.js" */
 
-/** @type {Record<string, [string, string]>} */
-export const SUSPECT_KINDS = {
-  missed: ["Missed", "an entity the labels leave out"],
-  spurious: ["Spurious", "a label where there is no entity"],
-  type: ["Wrong type", "the right words under another type"],
-  boundary: ["Wrong boundary", "the right type over other words"],
-};
-
-/** @type {Record<Verdict, string>} */
-export const VERDICT_NAMES = { error: "Error", ok: "OK", unsure: "Unsure" };
-
-/** @type {readonly [Verdict, string, string][]} */
+/** @type {readonly [Verdict, string][]} */
 const VERDICT_KEYS = [
-  ["error", "e", "Error"],
-  ["ok", "o", "OK"],
-  ["unsure", "u", "Unsure"],
+  ["error", "e"],
+  ["ok", "o"],
+  ["unsure", "u"],
 ];
 
 /** @type {readonly [number, string, string, string][]} */
@@ -74,7 +65,7 @@ export class ItemView {
     this.note.addEventListener("keydown", (event) => {
       if (event.key === "Escape" || event.key === "Enter") this.title.focus();
     });
-    this.buttons = VERDICT_KEYS.map(([verdict, key, name]) =>
+    this.buttons = VERDICT_KEYS.map(([verdict, key]) =>
       h(
         "button",
         {
@@ -84,7 +75,7 @@ export class ItemView {
           "data-verdict": verdict,
           on: { click: () => handlers.decide(verdict) },
         },
-        name,
+        VERDICT_NAMES[verdict],
         h("kbd", {}, key),
       ),
     );
@@ -162,7 +153,7 @@ export class ItemView {
     this.answers.disabled = !status.mayWrite;
     this.sentence.element.hidden = !item.tokens.length;
     this.head.replaceChildren(...this.renderHeading());
-    this.notices.replaceChildren(...this.renderNotices());
+    this.notices.replaceChildren(...renderNotices(item, status, this.scheme, this.handlers.undo));
     this.decisionList.replaceChildren(...this.renderDecisions());
     const ownDecision = status.unsent ?? item.decisions.find((decision) => decision.reviewer === status.reviewer);
     for (const button of this.buttons) {
@@ -216,63 +207,6 @@ export class ItemView {
       h("div", { class: "about" }, this.title, h("p", { class: "facts" }, facts)),
       numbers.length ? h("dl", { class: "numbers" }, numbers) : "",
     ];
-  }
-
-  renderNotices() {
-    const { item } = this;
-    const { reviewer, unsent } = this.status;
-    const notes = [];
-    if (unsent) {
-      const subject = unsent.withdrawn
-        ? "Your undo"
-        : h("span", {}, "Your decision, ", h("b", {}, VERDICT_NAMES[unsent.verdict]), ",");
-      const undo = unsent.withdrawn
-        ? null
-        : h(
-            "button",
-            { type: "button", class: "plain small", on: { click: () => this.handlers.undo(unsent) } },
-            "Undo",
-          );
-      notes.push(
-        h("p", { class: "notice unsaved" }, subject, " is not saved yet. It is sent when the service answers. ", undo),
-      );
-    }
-    if (isClaimedByOther(item, reviewer)) {
-      const until = item.claimed_until ? ` until ${formatTime(item.claimed_until)}` : "";
-      notes.push(
-        h("p", { class: "notice" }, h("b", {}, item.claimed_by), ` has it open${until}. You can decide as well.`),
-      );
-    }
-    if (item.state === "closed") {
-      const reason =
-        item.closed_by === "deleted"
-          ? "The annotation was deleted."
-          : "It was annotated again and is not doubtful any more.";
-      notes.push(h("p", { class: "notice" }, `${reason} There is nothing left to decide.`));
-    }
-    if (item.reason === "control") {
-      const share =
-        item.inclusion_probability === null ? "" : `, drawn with ${formatPercent(item.inclusion_probability)}`;
-      notes.push(h("p", { class: "notice quiet" }, `A control sentence${share}: nothing was flagged here.`));
-    }
-    if (item.blind)
-      notes.push(
-        h(
-          "p",
-          { class: "notice quiet" },
-          "Probabilities are shown after the decision: some sentences of this dataset are a control sample.",
-        ),
-      );
-    const warmingUp = item.warming_up.filter((name) =>
-      item.doubtful.some((flag) =>
-        [flag.given, flag.suggested].some((label) => this.scheme.isJudgedAs(label, name, item)),
-      ),
-    );
-    if (warmingUp.length)
-      notes.push(
-        h("p", { class: "notice quiet" }, `Few words of ${warmingUp.join(", ")} yet: thresholds are warming up.`),
-      );
-    return notes;
   }
 
   /** The decisions. They are collapsed until the reviewer has decided, so that the second opinion is independent. */
@@ -378,43 +312,6 @@ function renderSource(source) {
     "Open source",
     h("span", { "aria-hidden": "true" }, " ↗"),
   );
-}
-
-/** @param {Item} item */
-function renderSuspects(item) {
-  if (!item.suspects.length) return null;
-  const shownSuspects = item.suspects.slice(0, 8);
-  return h(
-    "ul",
-    { class: "doubts", "aria-label": "Doubtful entities" },
-    shownSuspects.map((suspect) => h("li", {}, renderSuspect(item, suspect))),
-    item.suspects.length > shownSuspects.length &&
-      h("li", { class: "muted" }, `${formatCount(item.suspects.length - shownSuspects.length)} more`),
-  );
-}
-
-/** `Wrong type: China, PER → LOC, 98 %`. @param {Item} item @param {Suspect} suspect */
-function renderSuspect(item, suspect) {
-  const { given_span: given, suggested_span: suggested } = suspect;
-  const [name, meaning] = SUSPECT_KINDS[suspect.kind] ?? [suspect.kind, ""];
-  /** @param {{ start: number, end: number }} span */
-  const renderQuote = (span) =>
-    h(
-      "q",
-      {},
-      h("bdi", {}, truncate(item.tokens.slice(span.start, Math.min(span.end, span.start + 12)).join(" "), 120)),
-    );
-  const before = h("span", { class: "given" }, given?.type ?? "no entity");
-  const after = h("span", { class: "suggested" }, suggested?.type ?? "no entity");
-  const hasMoved = given && suggested && (given.start !== suggested.start || given.end !== suggested.end);
-  const sameType = hasMoved && given.type === suggested.type;
-  return [
-    h("span", { class: "kind", title: meaning }, name),
-    hasMoved
-      ? [renderQuote(given), sameType ? null : before, renderArrow(), renderQuote(suggested), sameType ? null : after]
-      : [renderQuote(/** @type {any} */ (suggested ?? given)), before, renderArrow(), after],
-    suspect.confidence === null ? [] : h("span", { class: "sure" }, `${formatPercent(suspect.confidence)} sure`),
-  ].flat();
 }
 
 /** @param {Item} item */

@@ -2,8 +2,7 @@
 
 import { h, renderArrow } from "../dom.js";
 import { formatScore, truncate } from "../text.js";
-import { VERDICT_NAMES } from "./item.js";
-import { getItemKey, isClaimedByOther } from "./review.js";
+import { getItemKey, isClaimedByOther, VERDICT_NAMES } from "./review.js";
 
 /** @import { Decision, Item } from "../types.js" */
 

@@ -6,9 +6,9 @@ import { SchemeCache } from "../labels/schemes.js";
 import { quoteDoubtfulWords, truncate } from "../text.js";
 import { renderEmptyStage } from "./empty.js";
 import { buildQueueHash, FilterForm, parseFilter } from "./filters.js";
-import { ItemView, VERDICT_NAMES } from "./item.js";
+import { ItemView } from "./item.js";
 import { QueueList } from "./list.js";
-import { Claims, Decisions, getItemKey, getItemPath } from "./review.js";
+import { Claims, Decisions, getItemKey, getItemPath, VERDICT_NAMES } from "./review.js";
 
 /** @import { Decision, Item, Verdict } from "../types.js" */
 /** @import { Api } from "../api.js" */

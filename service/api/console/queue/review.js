@@ -11,6 +11,9 @@ const CLAIM_RENEWAL_MS = 2 * 60_000;
 const CLAIM_DELAY_MS = 600;
 const MAX_UNCONFIRMED_MS = 15_000;
 
+/** @type {Record<Verdict, string>} */
+export const VERDICT_NAMES = { error: "Error", ok: "OK", unsure: "Unsure" };
+
 /** @param {{ dataset: string, id: string }} item */
 export const getItemKey = (item) => `${item.dataset}/${item.id}`;
 

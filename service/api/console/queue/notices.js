@@ -1,0 +1,64 @@
+/** Notices above the sentence: unsaved decisions, claims, closed items, control samples, thresholds that warm up. */
+
+import { h } from "../dom.js";
+import { formatPercent, formatTime } from "../text.js";
+import { isClaimedByOther, VERDICT_NAMES } from "./review.js";
+
+/** @import { Decision, Item } from "../types.js" */
+/** @import { Scheme } from "../labels/labels.js" */
+/** @import { ReviewerStatus } from "./item.js" */
+
+/**
+ * @param {Item} item
+ * @param {ReviewerStatus} status
+ * @param {Scheme} scheme
+ * @param {(decision: Decision) => void} onUndo
+ */
+export function renderNotices(item, { reviewer, unsent }, scheme, onUndo) {
+  const notes = [];
+  if (unsent) {
+    const subject = unsent.withdrawn
+      ? "Your undo"
+      : h("span", {}, "Your decision, ", h("b", {}, VERDICT_NAMES[unsent.verdict]), ",");
+    const undo = unsent.withdrawn
+      ? null
+      : h("button", { type: "button", class: "plain small", on: { click: () => onUndo(unsent) } }, "Undo");
+    notes.push(
+      h("p", { class: "notice unsaved" }, subject, " is not saved yet. It is sent when the service answers. ", undo),
+    );
+  }
+  if (isClaimedByOther(item, reviewer)) {
+    const until = item.claimed_until ? ` until ${formatTime(item.claimed_until)}` : "";
+    notes.push(
+      h("p", { class: "notice" }, h("b", {}, item.claimed_by), ` has it open${until}. You can decide as well.`),
+    );
+  }
+  if (item.state === "closed") {
+    const reason =
+      item.closed_by === "deleted"
+        ? "The annotation was deleted."
+        : "It was annotated again and is not doubtful any more.";
+    notes.push(h("p", { class: "notice" }, `${reason} There is nothing left to decide.`));
+  }
+  if (item.reason === "control") {
+    const share =
+      item.inclusion_probability === null ? "" : `, drawn with ${formatPercent(item.inclusion_probability)}`;
+    notes.push(h("p", { class: "notice quiet" }, `A control sentence${share}: nothing was flagged here.`));
+  }
+  if (item.blind)
+    notes.push(
+      h(
+        "p",
+        { class: "notice quiet" },
+        "Probabilities are shown after the decision: some sentences of this dataset are a control sample.",
+      ),
+    );
+  const warmingUp = item.warming_up.filter((name) =>
+    item.doubtful.some((flag) => [flag.given, flag.suggested].some((label) => scheme.isJudgedAs(label, name, item))),
+  );
+  if (warmingUp.length)
+    notes.push(
+      h("p", { class: "notice quiet" }, `Few words of ${warmingUp.join(", ")} yet: thresholds are warming up.`),
+    );
+  return notes;
+}
