@@ -57,7 +57,7 @@ def build_command_line() -> TyperGroup:
 def main() -> None:
     """Runs a command. An error that the user can fix is one line on stderr and exit code 1, never a traceback."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal without a character still shows the rest
+        if isinstance(stream, io.TextIOWrapper):  # escapes characters that the terminal can't show
             stream.reconfigure(errors="backslashreplace")
     try:
         try:

@@ -25,6 +25,18 @@ def build_topics(settings: Settings) -> Topics:
     return Topics(settings.topics.prefix, settings.topics.sentences)
 
 
+def create_topics(settings: Settings, topics: Topics) -> list[str]:
+    """Creates the missing topics on Kafka and returns their names. The embedded log needs none."""
+    if settings.kafka is None:
+        return []
+    from service.log.kafka import admin
+
+    sizes = settings.topics
+    return admin.create_topics(
+        settings.kafka, topics, partitions=sizes.partitions, replication=sizes.replication, min_isr=sizes.min_isr
+    )
+
+
 def open_log(settings: Settings) -> Log:
     """Opens the log that the settings name: Kafka or the embedded one."""
     if settings.kafka is not None:

@@ -37,7 +37,7 @@ def test_topics_send_worker_tail_thresholds_and_dead_letters(desk: CommandHarnes
     assert "nothing to create: all topics exist" in desk.run("topics", "create").out
     result = desk.run("check")
     assert result.code == 0, result.out
-    assert f"{kafka_topics.state}: 2 partitions, 1 copy (one copy: only for a trial)" in result.out
+    assert f"{kafka_topics.state}: 2 partitions, 1 replica (use one replica only for a trial)" in result.out
     sentences: list[dict[str, Any]] = [*make_sentences(60), {"id": "ghost", "tokens": ["a"], "labels": ["B-GHOST"]}]
     assert desk.run("send", desk.write_file(sentences)).out == f"61 sentences sent to {kafka_topics.sentences}\n"
     result = desk.run("worker", "--once")

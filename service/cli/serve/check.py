@@ -151,10 +151,10 @@ def _check_kafka(kafka: KafkaSettings, topics: Topics) -> Iterator[CheckResult]:
         if report.problems:
             yield from (CheckResult(False, "topic", f"{report.name}: {problem}") for problem in report.problems)
         else:
-            trial = " (one copy: only for a trial)" if report.replication == 1 else ""
-            copies = pluralize(report.replication, "copy", "copies")
+            trial = " (use one replica only for a trial)" if report.replication == 1 else ""
+            replicas = pluralize(report.replication, "replica")
             yield CheckResult(
-                True, "topic", f"{report.name}: {pluralize(report.partitions, 'partition')}, {copies}{trial}"
+                True, "topic", f"{report.name}: {pluralize(report.partitions, 'partition')}, {replicas}{trial}"
             )
 
 

@@ -1,13 +1,12 @@
-"""`labelwatch replay`: assesses the input again, as with a new model, into topics beside the live ones."""
+"""`labelwatch replay`: assesses the input again, for example with a new model, beside the live topics."""
 
 from __future__ import annotations
 
 import re
 import sys
-import threading
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from tqdm import tqdm
@@ -15,31 +14,35 @@ from tqdm import tqdm
 from service.cli.shared.terminal import print_stderr
 from service.cli.stream.replay_report import compare_flags
 from service.errors import InvalidInput, SettingsError
-from service.inference.classifier import Classifier
-from service.log.codec import to_position_key, to_position_value
-from service.log.protocol import Output
-from service.log.read import read_compacted_topic
-from service.log.sqlite.admin import describe_log_file
 from service.log.topics import Topics
-from service.runtime.dataset_settings import build_datasets, load_datasets
 from service.runtime.load_model import load_model_folder
-from service.runtime.open_log import build_topics, hold_state_lock, open_existing_log, open_replay_session
-from service.runtime.process import set_up_logging, stop_on_signals
-from service.runtime.worker import RunToEndWorker, build_worker
-from service.settings import Settings, read_settings
+from service.runtime.open_log import (
+    build_topics,
+    create_topics,
+    hold_state_lock,
+    open_existing_log,
+    open_replay_session,
+)
+from service.runtime.process import set_up_logging
+from service.runtime.replay import (
+    copy_settings_and_decisions,
+    read_offset_ranges,
+    read_replay_positions,
+    run_replay,
+    write_start_positions,
+)
+from service.settings import read_settings
 from service.stream.state.reader import read_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from service.inference.model.folder import ModelFolder
-    from service.log.protocol import Log, WorkerSession
-
-OffsetRanges = dict[int, tuple[int, int]]
+    from service.log.protocol import Log
+    from service.runtime.replay import OffsetRanges
+    from service.settings import Settings
 
 PREFIX_PATTERN = re.compile(r"[a-zA-Z0-9._-]{1,64}")
-EMBEDDED_LOG_PARTITION = 0  # the embedded log has one
-COPY_BATCH_SIZE = 500
 
 FromOption = Annotated[
     list[str],
@@ -59,17 +62,6 @@ ModelOption = Annotated[
 ]
 
 
-class ReplayWorker(RunToEndWorker):
-    """Updates a progress bar."""
-
-    progress_bar: tqdm[Any]
-
-    def step(self) -> int:
-        processed = super().step()
-        self.progress_bar.update(processed)
-        return processed
-
-
 def replay(*, start: FromOption, to_prefix: ToPrefixOption = None, model: ModelOption = None) -> None:
     """Assess the input again into topics with another prefix, and compare the flags. Live topics are only read."""
     settings = read_settings()
@@ -78,15 +70,9 @@ def replay(*, start: FromOption, to_prefix: ToPrefixOption = None, model: ModelO
     topics = Topics(_choose_prefix(to_prefix, live, folder), live.sentences)
     with hold_state_lock(settings, topics):
         with open_existing_log(settings) as log:
-            ranges = _read_offset_ranges(settings, live)
+            ranges = read_offset_ranges(settings, live)
             starts = _parse_start_offsets(start, ranges, live.sentences)
-            _create_topics(settings, topics)
-            with closing(open_replay_session(settings, topics)) as session:
-                for source, target in ((live.datasets, topics.datasets), (live.decisions, topics.decisions)):
-                    _copy_compacted_topic(log, source, session, target)
-                positions = _write_start_positions(settings, folder, session, topics, starts)
-                total = sum(max(0, end - positions[partition]) for partition, (_, end) in ranges.items())
-                records = _run_worker(settings, folder, session, topics, total=total)
+            records = _assess_again(settings, folder, log, live, topics, ranges=ranges, starts=starts)
         with open_existing_log(settings) as log:
             replayed, live_read = (read_state(log, names).positions for names in (topics, live))
             bounds = {
@@ -94,12 +80,35 @@ def replay(*, start: FromOption, to_prefix: ToPrefixOption = None, model: ModelO
                 for partition, first in starts.items()
             }
             comparison = compare_flags(log, live, topics, bounds)
-    complete = all(replayed.get(partition, 0) >= end for partition, (_, end) in ranges.items())
-    model_name = f"{folder.name} ({folder.fingerprint[:12]})"
-    typer.echo(f"{records:,} messages assessed with {model_name} into {topics.prefix}*")
+    typer.echo(f"{records:,} messages assessed with {folder.name} ({folder.fingerprint[:12]}) into {topics.prefix}*")
     typer.echo(comparison.to_text())
-    if not complete:
+    if any(replayed.get(partition, 0) < end for partition, (_, end) in ranges.items()):
         print_stderr("the end is not reached yet: the same command continues where this one stopped")
+
+
+def _assess_again(
+    settings: Settings,
+    folder: ModelFolder,
+    log: Log,
+    live: Topics,
+    topics: Topics,
+    *,
+    ranges: OffsetRanges,
+    starts: Mapping[int, int],
+) -> int:
+    create_topics(settings, topics)
+    with closing(open_replay_session(settings, topics)) as session:
+        copy_settings_and_decisions(log, live, session, topics)
+        stopped_at = read_replay_positions(settings, folder, session, topics)
+        if stopped_at:
+            positions = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(stopped_at.items()))
+            print_stderr(f"labelwatch: {topics.prefix}* holds a replay already, it continues at {positions}")
+        new = {partition: offset for partition, offset in starts.items() if partition not in stopped_at}
+        write_start_positions(session, topics, new)
+        continue_at = {**new, **stopped_at}
+        total = sum(max(0, end - continue_at[partition]) for partition, (_, end) in ranges.items())
+        with tqdm(total=total, unit=" messages", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
+            return run_replay(settings, folder, session, topics, on_progress=bar.update)
 
 
 def _choose_prefix(requested: str | None, live: Topics, folder: ModelFolder) -> str:
@@ -109,20 +118,6 @@ def _choose_prefix(requested: str | None, live: Topics, folder: ModelFolder) -> 
     if prefix == live.prefix:
         raise SettingsError(f"--to-prefix {prefix!r} is the prefix of the live topics: choose another")
     return prefix
-
-
-def _read_offset_ranges(settings: Settings, live: Topics) -> OffsetRanges:
-    """First and next offset of each partition of the input."""
-    if settings.kafka is None:
-        reports = describe_log_file(settings.log.path, live)
-        report = next(report for report in reports if report.name == live.sentences)
-        return {EMBEDDED_LOG_PARTITION: (report.first_offset, report.next_offset)}
-    from service.log.kafka.admin import fetch_offset_ranges
-
-    ranges = fetch_offset_ranges(settings.kafka, live.sentences)
-    if not ranges:
-        raise SettingsError(f"there is no topic {live.sentences}: run `labelwatch topics create`")
-    return ranges
 
 
 def _parse_start_offsets(requested: Sequence[str], ranges: Mapping[int, tuple[int, int]], topic: str) -> dict[int, int]:
@@ -153,71 +148,3 @@ def _parse_start_offsets(requested: Sequence[str], ranges: Mapping[int, tuple[in
             )
         starts[partition] = min(max(starts[partition], first), end)
     return starts
-
-
-def _create_topics(settings: Settings, topics: Topics) -> None:
-    if settings.kafka is None:
-        return
-    from service.log.kafka.admin import create_topics
-
-    sizes = settings.topics
-    create_topics(
-        settings.kafka, topics, partitions=sizes.partitions, replication=sizes.replication, min_isr=sizes.min_isr
-    )
-
-
-def _copy_compacted_topic(source: Log, source_topic: str, target: Log, target_topic: str) -> None:
-    """Copies the records of a compacted topic that the target does not have yet."""
-    existing = read_compacted_topic(target, target_topic)
-    missing = [
-        Output(target_topic, key, record.value, record.headers)
-        for key, record in read_compacted_topic(source, source_topic).items()
-        if key not in existing or existing[key].value != record.value
-    ]
-    for start in range(0, len(missing), COPY_BATCH_SIZE):
-        target.append(missing[start : start + COPY_BATCH_SIZE])
-
-
-def _write_start_positions(
-    settings: Settings, folder: ModelFolder, log: Log, topics: Topics, starts: Mapping[int, int]
-) -> dict[int, int]:
-    """Writes the start of each partition that the replay has not read from yet. Returns where each one continues."""
-    state = read_state(log, topics)
-    datasets = load_datasets(settings, folder, log, topics)
-    for statistics in state.snapshot.keys:
-        classes = datasets.get_judge(statistics.dataset).stats_key.partition("/")[0]
-        if statistics.stats_key.partition("/")[0] != classes:
-            raise SettingsError(
-                f"{topics.prefix}* was made with another model or other dataset settings: choose another --to-prefix"
-            )
-    if state.positions:
-        positions = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(state.positions.items()))
-        print_stderr(f"labelwatch: {topics.prefix}* holds a replay already, it continues at {positions}")
-    new = {partition: offset for partition, offset in starts.items() if partition not in state.positions}
-    log.append(
-        [
-            Output(topics.state, to_position_key(partition), to_position_value(offset), partition=partition)
-            for partition, offset in new.items()
-        ]
-    )
-    return {**new, **state.positions}
-
-
-def _run_worker(settings: Settings, folder: ModelFolder, session: WorkerSession, topics: Topics, *, total: int) -> int:
-    classifier = Classifier(folder, threads=settings.model.threads)
-    stop = threading.Event()
-    with (
-        stop_on_signals(stop),
-        tqdm(total=total, unit=" messages", file=sys.stderr, disable=not sys.stderr.isatty()) as bar,
-    ):
-        worker = build_worker(
-            ReplayWorker,
-            settings,
-            classifier,
-            datasets=build_datasets(settings, folder),
-            session=session,
-            topics=topics,
-        )
-        worker.progress_bar = bar
-        worker.run(stop)
-    return worker.counts.records

@@ -78,13 +78,13 @@ def tail(
             return
 
 
-def _wait_for_log(log: Path) -> bool:
+def _wait_for_log(path: Path) -> bool:
     """Waits until the embedded log exists. False if Ctrl-C ends the wait."""
-    if log.exists():
+    if path.exists():
         return True
-    print_stderr(f"there is no log at {log} yet: waiting for it")
+    print_stderr(f"there is no log at {path} yet: waiting for it")
     try:
-        while not log.exists():
+        while not path.exists():
             time.sleep(POLL_INTERVAL_S)
     except KeyboardInterrupt:
         return False

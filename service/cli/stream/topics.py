@@ -8,7 +8,7 @@ import typer
 
 from service.cli.shared.tables import render_table
 from service.log.sqlite.admin import describe_log_file
-from service.runtime.open_log import build_topics, open_existing_log
+from service.runtime.open_log import build_topics, create_topics, open_existing_log
 from service.settings import read_settings
 from service.stream.state.reader import read_state
 
@@ -22,21 +22,12 @@ topics_app = typer.Typer(no_args_is_help=True)
 
 @topics_app.command()
 def create() -> None:
-    """Create the missing topics on Kafka, as set by LABELWATCH_TOPICS_*. Existing topics do not change."""
+    """Create the missing topics on Kafka, as set by LABELWATCH_TOPICS_*. Existing topics keep their settings."""
     settings = read_settings()
     if settings.kafka is None:
         typer.echo(f"nothing to create: the embedded log ({settings.log.path}) creates its topics on the first write")
         return
-    from service.log.kafka.admin import create_topics
-
-    topic_settings = settings.topics
-    created = create_topics(
-        settings.kafka,
-        build_topics(settings),
-        partitions=topic_settings.partitions,
-        replication=topic_settings.replication,
-        min_isr=topic_settings.min_isr,
-    )
+    created = create_topics(settings, build_topics(settings))
     for name in created:
         typer.echo(f"created {name}")
     if not created:
@@ -88,7 +79,7 @@ def _describe_kafka(kafka: KafkaSettings, topics: Topics) -> bool:
         ]
         for report in reports
     ]
-    head = ["topic", "partitions", "copies", "in sync", "needed", "cleanup", "max bytes"]
+    head = ["topic", "partitions", "replicas", "in sync", "min in sync", "cleanup", "max bytes"]
     typer.echo(render_table(head, rows, right_aligned=(1, 2, 3, 4, 6)))
     problems = [f"{report.name}: {problem}" for report in reports for problem in report.problems]
     for line in problems:
