@@ -1,4 +1,4 @@
-"""What the API sees of the stream must be what a worker judges with, to the bit."""
+"""The API must judge with the thresholds of a worker, to the bit."""
 
 from __future__ import annotations
 
@@ -47,45 +47,46 @@ def log(tmp_path: Path) -> Iterator[SqliteWorkerSession]:
     stream.close()
 
 
-def datasets(classifier: Classifier, **limits: int) -> DatasetRegistry:
+def build_registry(classifier: Classifier, **limits: int) -> DatasetRegistry:
     return DatasetRegistry(classifier.folder, **{"max_datasets": 4, "min_words": 1, "prior_words": 0, **limits})
 
 
-def worker(log: SqliteWorkerSession, classifier: Classifier) -> Worker:
-    known = datasets(classifier)
-    made = Worker(log, BatchProcessor(classifier, known, TOPICS), known, TOPICS, batch_records=16, poll_timeout=0.0)
-    made.apply_rebalance()
-    return made
+def start_worker(log: SqliteWorkerSession, classifier: Classifier) -> Worker:
+    registry = build_registry(classifier)
+    processor = BatchProcessor(classifier, registry, TOPICS)
+    worker = Worker(log, processor, registry, TOPICS, batch_records=16, poll_timeout=0.0)
+    worker.apply_rebalance()
+    return worker
 
 
 def send(log: SqliteWorkerSession, n: int, *, seed: int = 0, **fields: object) -> None:
-    messages = [json.dumps({**one, **fields}).encode() for one in make_sentences(n, seed=seed)]
+    messages = [json.dumps({**sentence, **fields}).encode() for sentence in make_sentences(n, seed=seed)]
     log.append([Output(TOPICS.sentences, None, value) for value in messages])
 
 
-def settle(log: SqliteWorkerSession, **fields: object) -> None:
-    made = DatasetSettings.model_validate(fields)
-    log.append([Output(TOPICS.datasets, made.name.encode(), made.model_dump_json().encode())])
+def write_settings(log: SqliteWorkerSession, **fields: object) -> None:
+    settings = DatasetSettings.model_validate(fields)
+    log.append([Output(TOPICS.datasets, settings.name.encode(), settings.model_dump_json().encode())])
 
 
-def work(one: Worker, log: SqliteWorkerSession) -> None:
-    with_settings = log.follow(TOPICS.datasets)
-    while records := with_settings.poll():
-        one.datasets.apply_records(records)
-    while one.step():
+def run_worker(worker: Worker, log: SqliteWorkerSession) -> None:
+    follower = log.follow(TOPICS.datasets)
+    while records := follower.poll():
+        worker.datasets.apply_records(records)
+    while worker.step():
         pass
 
 
-def caught_up(mirror: StateView) -> StateView:
-    while mirror.step():
+def catch_up(view: StateView) -> StateView:
+    while view.step():
         pass
-    assert mirror.caught_up
-    return mirror
+    assert view.caught_up
+    return view
 
 
-def same(mirror: StateView, one: Worker, dataset: str) -> bool:
-    judge = one.datasets.get_judge(dataset)
-    theirs, ours = judge.build_threshold_set(one.snapshot.get_stats(judge)), mirror.get_threshold_set(dataset)
+def has_same_thresholds(view: StateView, worker: Worker, dataset: str) -> bool:
+    judge = worker.datasets.get_judge(dataset)
+    theirs, ours = judge.build_threshold_set(worker.snapshot.get_stats(judge)), view.get_threshold_set(dataset)
     return (
         np.array_equal(theirs.by_index, ours.by_index)
         and np.array_equal(theirs.weights, ours.weights)
@@ -95,195 +96,199 @@ def same(mirror: StateView, one: Worker, dataset: str) -> bool:
 
 
 def test_thresholds_are_the_workers_to_the_bit(log: SqliteWorkerSession, classifier: Classifier) -> None:
-    settle(log, name="news", version=1, flag_policy={"kind": "budget", "share": 0.1})
-    one = worker(log, classifier)
-    mirror = StateView(log, TOPICS, datasets(classifier))
+    write_settings(log, name="news", version=1, flag_policy={"kind": "budget", "share": 0.1})
+    worker = start_worker(log, classifier)
+    view = StateView(log, TOPICS, build_registry(classifier))
     for seed in range(3):  # while it follows, not only once
         send(log, 30, seed=seed, dataset="news")
         send(log, 20, seed=seed, dataset="other")
-        work(one, log)
-        caught_up(mirror)
-        assert same(mirror, one, "news")
-        assert same(mirror, one, "other")
-    assert mirror.list_names() == ("news", "other")
-    assert mirror.get_settings("news").version == 1
-    assert mirror.get_stats("news").histogram.total == 90
+        run_worker(worker, log)
+        catch_up(view)
+        assert has_same_thresholds(view, worker, "news")
+        assert has_same_thresholds(view, worker, "other")
+    assert view.list_names() == ("news", "other")
+    assert view.get_settings("news").version == 1
+    assert view.get_stats("news").histogram.total == 90
 
 
 def test_partitions_are_added_up(log: SqliteWorkerSession, classifier: Classifier) -> None:
-    one = worker(log, classifier)
+    worker = start_worker(log, classifier)
     send(log, 40)
-    work(one, log)
-    (record,) = [found for found in log.read(TOPICS.state, 0, 100) if parse_state_key(found.key or b"") is not None]
-    place = parse_state_key(record.key or b"")
-    assert place is not None
-    _, dataset, stats_key = place
+    run_worker(worker, log)
+    (record,) = [record for record in log.read(TOPICS.state, 0, 100) if parse_state_key(record.key or b"") is not None]
+    parsed = parse_state_key(record.key or b"")
+    assert parsed is not None
+    _, dataset, stats_key = parsed
     log.append([Output(TOPICS.state, to_state_key(7, dataset, stats_key), record.value)])
-    mirror = caught_up(StateView(log, TOPICS, datasets(classifier)))
-    account = StatsKey(dataset, stats_key)
+    view = catch_up(StateView(log, TOPICS, build_registry(classifier)))
+    key = StatsKey(dataset, stats_key)
     own = RunningStats.restore(json.loads(record.value or b""))
-    assert mirror.snapshot.get_total(account, None) == own.merge(own)
-    # A newer aggregate of a partition replaces the one before: they are totals, never deltas.
+    assert view.snapshot.get_total(key, None) == own.merge(own)
+    # A newer aggregate of a partition replaces the earlier one: they are totals, never deltas.
     log.append([Output(TOPICS.state, to_state_key(7, dataset, stats_key), record.value)])
-    assert caught_up(mirror).snapshot.get_total(account, None) == own.merge(own)
+    assert catch_up(view).snapshot.get_total(key, None) == own.merge(own)
     log.append([Output(TOPICS.state, to_state_key(7, dataset, stats_key), None)])
-    assert caught_up(mirror).snapshot.get_total(account, None) == own
+    assert catch_up(view).snapshot.get_total(key, None) == own
 
 
 def test_forgetting_is_as_the_settings_say_now(log: SqliteWorkerSession, classifier: Classifier) -> None:
-    settle(log, name="default", version=1, forget_after_days=3)
-    one = worker(log, classifier)
+    write_settings(log, name="default", version=1, forget_after_days=3)
+    worker = start_worker(log, classifier)
     for day in range(1, 9):
         send(log, 5, seed=day, annotated_at=f"2024-05-{day:02}T12:00:00Z")
-    work(one, log)
-    mirror = caught_up(StateView(log, TOPICS, datasets(classifier)))
-    assert same(mirror, one, "default")
-    assert mirror.get_stats("default").keep_days == 3
-    settle(log, name="default", version=2, forget_after_days=2)
-    caught_up(mirror)
-    assert mirror.get_stats("default").keep_days == 2
+    run_worker(worker, log)
+    view = catch_up(StateView(log, TOPICS, build_registry(classifier)))
+    assert has_same_thresholds(view, worker, "default")
+    assert view.get_stats("default").keep_days == 3
+    write_settings(log, name="default", version=2, forget_after_days=2)
+    catch_up(view)
+    assert view.get_stats("default").keep_days == 2
 
 
 def test_an_epoch_starts_with_new_statistics(log: SqliteWorkerSession, classifier: Classifier) -> None:
-    one = worker(log, classifier)
-    mirror = StateView(log, TOPICS, datasets(classifier))
+    worker = start_worker(log, classifier)
+    view = StateView(log, TOPICS, build_registry(classifier))
     send(log, 50)
-    work(one, log)
-    learned = caught_up(mirror).get_threshold_set("default")
+    run_worker(worker, log)
+    learned = catch_up(view).get_threshold_set("default")
     assert any(value is not None for value in learned.by_class.values())
-    settle(log, name="default", version=1, epoch=1)
-    caught_up(mirror)
-    assert not any(value is not None for value in mirror.get_threshold_set("default").by_class.values())
-    assert mirror.get_stats("default").histogram.total == 0
+    write_settings(log, name="default", version=1, epoch=1)
+    catch_up(view)
+    assert not any(value is not None for value in view.get_threshold_set("default").by_class.values())
+    assert view.get_stats("default").histogram.total == 0
 
 
 def test_what_is_derived_stays_until_settings_or_statistics_of_its_dataset_change(
     log: SqliteWorkerSession, classifier: Classifier
 ) -> None:
-    one, view = worker(log, classifier), StateView(log, TOPICS, datasets(classifier))
+    worker, view = start_worker(log, classifier), StateView(log, TOPICS, build_registry(classifier))
     send(log, 20, dataset="news")
     send(log, 20, dataset="other")
-    work(one, log)
-    news, other = (caught_up(view).get_context(name) for name in ("news", "other"))
+    run_worker(worker, log)
+    news, other = (catch_up(view).get_context(name) for name in ("news", "other"))
     assert news.with_scores(method="product") is news.with_scores(method="product") is not news
     assert news.with_scores(method=news.judge.settings.method) is news
     with pytest.raises(InvalidInput, match="no-such-method"):
         news.with_scores(method="no-such-method")
     send(log, 20, seed=1, dataset="news")
-    work(one, log)
-    after = caught_up(view).get_context("news")
+    run_worker(worker, log)
+    after = catch_up(view).get_context("news")
     assert after.judge is news.judge
     assert after.threshold_set.by_class != news.threshold_set.by_class
     assert json.loads(after.thresholds_json) == after.threshold_set.by_class
     assert view.get_context("other") is other
-    settle(log, name="news", version=1, method="product")
-    assert caught_up(view).get_context("news").judge.settings.method == "product"
+    write_settings(log, name="news", version=1, method="product")
+    assert catch_up(view).get_context("news").judge.settings.method == "product"
     assert view.get_context("other") is other
 
 
-def test_what_is_only_asked_for_is_not_remembered(log: SqliteWorkerSession, classifier: Classifier) -> None:
-    mirror = caught_up(StateView(log, TOPICS, datasets(classifier, max_datasets=2)))
+def test_a_dataset_that_is_only_asked_for_is_not_registered(log: SqliteWorkerSession, classifier: Classifier) -> None:
+    view = catch_up(StateView(log, TOPICS, build_registry(classifier, max_datasets=2)))
     for number in range(MAX_CONTEXTS + 10):
-        mirror.get_judge(f"made-up-{number}")
-    assert mirror.list_names() == ()
-    assert len(mirror._contexts) == MAX_CONTEXTS
-    assert mirror.get_judge("x") is mirror.get_judge("x")
-    settle(log, name="x", version=4, method="product")
-    caught_up(mirror)
-    assert mirror.get_settings("x").method == "product"
-    assert mirror.list_names() == ("x",)
+        view.get_judge(f"made-up-{number}")
+    assert view.list_names() == ()
+    assert len(view._contexts) == MAX_CONTEXTS
+    assert view.get_judge("x") is view.get_judge("x")
+    write_settings(log, name="x", version=4, method="product")
+    catch_up(view)
+    assert view.get_settings("x").method == "product"
+    assert view.list_names() == ("x",)
 
 
-def test_settings_that_do_not_fit_leave_the_ones_before(log: SqliteWorkerSession, classifier: Classifier) -> None:
-    settle(log, name="x", version=1, method="product")
-    mirror = caught_up(StateView(log, TOPICS, datasets(classifier)))
-    settle(log, name="x", version=2, method="no-such-method")
-    caught_up(mirror)
-    assert mirror.get_settings("x").version == 1
-    assert "no-such-method" in mirror.refused_settings["x"]
+def test_settings_that_do_not_fit_the_model_leave_the_earlier_ones_in_force(
+    log: SqliteWorkerSession, classifier: Classifier
+) -> None:
+    write_settings(log, name="x", version=1, method="product")
+    view = catch_up(StateView(log, TOPICS, build_registry(classifier)))
+    write_settings(log, name="x", version=2, method="no-such-method")
+    catch_up(view)
+    assert view.get_settings("x").version == 1
+    assert "no-such-method" in view.refused_settings["x"]
     with pytest.raises(InvalidInput, match="no-such-method"):
-        mirror.build_judge(DatasetSettings(name="x", method="no-such-method"))
+        view.build_judge(DatasetSettings(name="x", method="no-such-method"))
 
 
-def of_two_classes(value: bytes) -> bytes:
+def replace_by_two_classes(value: bytes) -> bytes:
     return json.dumps(RunningStats.empty(2, keep_days=json.loads(value)["keep_days"]).snapshot()).encode()
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "told"),
+    ("spoil", "problem"),
     [
         (lambda value: json.dumps({**json.loads(value), "version": 99}).encode(), "version"),
         (lambda _: b"[" * 100_000, "recursion"),
-        (of_two_classes, "2 classes"),
+        (replace_by_two_classes, "2 classes"),
     ],
     ids=["newer", "nested", "classes"],
 )
-def test_statistics_that_cannot_be_read_leave_the_ones_before(
-    log: SqliteWorkerSession, classifier: Classifier, spoilt: Callable[[bytes], bytes], told: str
+def test_an_unreadable_state_record_leaves_the_earlier_statistics_in_force(
+    log: SqliteWorkerSession, classifier: Classifier, spoil: Callable[[bytes], bytes], problem: str
 ) -> None:
-    one = worker(log, classifier)
-    mirror = StateView(log, TOPICS, datasets(classifier))
+    worker = start_worker(log, classifier)
+    view = StateView(log, TOPICS, build_registry(classifier))
     send(log, 40)
-    work(one, log)
-    before = caught_up(mirror).get_threshold_set("default")
-    (record,) = [found for found in log.read(TOPICS.state, 0, 100) if parse_state_key(found.key or b"") is not None]
-    log.append([Output(TOPICS.state, record.key, spoilt(record.value or b""))])
-    assert told in (caught_up(mirror).state_error or "")
-    assert mirror.get_threshold_set("default") is before
+    run_worker(worker, log)
+    before = catch_up(view).get_threshold_set("default")
+    (record,) = [record for record in log.read(TOPICS.state, 0, 100) if parse_state_key(record.key or b"") is not None]
+    log.append([Output(TOPICS.state, record.key, spoil(record.value or b""))])
+    assert problem in (catch_up(view).state_error or "")
+    assert view.get_threshold_set("default") is before
     log.append([Output(TOPICS.state, record.key, record.value)])
-    assert caught_up(mirror).state_error is None
+    assert catch_up(view).state_error is None
 
 
 @pytest.mark.parametrize("key", [b"No Name", b"", b"\xff\xfe", b"x" * 65, None])
 @pytest.mark.parametrize("value", [None, b'{"name": 7}', b"no JSON"])
-def test_settings_under_a_key_that_is_no_name_end_nothing(
+def test_settings_with_an_invalid_key_do_not_stop_the_view(
     log: SqliteWorkerSession, classifier: Classifier, key: bytes | None, value: bytes | None
 ) -> None:
-    settle(log, name="news", version=1, method="product")
+    write_settings(log, name="news", version=1, method="product")
     log.append([Output(TOPICS.datasets, key, value)])
-    settle(log, name="late", version=1, method="product")
-    mirror = caught_up(StateView(log, TOPICS, datasets(classifier)))
-    assert mirror.list_names() == ("late", "news")
-    assert mirror.get_settings("late").method == "product"
+    write_settings(log, name="late", version=1, method="product")
+    view = catch_up(StateView(log, TOPICS, build_registry(classifier)))
+    assert view.list_names() == ("late", "news")
+    assert view.get_settings("late").method == "product"
 
 
-def test_statistics_of_what_is_no_name_end_nothing(log: SqliteWorkerSession, classifier: Classifier) -> None:
-    one = worker(log, classifier)
+def test_statistics_with_an_invalid_dataset_name_do_not_stop_the_view(
+    log: SqliteWorkerSession, classifier: Classifier
+) -> None:
+    worker = start_worker(log, classifier)
     send(log, 40)
-    work(one, log)
-    (record,) = [found for found in log.read(TOPICS.state, 0, 100) if parse_state_key(found.key or b"") is not None]
+    run_worker(worker, log)
+    (record,) = [record for record in log.read(TOPICS.state, 0, 100) if parse_state_key(record.key or b"") is not None]
     bad = to_state_key(0, "No Name", "abc")
     log.append([Output(TOPICS.state, bad, record.value)])
-    mirror = caught_up(StateView(log, TOPICS, datasets(classifier)))
-    assert "No Name" in (mirror.state_error or "")
-    assert mirror.list_names() == ("default",)
-    assert same(mirror, one, "default")
+    view = catch_up(StateView(log, TOPICS, build_registry(classifier)))
+    assert "No Name" in (view.state_error or "")
+    assert view.list_names() == ("default",)
+    assert has_same_thresholds(view, worker, "default")
     log.append([Output(TOPICS.state, bad, None)])
-    assert caught_up(mirror).state_error is None
-    assert mirror.list_names() == ("default",)
+    assert catch_up(view).state_error is None
+    assert view.list_names() == ("default",)
 
 
-class Moody(SqliteWorkerSession):
-    """A log that does not answer while it is told so."""
+class UnreliableLog(SqliteWorkerSession):
+    """A log that does not answer while `is_down`."""
 
-    gone = False
+    is_down = False
 
     def follow(self, topic: str) -> Follower:  # type: ignore[override]  # wrapped on purpose
-        if self.gone:
-            raise StreamError("nobody there")
-        return MoodyFollower(self, super().follow(topic))
+        if self.is_down:
+            raise StreamError("no broker answers")
+        return UnreliableFollower(self, super().follow(topic))
 
 
-class MoodyFollower:
-    def __init__(self, stream: Moody, inner: Follower) -> None:
-        self._stream, self._inner = stream, inner
+class UnreliableFollower:
+    def __init__(self, log: UnreliableLog, inner: Follower) -> None:
+        self._log, self._inner = log, inner
 
     def poll(self) -> Sequence[Record]:
-        return self._inner.poll()  # as a Kafka consumer does: it waits without a word
+        return self._inner.poll()  # like a Kafka consumer, which waits without an error
 
     def ping(self) -> None:
-        if self._stream.gone:
-            raise StreamError("nobody there")
+        if self._log.is_down:
+            raise StreamError("no broker answers")
 
     @property
     def caught_up(self) -> bool:
@@ -293,38 +298,38 @@ class MoodyFollower:
         self._inner.close()
 
 
-def test_a_log_that_is_away_is_told_and_the_last_thresholds_stay(
+def test_while_the_log_does_not_answer_the_last_thresholds_stay_in_force(
     tmp_path: Path, classifier: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.stream.state.view.RETRY_INTERVAL_S", 0.01)
     monkeypatch.setattr("service.stream.state.view.CHECK_INTERVAL_S", 0.0)
-    log = Moody(tmp_path / "log.sqlite", TOPICS)
-    log.gone = True  # already when it begins
-    one = worker(log, classifier)
-    mirror, stop = StateView(log, TOPICS, datasets(classifier)), threading.Event()
-    thread = threading.Thread(target=mirror.run, args=(stop,))
+    log = UnreliableLog(tmp_path / "log.sqlite", TOPICS)
+    log.is_down = True  # from the start
+    worker = start_worker(log, classifier)
+    view, stop = StateView(log, TOPICS, build_registry(classifier)), threading.Event()
+    thread = threading.Thread(target=view.run, args=(stop,))
     thread.start()
     try:
-        wait_for(lambda: mirror.broker_error == "nobody there")
-        assert mirror.caught_up is False
-        log.gone = False
-        wait_for(lambda: answering(mirror))
+        wait_for(lambda: view.broker_error == "no broker answers")
+        assert view.caught_up is False
+        log.is_down = False
+        wait_for(lambda: is_answering(view))
         send(log, 40)
-        work(one, log)
-        wait_for(lambda: mirror.get_stats("default").histogram.total == 40)
-        log.gone = True
-        wait_for(lambda: mirror.broker_error is not None)
-        assert same(mirror, one, "default")
-        log.gone = False
-        wait_for(lambda: answering(mirror))
+        run_worker(worker, log)
+        wait_for(lambda: view.get_stats("default").histogram.total == 40)
+        log.is_down = True
+        wait_for(lambda: view.broker_error is not None)
+        assert has_same_thresholds(view, worker, "default")
+        log.is_down = False
+        wait_for(lambda: is_answering(view))
     finally:
         stop.set()
         thread.join()
         log.close()
 
 
-def answering(mirror: StateView) -> bool:
-    return mirror.caught_up and mirror.broker_error is None
+def is_answering(view: StateView) -> bool:
+    return view.caught_up and view.broker_error is None
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -333,4 +338,4 @@ def wait_for(condition: Callable[[], bool]) -> None:
         if condition():
             return
         waiting.wait(0.01)
-    raise AssertionError("it did not come true")
+    raise AssertionError("the condition was not met within 30 seconds")
