@@ -84,6 +84,11 @@ def make_review_output(assessment: Assessment, topics: Topics = TOPICS) -> Outpu
     return Output(topics.review, key, assessment.model_dump_json(exclude_none=True).encode())
 
 
+def make_scored_output(sentence_id: str, p: float, **fields: Any) -> Output:
+    """A review message about a sentence whose second word is the doubtful one, with this probability."""
+    return make_review_output(make_assessment(sentence_id, p=(0.95, p, 0.97), **fields))
+
+
 def make_settings_output(topics: Topics = TOPICS, **fields: Any) -> Output:
     settings = DatasetSettings.model_validate(fields)
     return Output(topics.datasets, settings.name.encode(), settings.model_dump_json().encode())

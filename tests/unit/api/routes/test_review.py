@@ -27,12 +27,12 @@ from tests.support.command_harness import make_sentences
 if TYPE_CHECKING:
     from tests.support.api_harness import ApiHarness
 
-BELOW = BelowPolicy(kind="below", cut=2.0)  # so that each sentence comes to review
+BELOW = BelowPolicy(kind="below", cut=2.0)  # flags every sentence
 
 
 @pytest.fixture
 def full(harness: ApiHarness) -> ApiHarness:
-    """A queue with 12 items of one dataset and 3 of another; the worker follows no settings, so they are put."""
+    """A queue with 12 items of one dataset and 3 of another."""
     for name in ("news", "blogs"):
         harness.worker._datasets.put(DatasetSettings(name=name, flag_policy=BELOW))
     harness.send(*make_sentences(12, dataset="news", annotator="anna"))
@@ -41,9 +41,9 @@ def full(harness: ApiHarness) -> ApiHarness:
 
 
 def first(harness: ApiHarness, **query: str) -> dict[str, Any]:
-    found = harness.client.get("/v1/review", params=query).json()["items"][0]
-    assert isinstance(found, dict)
-    return found
+    item = harness.client.get("/v1/review", params=query).json()["items"][0]
+    assert isinstance(item, dict)
+    return item
 
 
 def test_an_empty_queue(quiet: ApiHarness) -> None:
@@ -77,9 +77,9 @@ def test_filters(full: ApiHarness) -> None:
     assert ids(annotator="ben") == {"blogs"}
     assert ids(state="decided") == set()
     item = first(full)
-    doubt = item["doubtful"][0]
-    found = full.client.get("/v1/review", params={"given": doubt["given"], "suggested": doubt["suggested"]}).json()
-    assert item["id"] in {one["id"] for one in found["items"]}
+    flag = item["doubtful"][0]
+    page = full.client.get("/v1/review", params={"given": flag["given"], "suggested": flag["suggested"]}).json()
+    assert item["id"] in {entry["id"] for entry in page["items"]}
     assert ids(given="no-such-label") == set()
 
 
@@ -110,15 +110,15 @@ def test_a_claim_keeps_others_away(full: ApiHarness) -> None:
     item = first(full, dataset="blogs")
     path = f"/v1/review/blogs/{item['id']}/claim"
     with full.run_projector():
-        made = full.client.post(path, json={"reviewer": "anna", "minutes": 5}, headers={"X-Request-ID": "r-7"})
-    assert made.status_code == 202
-    until = datetime.fromisoformat(made.json()["until"])
+        answer = full.client.post(path, json={"reviewer": "anna", "minutes": 5}, headers={"X-Request-ID": "r-7"})
+    assert answer.status_code == 202
+    until = datetime.fromisoformat(answer.json()["until"])
     assert timedelta(minutes=4) < until - datetime.now(UTC) <= timedelta(minutes=5)
     (record,) = full.log.read(TOPICS.decisions, 0, 10)
     assert get_header(record.headers, "x-request-id") == "r-7"
     assert first(full, dataset="blogs")["claimed_by"] == "anna"
     for_ben = full.client.get("/v1/review", params={"dataset": "blogs", "reviewer": "ben"}).json()["items"]
-    assert item["id"] not in {one["id"] for one in for_ben}
+    assert item["id"] not in {entry["id"] for entry in for_ben}
     refused = full.client.post(path, json={"reviewer": "ben"})
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:labelwatch:problem:conflict")
     assert "anna" in refused.json()["detail"]
@@ -130,8 +130,8 @@ def test_a_claim_keeps_others_away(full: ApiHarness) -> None:
         assert full.client.post(path, json={"reviewer": "ben"}).status_code == 202
 
 
-def test_who_claims_first_has_it_however_short(full: ApiHarness) -> None:
-    """The second does not know of the first when it asks: its replica has not read that far."""
+def test_the_first_claim_counts_however_short_it_is(full: ApiHarness) -> None:
+    """The replica that gets the second claim has not read the first one yet."""
     item = first(full, dataset="blogs")
     path = f"/v1/review/blogs/{item['id']}/claim"
     until = datetime.now(UTC) + timedelta(minutes=30)
@@ -151,14 +151,14 @@ def test_who_claims_first_has_it_however_short(full: ApiHarness) -> None:
     refused = full.serve_with(append_to=Late()).post(path, json={"reviewer": "ben", "minutes": 1})
     assert (refused.status_code, refused.json()["field"]) == (409, "reviewer")
     assert "'anna' has it open until" in refused.json()["detail"]
-    assert answers == [2, 1]  # the one that lost was taken back
+    assert answers == [2, 1]  # the second claim was withdrawn
     claims = {record.key: json.loads(record.value or b"") for record in full.log.read(TOPICS.decisions, 0, 10)}
-    assert [one["reviewer"] for one in claims.values() if one.get("until")] == ["anna"]
-    found = full.client.get(f"/v1/review/blogs/{item['id']}").json()
-    assert (found["claimed_by"], datetime.fromisoformat(found["claimed_until"])) == ("anna", until)
+    assert [claim["reviewer"] for claim in claims.values() if claim.get("until")] == ["anna"]
+    claimed = full.client.get(f"/v1/review/blogs/{item['id']}").json()
+    assert (claimed["claimed_by"], datetime.fromisoformat(claimed["claimed_until"])) == ("anna", until)
 
 
-def test_of_many_who_claim_at_once_one_has_it(full: ApiHarness) -> None:
+def test_of_many_simultaneous_claims_one_counts(full: ApiHarness) -> None:
     item = first(full, dataset="blogs")
     path = f"/v1/review/blogs/{item['id']}/claim"
     names = [f"r{n}" for n in range(6)]
@@ -180,20 +180,22 @@ def test_of_many_who_claim_at_once_one_has_it(full: ApiHarness) -> None:
     assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] == winner
 
 
-def test_a_claim_that_nobody_can_see_yet_is_not_promised(full: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_that_the_queue_does_not_show_in_time_is_withdrawn(
+    full: ApiHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("service.api.routes.review.CLAIM_TIMEOUT_S", 0.05)
     item = first(full, dataset="blogs")
     answer = full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna"})
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
     full.project()
     assert full.client.get(f"/v1/review/blogs/{item['id']}").json()["claimed_by"] is None
-    assert json.loads(full.log.read(TOPICS.decisions, 0, 10)[-1].value or b"").get("until") is None  # taken back
+    assert json.loads(full.log.read(TOPICS.decisions, 0, 10)[-1].value or b"").get("until") is None  # withdrawn
     with full.run_projector():
         monkeypatch.setattr("service.api.routes.review.CLAIM_TIMEOUT_S", 60.0)
         assert full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna"}).status_code == 202
     monkeypatch.setattr("service.api.routes.review.CLAIM_TIMEOUT_S", 0.05)
     longer = full.client.post(f"/v1/review/blogs/{item['id']}/claim", json={"reviewer": "anna", "minutes": 60})
-    assert longer.status_code == 202  # who has it is not sent away because the queue is slow
+    assert longer.status_code == 202  # a slow queue does not end a claim
 
 
 @pytest.mark.parametrize(
@@ -214,9 +216,9 @@ def test_claims_that_break_a_rule(full: ApiHarness, body: dict[str, Any], field:
     assert (answer.status_code, answer.json()["field"]) == (422, field)
 
 
-def test_a_decision_closes_the_question(full: ApiHarness) -> None:
+def test_a_decision_removes_the_item_from_the_queue(full: ApiHarness) -> None:
     item = first(full, dataset="news")
-    assert item["reason"] is None  # or a control sentence could be told apart
+    assert item["reason"] is None  # or a control sentence would be recognised
     decision = {"dataset": "news", "id": item["id"], "reviewer": "anna", "verdict": "error", "words": [0]}
     answer = full.client.post("/v1/decisions", json=decision, headers={"X-Request-ID": "r-9"})
     assert (answer.status_code, answer.json()) == (202, {"accepted": 1, "request_id": "r-9"})
@@ -227,10 +229,10 @@ def test_a_decision_closes_the_question(full: ApiHarness) -> None:
     assert get_header(record.headers, "x-request-id") == "r-9"
     full.project()
     path = f"/v1/review/news/{item['id']}"
-    found = full.client.get(path).json()
-    assert (found["state"], found["reason"]) == ("decided", "flagged")
-    assert found["decisions"][0]["reviewer"] == "anna"
-    assert item["id"] not in {one["id"] for one in full.client.get("/v1/review").json()["items"]}
+    decided = full.client.get(path).json()
+    assert (decided["state"], decided["reason"]) == ("decided", "flagged")
+    assert decided["decisions"][0]["reviewer"] == "anna"
+    assert item["id"] not in {entry["id"] for entry in full.client.get("/v1/review").json()["items"]}
     counts = full.client.get("/v1/overview", params={"dataset": "news"}).json()
     assert counts["counts"] == {"open": 11, "decided": 1, "closed": 0}
     assert counts["verdicts"]["error"] == 1
@@ -239,7 +241,7 @@ def test_a_decision_closes_the_question(full: ApiHarness) -> None:
     assert full.client.get(path).json()["state"] == "open"
 
 
-def test_many_decisions_are_written_or_none(full: ApiHarness) -> None:
+def test_all_decisions_are_written_or_none(full: ApiHarness) -> None:
     items = full.client.get("/v1/review", params={"dataset": "news"}).json()["items"]
     good = [{"dataset": "news", "id": item["id"], "reviewer": "anna", "verdict": "ok"} for item in items[:3]]
     for bad, status, field in (
@@ -278,14 +280,14 @@ def test_decisions_that_break_a_rule(quiet: ApiHarness, body: dict[str, Any], fi
     assert (answer.status_code, answer.json()["field"]) == (422, field)
 
 
-def test_a_queue_in_the_making_says_so(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_is_being_built_answers_503(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness.projector, "_caught_up", False)
     answer = harness.client.post("/v1/decisions", json={"id": "a", "reviewer": "anna", "verdict": "ok"})
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:labelwatch:problem:not-ready")
     assert answer.headers["Retry-After"]
 
 
-def test_decisions_wait_for_no_log_that_is_gone(full: ApiHarness) -> None:
+def test_a_log_that_fails_answers_503(full: ApiHarness) -> None:
     class Gone:
         def append(self, outputs: object, *, timeout: float = 30.0) -> None:
             raise StreamError("nobody there")
@@ -299,7 +301,7 @@ def test_decisions_wait_for_no_log_that_is_gone(full: ApiHarness) -> None:
 # -- live updates ------------------------------------------------------------------------------------------------------
 
 
-def test_who_listens_hears_of_changes(full: ApiHarness) -> None:
+def test_listeners_get_an_event_for_each_change(full: ApiHarness) -> None:
     async def listen() -> list[str]:
         counters = QueueWatcher(full.backend, poll_interval=0.01)
         heard = []
@@ -315,12 +317,12 @@ def test_who_listens_hears_of_changes(full: ApiHarness) -> None:
     assert retry.startswith("retry:")
     kinds = [event.splitlines()[0] for event in (before, after)]
     assert kinds == ["event: queue"] * 2
-    told = [json.loads(event.splitlines()[1].removeprefix("data: ")) for event in (before, after)]
-    assert [one["counts"]["open"] for one in told] == [12, 13]
-    assert told[0]["version"] < told[1]["version"]
+    events = [json.loads(event.splitlines()[1].removeprefix("data: ")) for event in (before, after)]
+    assert [event["counts"]["open"] for event in events] == [12, 13]
+    assert events[0]["version"] < events[1]["version"]
 
 
-def test_silence_is_broken_now_and_then(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_is_sent_while_nothing_changes(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.routes.events.HEARTBEAT_INTERVAL_S", 0.0)
 
     async def listen() -> list[str]:
@@ -351,12 +353,12 @@ def test_the_stream_ends_when_the_service_does(full: ApiHarness) -> None:
     assert '"counts": {"open": 1}' in answer.text
 
 
-def test_too_many_listeners_are_sent_away(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_listeners_are_refused(harness: ApiHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.api.routes.events.MAX_LISTENERS", 0)
     assert harness.client.get("/v1/events").status_code == 429
 
 
-def test_of_many_who_listen_at_once_no_more_get_in_than_there_is_room_for(
+def test_of_many_simultaneous_listeners_no_more_than_the_limit_are_accepted(
     harness: ApiHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.api.routes.events.MAX_LISTENERS", 3)
@@ -371,4 +373,4 @@ def test_of_many_who_listen_at_once_no_more_get_in_than_there_is_room_for(
         assert sorted(heard) == [b"HTTP/1.1 200"] * 3 + [b"HTTP/1.1 429"] * 17
         for client in clients:
             client.close()
-        wait_for(lambda: harness.app.state.queue_watcher.listeners == 0)  # who goes makes room
+        wait_for(lambda: harness.app.state.queue_watcher.listeners == 0)  # a client that disconnects makes room

@@ -18,6 +18,7 @@ from tests.support.review_queue import (
     make_assessment,
     make_decision_output,
     make_review_output,
+    make_scored_output,
     make_settings_output,
     minutes_after_now,
 )
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 
 SPANS = {"given_span": "PER", "suggested_span": "ORG"}
 NUMBERS = ("rank", "priority", "score")
-
-
-def flagged(sentence_id: str, p: float, **fields: Any) -> Output:
-    return make_review_output(make_assessment(sentence_id, p=(0.95, p, 0.97), **fields))
 
 
 def control(sentence_id: str, **fields: Any) -> Output:
@@ -57,7 +54,9 @@ def shape(value: object) -> object:
 def test_a_control_looks_like_the_others_until_it_is_decided(harness: QueueHarness) -> None:
     spans = {name: {"start": 1, "end": 2, "type": kind} for name, kind in SPANS.items()}
     suspects = [{"kind": "type", **spans, "confidence": 0.9}]
-    harness.write(flagged("flagged", 0.10123, annotator="zoe", suspects=suspects), control("control", annotator="zoe"))
+    harness.write(
+        make_scored_output("flagged", 0.10123, annotator="zoe", suspects=suspects), control("control", annotator="zoe")
+    )
     bodies = [json.loads(harness.get_item(name).model_dump_json()) for name in ("flagged", "control")]
     assert shape(bodies[0]) == shape(bodies[1])
     assert json.dumps(bodies[1]).replace('"id": "control"', "").count("control") == 0
@@ -85,7 +84,7 @@ def test_a_control_looks_like_the_others_until_it_is_decided(harness: QueueHarne
 
 def test_a_decision_records_the_own_numbers_of_a_control(harness: QueueHarness) -> None:
     """The ranker and the estimate of recall use them."""
-    harness.write(flagged("a", 0.1), control("c"))
+    harness.write(make_scored_output("a", 0.1), control("c"))
     shown = harness.get_item("c").shown
     assert (shown.reason, shown.inclusion_probability) == ("control", 0.5)
     assert min(score for score in shown.scores if score is not None) > 0.99
@@ -93,7 +92,7 @@ def test_a_decision_records_the_own_numbers_of_a_control(harness: QueueHarness) 
 
 
 def test_only_a_dataset_with_a_control_sample_is_blind(harness: QueueHarness) -> None:
-    harness.write(flagged("a", 0.1), flagged("b", 0.2, dataset="other"))
+    harness.write(make_scored_output("a", 0.1), make_scored_output("b", 0.2, dataset="other"))
     assert (harness.get_item("a").blind, harness.get_item("a").words[1].p_given) == (False, 0.1)
     # Before the first control arrives: if probabilities disappeared with it, it would be recognised.
     harness.write(make_settings_output(name="default", control_share=0.1, version=1))
@@ -127,7 +126,9 @@ def test_a_control_can_be_found_by_its_kind(
 
 
 def test_controls_are_spread_evenly_and_show_numbers_that_fit_their_position(harness: QueueHarness) -> None:
-    harness.write(*(flagged(f"f{n}", 0.001 * (n + 1)) for n in range(300)), *(control(f"c{n}") for n in range(100)))
+    harness.write(
+        *(make_scored_output(f"f{n}", 0.001 * (n + 1)) for n in range(300)), *(control(f"c{n}") for n in range(100))
+    )
     order = harness.list_ids()
     assert [name for name in order if name[0] == "f"] == [f"f{n}" for n in range(300)]
     for start in range(0, 400, 100):
@@ -141,7 +142,7 @@ def test_controls_are_spread_evenly_and_show_numbers_that_fit_their_position(har
 
 
 def test_a_cursor_does_not_tell_controls_apart(harness: QueueHarness) -> None:
-    harness.write(flagged("a", 0.1), control("c"), flagged("b", 0.9))
+    harness.write(make_scored_output("a", 0.1), control("c"), make_scored_output("b", 0.9))
     page = harness.queue.get_page(QueueFilter(), limit=harness.list_ids().index("c") + 1, now=NOW)
     assert page.next is not None
     position, item = QueuePosition.from_cursor(page.next), harness.get_item("c")
@@ -149,7 +150,7 @@ def test_a_cursor_does_not_tell_controls_apart(harness: QueueHarness) -> None:
 
 
 def test_the_order_of_the_ranker_applies_to_controls_too(harness: QueueHarness) -> None:
-    harness.write(*(flagged(f"f{n}", 0.01 * (n + 1)) for n in range(40)), control("c"))
+    harness.write(*(make_scored_output(f"f{n}", 0.01 * (n + 1)) for n in range(40)), control("c"))
     before = harness.get_item("c")
     harness.write(
         *(make_decision_output(f"f{n}", "error" if n % 2 else "ok", words=[1] if n % 2 else None) for n in range(30)),
@@ -164,16 +165,18 @@ def test_it_is_never_seen_with_its_own_numbers(harness: QueueHarness, monkeypatc
     """Not even before all controls are positioned again, which waits while records arrive."""
     monkeypatch.setattr("service.review.projection.projector.POSITION_CONTROLS_INTERVAL_S", 3600.0)
     monkeypatch.setattr("service.review.projection.projector.position_all_controls", lambda *_: None)
-    harness.write(*(flagged(f"f{n}", 0.01 * (n + 1)) for n in range(20)))
+    harness.write(*(make_scored_output(f"f{n}", 0.01 * (n + 1)) for n in range(20)))
     harness.log.append([control("c")])
     harness.projector.step()
     assert harness.get_item("c").rank < 0.3
 
 
 def test_few_controls_move_when_a_sentence_comes(harness: QueueHarness) -> None:
-    harness.write(*(flagged(f"f{n}", 0.001 * (n + 1)) for n in range(100)), *(control(f"c{n}") for n in range(50)))
+    harness.write(
+        *(make_scored_output(f"f{n}", 0.001 * (n + 1)) for n in range(100)), *(control(f"c{n}") for n in range(50))
+    )
     before = {item.id: item for item in waiting(harness)}
-    harness.write(flagged("new", 0.05))
+    harness.write(make_scored_output("new", 0.05))
     moved = [item.id for item in waiting(harness) if item.id in before and item != before[item.id]]
     assert len(moved) <= 5
 
@@ -187,7 +190,7 @@ def test_the_next_flagged_item_is_read_from_an_index(harness: QueueHarness) -> N
 
 def test_deciding_moves_no_control(harness: QueueHarness) -> None:
     harness.write(
-        *(flagged(f"f{n}", 0.01 * (n + 1)) for n in range(20)),
+        *(make_scored_output(f"f{n}", 0.01 * (n + 1)) for n in range(20)),
         *(make_review_output(make_assessment(f"c{n}", reason="control", p=(0.99, 0.999, 0.98))) for n in range(5)),
     )
     before = harness.list_ids()
@@ -200,7 +203,7 @@ def test_controls_alone_are_in_the_order_of_their_priority(harness: QueueHarness
         *(make_review_output(make_assessment(f"c{n}", reason="control", p=(0.9, 0.1 * n, 0.95))) for n in (3, 1, 2))
     )
     assert harness.list_ids() == ["c1", "c2", "c3"]
-    harness.write(flagged("f", 0.2))
+    harness.write(make_scored_output("f", 0.2))
     assert harness.list_ids(dataset="default")[-1] in ("c1", "c2", "c3", "f")
     harness.write(Output(TOPICS.review, b"default/f", None))
     assert harness.list_ids() == ["c1", "c2", "c3"]
@@ -231,7 +234,10 @@ def test_counts_agree_with_the_filters_of_the_queue(harness: QueueHarness) -> No
     """A pair or an annotator with fewer items here than in the queue would tell controls apart."""
     harness.write(
         make_settings_output(name="default", control_share=0.5),
-        *(flagged(f"f{n}", 0.1 + n / 37, score=0.1 + n / 37, scored_at=minutes_after_now(0)) for n in range(4)),
+        *(
+            make_scored_output(f"f{n}", 0.1 + n / 37, score=0.1 + n / 37, scored_at=minutes_after_now(0))
+            for n in range(4)
+        ),
         control("c", annotator="zoe", labels=("O", "O", "O"), suggested="B-LOC"),
     )
     overview = harness.queue.build_overview("default")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,19 +13,12 @@ from service.review.projection.queue_file import QueueFile
 from service.review.queue.queue import ReviewQueue
 from tests.support.review_queue import (
     QueueHarness,
-    make_assessment,
     make_decision_output,
-    make_review_output,
+    make_scored_output,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from service.log.protocol import Output
-
-
-def scored(sentence_id: str, p: float, **fields: Any) -> Output:
-    return make_review_output(make_assessment(sentence_id, p=(0.95, p, 0.97), **fields))
 
 
 def test_two_processes_do_not_share_a_file(tmp_path: Path) -> None:
@@ -49,7 +42,7 @@ def test_a_file_of_an_earlier_process_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_deleted_is_built_again(harness: QueueHarness) -> None:
-    harness.write(scored("a", 0.1), scored("b", 0.2), make_decision_output("a", "ok"))
+    harness.write(make_scored_output("a", 0.1), make_scored_output("b", 0.2), make_decision_output("a", "ok"))
     harness.queue.file.path.unlink()
     harness.catch_up()
     harness.catch_up()
@@ -58,7 +51,7 @@ def test_a_file_that_is_deleted_is_built_again(harness: QueueHarness) -> None:
 
 
 def test_changes_can_be_waited_for(harness: QueueHarness) -> None:
-    harness.write(scored("a", 0.1))
+    harness.write(make_scored_output("a", 0.1))
     before = harness.queue.version
     harness.catch_up()
     assert harness.queue.version == before
@@ -67,7 +60,7 @@ def test_changes_can_be_waited_for(harness: QueueHarness) -> None:
 
 
 def test_a_new_file_has_its_tables_as_soon_as_it_exists(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    harness.write(scored("a", 0.1))
+    harness.write(make_scored_output("a", 0.1))
     item_counts: list[int | None] = []
     connect = QueueFile._connect
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,20 +14,16 @@ from tests.support.review_queue import (
     make_assessment,
     make_decision_output,
     make_review_output,
+    make_scored_output,
     make_settings_output,
     minutes_after_now,
 )
 
-if TYPE_CHECKING:
-    from service.log.protocol import Output
-
-
-def scored(sentence_id: str, p: float, **fields: Any) -> Output:
-    return make_review_output(make_assessment(sentence_id, p=(0.95, p, 0.97), **fields))
-
 
 def test_precision_by_pair_and_method_survives_the_correction(harness: QueueHarness) -> None:
-    harness.write(scored("a", 0.1), scored("b", 0.2), scored("c", 0.3, suggested="O"))
+    harness.write(
+        make_scored_output("a", 0.1), make_scored_output("b", 0.2), make_scored_output("c", 0.3, suggested="O")
+    )
     harness.write(
         decide_item(harness.get_item("a"), "error", words=[1]),
         decide_item(harness.get_item("b"), "ok"),
@@ -47,7 +42,11 @@ def test_precision_by_pair_and_method_survives_the_correction(harness: QueueHarn
 
 
 def test_reviewers_who_are_evenly_split_do_not_count(harness: QueueHarness) -> None:
-    harness.write(scored("a", 0.1), make_decision_output("a", "ok"), make_decision_output("a", "error", reviewer="bob"))
+    harness.write(
+        make_scored_output("a", 0.1),
+        make_decision_output("a", "ok"),
+        make_decision_output("a", "error", reviewer="bob"),
+    )
     assert harness.queue.compute_pair_precision() == []
     harness.write(make_decision_output("a", "error", reviewer="cem"))
     assert [(pair.right, pair.decided) for pair in harness.queue.compute_pair_precision()] == [(1, 1)]
@@ -57,8 +56,8 @@ def test_the_threshold_history_has_the_last_assessment_of_each_day(harness: Queu
     day = 24 * 60
     for sentence_id, minutes, threshold in (("a", 0, 0.5), ("b", 1, 0.6), ("c", 2 * day, 0.7), ("d", day, 0.8)):
         at = minutes_after_now(minutes)
-        harness.write(scored(sentence_id, 0.2, scored_at=at, thresholds={"O": threshold, "B-PER": None}))
-    harness.write(scored("x", 0.1, dataset="other", scored_at=minutes_after_now(5 * day)))
+        harness.write(make_scored_output(sentence_id, 0.2, scored_at=at, thresholds={"O": threshold, "B-PER": None}))
+    harness.write(make_scored_output("x", 0.1, dataset="other", scored_at=minutes_after_now(5 * day)))
     points = harness.queue.list_threshold_points("default")
     assert [(point.at, point.thresholds["O"]) for point in points] == [
         (minutes_after_now(1), 0.6),
@@ -83,7 +82,7 @@ def test_replicas_that_read_partitions_in_another_order_show_the_same_thresholds
 
 def test_the_threshold_history_is_bounded(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.review.queue.overview.MAX_THRESHOLD_DAYS", 2)
-    harness.write(*(scored(f"s-{n}", 0.2, scored_at=minutes_after_now(24 * 60 * n)) for n in range(4)))
+    harness.write(*(make_scored_output(f"s-{n}", 0.2, scored_at=minutes_after_now(24 * 60 * n)) for n in range(4)))
     points = harness.queue.list_threshold_points("default")
     assert [point.at for point in points] == [minutes_after_now(24 * 60 * n) for n in (2, 3)]
 
@@ -91,8 +90,8 @@ def test_the_threshold_history_is_bounded(harness: QueueHarness, monkeypatch: py
 def test_the_overview_adds_up(harness: QueueHarness) -> None:
     harness.write(
         make_settings_output(name="default", control_share=0.5),
-        *(scored(f"s{n}", 0.1 * (n + 1), annotator=("zoe", None)[n % 2]) for n in range(6)),
-        scored("x", 0.1, dataset="other", scored_at=minutes_after_now(24 * 60)),
+        *(make_scored_output(f"s{n}", 0.1 * (n + 1), annotator=("zoe", None)[n % 2]) for n in range(6)),
+        make_scored_output("x", 0.1, dataset="other", scored_at=minutes_after_now(24 * 60)),
         make_review_output(make_assessment("c", reason="control")),
     )
     harness.write(
@@ -134,14 +133,14 @@ def test_the_overview_adds_up(harness: QueueHarness) -> None:
 
 
 def test_scores_outside_0_and_1_have_bins_too(harness: QueueHarness) -> None:
-    harness.write(scored("a", 0.1, score=-7.5), scored("b", 0.1, score=2.0))
+    harness.write(make_scored_output("a", 0.1, score=-7.5), make_scored_output("b", 0.1, score=2.0))
     bins = harness.queue.build_overview("default").scores
     assert (bins[0].low, bins[0].items, bins[-1].items) == (-7.5, 1, 1)
 
 
 def test_scores_near_0_and_1_have_narrow_bins(harness: QueueHarness) -> None:
     for name, score in (("a", 0.0), ("b", 5e-5), ("c", 2e-4), ("d", 0.1), ("e", 0.9995), ("f", 1.0)):
-        harness.write(scored(name, 0.1, score=score))
+        harness.write(make_scored_output(name, 0.1, score=score))
     bins = harness.queue.build_overview("default").scores
     assert {score_bin.low: score_bin.items for score_bin in bins if score_bin.items} == {
         0.0: 2,

@@ -18,6 +18,7 @@ from tests.support.review_queue import (
     make_assessment,
     make_decision_output,
     make_review_output,
+    make_scored_output,
     minutes_after_now,
 )
 
@@ -30,15 +31,11 @@ def claim(sentence_id: str, reviewer: str, minutes: float | None) -> Output:
     return build_claim_message(TOPICS, Claim(id=sentence_id, reviewer=reviewer, until=until))
 
 
-def scored(sentence_id: str, p: float, **fields: Any) -> Output:
-    return make_review_output(make_assessment(sentence_id, p=(0.95, p, 0.97), **fields))
-
-
 # -- the newest revision -----------------------------------------------------------------------------------------------
 
 
 def test_the_worst_comes_first(harness: QueueHarness) -> None:
-    harness.write(scored("b", 0.2), scored("c", 0.3), scored("a", 0.1))
+    harness.write(make_scored_output("b", 0.2), make_scored_output("c", 0.3), make_scored_output("a", 0.1))
     assert harness.list_ids() == ["a", "b", "c"]
     page = harness.queue.get_page(QueueFilter(), limit=10, now=NOW)
     assert [item.rank for item in page.items] == [item.priority for item in page.items]
@@ -46,19 +43,25 @@ def test_the_worst_comes_first(harness: QueueHarness) -> None:
 
 
 def test_the_highest_revision_wins_whatever_arrives_last(harness: QueueHarness) -> None:
-    harness.write(scored("a", 0.1, revision=5), scored("a", 0.4, revision=7), scored("a", 0.2, revision=6))
+    harness.write(
+        make_scored_output("a", 0.1, revision=5),
+        make_scored_output("a", 0.4, revision=7),
+        make_scored_output("a", 0.2, revision=6),
+    )
     assert harness.get_item("a").revision == 7
     assert harness.list_ids() == ["a"]
 
 
 def test_the_same_revision_sent_again_replaces(harness: QueueHarness) -> None:
-    harness.write(scored("a", 0.1), scored("a", 0.4))
+    harness.write(make_scored_output("a", 0.1), make_scored_output("a", 0.4))
     assert harness.get_item("a").score == 0.4
 
 
 @pytest.mark.parametrize("reason", ["update", "deleted"])
 def test_an_update_or_a_deletion_closes(harness: QueueHarness, reason: str) -> None:
-    harness.write(scored("a", 0.1), make_review_output(make_assessment("a", reason=reason, revision=1, update=True)))
+    harness.write(
+        make_scored_output("a", 0.1), make_review_output(make_assessment("a", reason=reason, revision=1, update=True))
+    )
     assert harness.list_ids() == []
     assert harness.list_ids(state="closed") == ["a"]
     assert (harness.get_item("a").state, harness.get_item("a").closed_by) == ("closed", reason)
@@ -67,15 +70,16 @@ def test_an_update_or_a_deletion_closes(harness: QueueHarness, reason: str) -> N
 
 def test_an_older_revision_does_not_open_an_item_that_an_update_closed(harness: QueueHarness) -> None:
     harness.write(
-        make_review_output(make_assessment("a", reason="update", revision=2, update=True)), scored("a", 0.1, revision=1)
+        make_review_output(make_assessment("a", reason="update", revision=2, update=True)),
+        make_scored_output("a", 0.1, revision=1),
     )
     assert harness.get_item("a").state == "closed"
 
 
 def test_a_new_revision_opens_again_and_old_decisions_do_not_count(harness: QueueHarness) -> None:
-    harness.write(scored("a", 0.1), make_decision_output("a", "ok"))
+    harness.write(make_scored_output("a", 0.1), make_decision_output("a", "ok"))
     assert harness.get_item("a").state == "decided"
-    harness.write(scored("a", 0.2, revision=1))
+    harness.write(make_scored_output("a", 0.2, revision=1))
     assert harness.get_item("a").state == "open"
     assert harness.get_item("a").decisions == ()
     harness.write(make_decision_output("a", "ok"))  # about revision 0 still
@@ -87,12 +91,12 @@ def test_a_new_revision_opens_again_and_old_decisions_do_not_count(harness: Queu
 def test_a_decision_may_arrive_before_its_item(harness: QueueHarness) -> None:
     harness.write(make_decision_output("a", "error", revision=3))
     assert harness.queue.get_item("default", "a") is None
-    harness.write(scored("a", 0.1, revision=3))
+    harness.write(make_scored_output("a", 0.1, revision=3))
     assert harness.get_item("a").state == "decided"
 
 
 def test_an_erased_item_is_removed(harness: QueueHarness) -> None:
-    harness.write(scored("a/b", 0.1), make_decision_output("a/b", "ok"))
+    harness.write(make_scored_output("a/b", 0.1), make_decision_output("a/b", "ok"))
     harness.write(Output(TOPICS.review, b"default/a/b", None), Output(TOPICS.decisions, b"default/a%2Fb/ann", None))
     assert harness.queue.get_item("default", "a/b") is None
     assert harness.queue.build_overview("default").verdicts == {"error": 0, "ok": 0, "unsure": 0}
@@ -106,7 +110,7 @@ def test_an_erased_item_is_removed(harness: QueueHarness) -> None:
 def test_a_decision_removes_the_item_from_the_queue_and_a_withdrawal_returns_it(
     harness: QueueHarness, verdict: str
 ) -> None:
-    harness.write(scored("a", 0.1), make_decision_output("a", verdict))
+    harness.write(make_scored_output("a", 0.1), make_decision_output("a", verdict))
     assert harness.list_ids() == []
     assert [decision.verdict for decision in harness.get_item("a").decisions] == [verdict]
     harness.write(make_decision_output("a", verdict, withdrawn=True))
@@ -134,14 +138,14 @@ def test_a_decision_removes_the_item_from_the_queue_and_a_withdrawal_returns_it(
 def test_two_reviewers_agree_or_differ(
     harness: QueueHarness, first: dict[str, Any], second: dict[str, Any], agreement: str | None
 ) -> None:
-    harness.write(scored("a", 0.1), make_decision_output("a", **first))
+    harness.write(make_scored_output("a", 0.1), make_decision_output("a", **first))
     assert harness.get_item("a").agreement is None
     harness.write(make_decision_output("a", **second, reviewer="bob"))
     assert harness.get_item("a").agreement == agreement
 
 
 def test_the_last_decision_of_a_reviewer_counts(harness: QueueHarness) -> None:
-    harness.write(scored("a", 0.1), make_decision_output("a", "ok"), make_decision_output("a", "error"))
+    harness.write(make_scored_output("a", 0.1), make_decision_output("a", "ok"), make_decision_output("a", "error"))
     assert [decision.verdict for decision in harness.get_item("a").decisions] == ["error"]
 
 
@@ -149,7 +153,7 @@ def test_the_last_decision_of_a_reviewer_counts(harness: QueueHarness) -> None:
 
 
 def test_a_claim_hides_the_item_from_others_until_it_ends(harness: QueueHarness) -> None:
-    harness.write(scored("a", 0.1), scored("b", 0.2), claim("a", "ann", 10))
+    harness.write(make_scored_output("a", 0.1), make_scored_output("b", 0.2), claim("a", "ann", 10))
     assert harness.list_ids(reviewer="bob") == ["b"]
     assert harness.list_ids(reviewer="ann") == harness.list_ids() == ["a", "b"]
     assert (harness.get_item("a").claimed_by, harness.get_item("a").claimed_until) == ("ann", minutes_after_now(10))
@@ -160,14 +164,14 @@ def test_a_claim_hides_the_item_from_others_until_it_ends(harness: QueueHarness)
 
 
 def test_a_claim_can_be_released_and_prolonged(harness: QueueHarness) -> None:
-    harness.write(scored("a", 0.1), claim("a", "ann", 10), claim("a", "ann", 20))
+    harness.write(make_scored_output("a", 0.1), claim("a", "ann", 10), claim("a", "ann", 20))
     assert harness.list_ids(reviewer="bob", now=minutes_after_now(15)) == []
     harness.write(claim("a", "ann", None))
     assert harness.list_ids(reviewer="bob") == ["a"]
 
 
 def test_of_two_claims_the_first_counts(harness: QueueHarness) -> None:
-    harness.write(scored("a", 0.1), claim("a", "bob", 11), claim("a", "ann", 10))
+    harness.write(make_scored_output("a", 0.1), claim("a", "bob", 11), claim("a", "ann", 10))
     assert harness.get_item("a").claimed_by == "bob"
     assert (harness.list_ids(reviewer="bob"), harness.list_ids(reviewer="ann"), harness.list_ids(reviewer="eve")) == (
         ["a"],
@@ -191,13 +195,13 @@ def test_counts_are_computed_once_per_version(harness: QueueHarness, monkeypatch
         return estimate_recall(db, dataset)
 
     monkeypatch.setattr("service.review.queue.queue.estimate_recall", estimate)
-    harness.write(scored("a", 0.1), scored("b", 0.2))
+    harness.write(make_scored_output("a", 0.1), make_scored_output("b", 0.2))
     assert [harness.queue.estimate_recall("default").flagged for _ in range(3)] == [2, 2, 2]
     assert harness.queue.estimate_recall("other").flagged == 0
     assert computed == ["default", "other"]
     harness.queue.count_items_by_dataset()["default"]["open"] = 99  # a caller may change its copy
     assert harness.queue.count_items_by_dataset()["default"]["open"] == 2
-    harness.write(scored("c", 0.3))
+    harness.write(make_scored_output("c", 0.3))
     assert harness.queue.estimate_recall("default").flagged == 3
     assert harness.queue.count_items_by_dataset()["default"]["open"] == 3
 
@@ -206,10 +210,10 @@ def test_counts_are_computed_once_per_version(harness: QueueHarness, monkeypatch
 
 
 def test_a_cursor_stays_valid_while_items_are_decided_and_arrive(harness: QueueHarness) -> None:
-    harness.write(*(scored(f"s{n:02}", 0.01 * (n + 1)) for n in range(30)))
+    harness.write(*(make_scored_output(f"s{n:02}", 0.01 * (n + 1)) for n in range(30)))
     first = harness.queue.get_page(QueueFilter(), limit=10, now=NOW)
     assert first.next is not None
-    harness.write(*(make_decision_output(f"s{n:02}", "ok") for n in (3, 9, 10, 15)), scored("new", 0.001))
+    harness.write(*(make_decision_output(f"s{n:02}", "ok") for n in (3, 9, 10, 15)), make_scored_output("new", 0.001))
     second = harness.queue.get_page(QueueFilter(), limit=10, after=first.next, now=NOW)
     assert [item.id for item in second.items] == [f"s{n}" for n in (11, 12, 13, 14, 16, 17, 18, 19, 20, 21)]
 
@@ -217,7 +221,8 @@ def test_a_cursor_stays_valid_while_items_are_decided_and_arrive(harness: QueueH
 @pytest.mark.parametrize("limit", [1, 2, 7, 30, 100])
 def test_pages_have_each_item_once_even_with_equal_ranks(harness: QueueHarness, limit: int) -> None:
     harness.write(
-        *(scored(f"s{n}", 0.5) for n in range(15)), *(scored(f"s{n}", 0.5, dataset="other") for n in range(15))
+        *(make_scored_output(f"s{n}", 0.5) for n in range(15)),
+        *(make_scored_output(f"s{n}", 0.5, dataset="other") for n in range(15)),
     )
     pages = harness.list_ids(limit=limit)
     assert pages == sorted(f"s{n}" for n in range(15)) * 2
@@ -247,10 +252,10 @@ def test_cursors_keep_positions_to_the_bit() -> None:
 
 def test_filters(harness: QueueHarness) -> None:
     harness.write(
-        scored("a", 0.1, annotator="zoe", suggested="B-ORG"),
-        scored("b", 0.2, annotator="max", suggested="O"),
-        scored("c", 0.3, annotator="zoe", labels=("O", "B-LOC", "O"), suggested="I-ORG"),
-        scored("d", 0.4, dataset="other"),
+        make_scored_output("a", 0.1, annotator="zoe", suggested="B-ORG"),
+        make_scored_output("b", 0.2, annotator="max", suggested="O"),
+        make_scored_output("c", 0.3, annotator="zoe", labels=("O", "B-LOC", "O"), suggested="I-ORG"),
+        make_scored_output("d", 0.4, dataset="other"),
     )
     assert harness.list_ids(dataset="other") == ["d"]
     assert harness.list_ids(annotator="zoe") == ["a", "c"]
@@ -274,7 +279,7 @@ def test_a_common_and_a_rare_facet_select_the_same_items(
     harness: QueueHarness, common: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.review.queue.queue.MAX_RARE_ITEMS", 0 if common else 10_000)
-    harness.write(*(scored(f"s{n:02}", 0.01 * (n + 1), annotator=("zoe", "max")[n % 2]) for n in range(20)))
+    harness.write(*(make_scored_output(f"s{n:02}", 0.01 * (n + 1), annotator=("zoe", "max")[n % 2]) for n in range(20)))
     assert harness.list_ids(annotator="zoe", limit=3) == [f"s{n:02}" for n in range(0, 20, 2)]
 
 
