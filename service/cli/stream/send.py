@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack, closing
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -85,41 +85,48 @@ def send(
     total = _count_valid_sentences(source, overrides) if on_error == "stop" and source.is_rereadable else None
     log_path = None if settings.kafka is not None else settings.log.path.absolute()
     is_new_log = log_path is not None and not log_path.exists()
-    with ExitStack() as stack:
-        log = stack.enter_context(closing(open_log(settings)))
+    hide_progress = not (sys.stderr.isatty() if progress is None else progress)
+    with closing(open_log(settings)) as log:
         if is_new_log:
             print_stderr(
                 f"labelwatch: {log_path} is a new log. Commands read it if they start in this folder or have this "
                 "LABELWATCH_LOG_PATH"
             )
-        hidden = not (sys.stderr.isatty() if progress is None else progress)
-        bar = stack.enter_context(tqdm(total=total, unit=" sentences", file=sys.stderr, disable=hidden))
-        sender = BatchSender(log, topics.sentences, bar)
-        schemes = DatasetSchemes(settings, log, topics)
-        skipped = 0
-        try:
-            for record in source.iter_records():
-                try:
-                    converted = overrides.to_dataset_scheme(record, schemes)
-                    sender.add(build_file_message(converted, overrides, topics.sentences))
-                except InvalidInput as error:
-                    if on_error == "stop":
-                        sender.flush()
-                        before = pluralize(sender.sent, "sentence")
-                        raise InvalidInput(f"{error}; {before} before it were sent") from error
-                    skipped += 1
-                    bar.clear()
-                    print_stderr(f"labelwatch: skipped {error}")
-            sender.flush()
-        except KeyboardInterrupt:
-            raise StreamError(f"interrupted: {sender.describe_progress()}") from None
-        except StreamError as error:
-            raise StreamError(
-                f"{error}; {sender.describe_progress(refused=isinstance(error, NothingAppended))}"
-            ) from error
-    skipped_note = f", {skipped:,} skipped" if skipped else ""
+        with tqdm(total=total, unit=" sentences", file=sys.stderr, disable=hide_progress) as bar:
+            sender = BatchSender(log, topics.sentences, bar)
+            schemes = DatasetSchemes(settings, log, topics)
+            _send_records(source, overrides, schemes, sender, stop_on_error=on_error == "stop")
+    skipped = f", {sender.skipped:,} skipped" if sender.skipped else ""
     location = f" in {log_path}" if log_path is not None else ""
-    typer.echo(f"{pluralize(sender.sent, 'sentence')} sent to {topics.sentences}{location}{skipped_note}")
+    typer.echo(f"{pluralize(sender.sent, 'sentence')} sent to {topics.sentences}{location}{skipped}")
+
+
+def _send_records(
+    source: FileSource,
+    overrides: SentenceOverrides,
+    schemes: DatasetSchemes,
+    sender: BatchSender,
+    *,
+    stop_on_error: bool,
+) -> None:
+    """Sends all records. An error says how many sentences the log holds."""
+    try:
+        for record in source.iter_records():
+            try:
+                converted = overrides.to_dataset_scheme(record, schemes)
+                sender.add(build_file_message(converted, overrides, sender.topic))
+            except InvalidInput as error:
+                if stop_on_error:
+                    sender.flush()
+                    before = pluralize(sender.sent, "sentence")
+                    raise InvalidInput(f"{error}; {before} before it were sent") from error
+                sender.skip(error)
+        sender.flush()
+    except KeyboardInterrupt:
+        raise StreamError(f"interrupted: {sender.describe_progress()}") from None
+    except StreamError as error:
+        progress = sender.describe_progress(refused=isinstance(error, NothingAppended))
+        raise StreamError(f"{error}; {progress}") from error
 
 
 def _build_overrides(*, dataset: str | None, annotator: str | None, update: bool) -> SentenceOverrides:
@@ -151,12 +158,18 @@ class BatchSender:
         self._pending_bytes = 0
         self.topic = topic
         self.sent = 0
+        self.skipped = 0
 
     def add(self, message: Output) -> None:
         self._pending.append(message)
         self._pending_bytes += len(message.value or b"")
         if len(self._pending) >= MAX_BATCH_SENTENCES or self._pending_bytes >= MAX_BATCH_BYTES:
             self.flush()
+
+    def skip(self, error: InvalidInput) -> None:
+        self.skipped += 1
+        self._bar.clear()
+        print_stderr(f"labelwatch: skipped {error}")
 
     def flush(self) -> None:
         if not self._pending:
