@@ -111,7 +111,7 @@ async def _ingest_signed_event(
             late = InvalidInput(late_reason, field=signature.timestamp_header)
             await _append_dead_letter(backend, form.name, raw, late, outcome="late")
             return _build_response(
-                request, ConvertedEvent("", ignored_reason=f"{late_reason} It is kept as a dead letter")
+                request, ConvertedEvent("", ignored_reason=f"{late_reason} It is stored as a dead letter")
             )
         return await _ingest_event(request, form, webhook, query)
 
@@ -159,7 +159,7 @@ async def _ingest_event(request: Request, form: Format, webhook: Webhook[Any], q
     if event.errors:
         await _append_dead_letter(backend, form.name, raw, event.errors[0])
         share = f"{len(event.errors)} of {len(event.errors) + len(event.sentences)}"
-        reason = f"{share} can't be read: the event is kept as a dead letter; the first: {event.errors[0]}"
+        reason = f"{share} can't be read: the event is stored as a dead letter; the first: {event.errors[0]}"
         return _build_response(request, replace(event, ignored_reason=reason))
     backend.telemetry.count_webhook(form.name, "taken" if messages else "ignored")
     return _build_response(request, event)

@@ -248,7 +248,9 @@ def test_what_can_be_read_of_an_event_is_taken_and_the_event_kept_for_the_rest(h
     )
     answer = harness.client.post(LABEL_STUDIO, json=event)
     assert (answer.status_code, answer.json()["ids"]) == (202, ["label-studio:41"])
-    assert answer.json()["ignored"].startswith("1 of 2 can't be read: the event is kept as a dead letter; the first: ")
+    assert answer.json()["ignored"].startswith(
+        "1 of 2 can't be read: the event is stored as a dead letter; the first: "
+    )
     assert [one["id"] for one in harness.read_messages(TOPICS.sentences)] == ["label-studio:41"]
     (letter,) = harness.log.read(TOPICS.dead_letters, 0, 10)
     assert json.loads(letter.value or b"") == event
