@@ -48,7 +48,7 @@ export function renderFigures(overview, thresholds) {
       "precision",
       overview.precision === null ? "–" : formatPercent(overview.precision),
       "precision",
-      overview.precision === null ? "nothing decided yet" : "of the flagged were wrong",
+      overview.precision === null ? "nothing decided yet" : "of the flagged sentences are wrong",
     ],
     ["recall", recallTexts[0], "recall, estimated", recallTexts[1]],
   ];

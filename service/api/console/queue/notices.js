@@ -15,7 +15,7 @@ import { isClaimedByOther, VERDICT_NAMES } from "./review.js";
  * @param {(decision: Decision) => void} onUndo
  */
 export function renderNotices(item, { reviewer, unsent }, scheme, onUndo) {
-  const notes = [];
+  const notices = [];
   if (unsent) {
     const subject = unsent.withdrawn
       ? "Your undo"
@@ -23,13 +23,13 @@ export function renderNotices(item, { reviewer, unsent }, scheme, onUndo) {
     const undo = unsent.withdrawn
       ? null
       : h("button", { type: "button", class: "plain small", on: { click: () => onUndo(unsent) } }, "Undo");
-    notes.push(
+    notices.push(
       h("p", { class: "notice unsaved" }, subject, " is not saved yet. It is sent when the service answers. ", undo),
     );
   }
   if (isClaimedByOther(item, reviewer)) {
     const until = item.claimed_until ? ` until ${formatTime(item.claimed_until)}` : "";
-    notes.push(
+    notices.push(
       h("p", { class: "notice" }, h("b", {}, item.claimed_by), ` has it open${until}. You can decide as well.`),
     );
   }
@@ -38,15 +38,15 @@ export function renderNotices(item, { reviewer, unsent }, scheme, onUndo) {
       item.closed_by === "deleted"
         ? "The annotation was deleted."
         : "It was annotated again and is not doubtful any more.";
-    notes.push(h("p", { class: "notice" }, `${reason} There is nothing left to decide.`));
+    notices.push(h("p", { class: "notice" }, `${reason} There is nothing left to decide.`));
   }
   if (item.reason === "control") {
     const share =
       item.inclusion_probability === null ? "" : `, drawn with ${formatPercent(item.inclusion_probability)}`;
-    notes.push(h("p", { class: "notice quiet" }, `A control sentence${share}: nothing was flagged here.`));
+    notices.push(h("p", { class: "notice quiet" }, `A control sentence${share}: nothing was flagged here.`));
   }
   if (item.blind)
-    notes.push(
+    notices.push(
       h(
         "p",
         { class: "notice quiet" },
@@ -57,8 +57,12 @@ export function renderNotices(item, { reviewer, unsent }, scheme, onUndo) {
     item.doubtful.some((flag) => [flag.given, flag.suggested].some((label) => scheme.isJudgedAs(label, name, item))),
   );
   if (warmingUp.length)
-    notes.push(
-      h("p", { class: "notice quiet" }, `Few words of ${warmingUp.join(", ")} yet: thresholds are warming up.`),
+    notices.push(
+      h(
+        "p",
+        { class: "notice quiet" },
+        `There are few words of ${warmingUp.join(", ")} so far: their thresholds are warming up.`,
+      ),
     );
-  return notes;
+  return notices;
 }
