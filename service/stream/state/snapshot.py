@@ -1,11 +1,10 @@
 """The state of the stream: class statistics per stats key and source partition, and their sums over all partitions.
 
-This is the only place that adds partitions up. Worker, API and CLI ask it for the statistics of a judge and therefore
-judge with the same thresholds, to the bit.
+Only this module adds partitions up. Worker, API and CLI ask it for the statistics of a judge and therefore judge with
+the same thresholds, to the bit.
 
-A snapshot never changes. A `StateDraft` collects changes on top of one and ends in a new snapshot that shares everything
-else, so the cost of a change does not depend on the number of datasets. The worker replaces its snapshot only
-after a commit: a batch that fails leaves no trace.
+A snapshot never changes. A `StateDraft` collects changes and ends in a new snapshot, which adds up only the keys that
+changed and shares the rest. The worker replaces its snapshot only after a commit: a batch that fails leaves no trace.
 """
 
 from __future__ import annotations
@@ -126,44 +125,49 @@ class StateDraft:
         self._totals: dict[StatsKey, RunningStats] = {}
 
     def apply(self, record: StateRecord) -> None:
-        """One record of the state topic. A StateError leaves the draft as it was."""
-        partitions = self._get_partitions(record.key)
+        """Applies a record of the state topic. A StateError leaves the draft as it was."""
         if record.stats is None:
-            partitions.pop(record.partition, None)
+            self._copy_partitions(record.key).pop(record.partition, None)
         else:
-            beside = next(iter(partitions.values()), None)
-            if beside is not None and beside.n_classes != record.stats.n_classes:
+            other = next(iter(self._get_partitions(record.key).values()), None)
+            if other is not None and other.n_classes != record.stats.n_classes:
                 raise StateError(
-                    f"statistics of {record.stats.n_classes} classes where the key has {beside.n_classes} classes"
+                    f"statistics of {record.stats.n_classes} classes where the key has {other.n_classes} classes"
                 )
-            partitions[record.partition] = record.stats
+            self._copy_partitions(record.key)[record.partition] = record.stats
         self._totals.pop(record.key, None)
 
     def clear_partition(self, partition: int) -> None:
         """Removes all statistics of a partition."""
-        for key, key_stats in self._snapshot.by_key.items():
-            if partition in key_stats.partitions:
+        for key in {*self._snapshot.by_key, *self._changed}:
+            if partition in self._get_partitions(key):
                 self.apply(StateRecord(partition, key, None))
 
     def get_stats(self, judge: Judge) -> RunningStats:
         """The statistics that `judge` judges with, with what the draft has learned so far."""
-        total = self._totals.get(StatsKey.from_judge(judge))
-        return self._snapshot.get_stats(judge) if total is None else total
+        key = StatsKey.from_judge(judge)
+        total = self._totals.get(key)
+        if total is not None:
+            return total
+        return (self.to_snapshot() if key in self._changed else self._snapshot).get_stats(judge)
 
     def put_stats(self, judge: Judge, total: RunningStats) -> None:
-        """New statistics over all partitions. The partition that learned must follow with `put_partition_stats`."""
+        """New statistics over all partitions; `put_partition_stats` must follow with those of the partition."""
         self._totals[StatsKey.from_judge(judge)] = total
 
     def get_partition_stats(self, partition: int, judge: Judge) -> RunningStats:
         """The partition's own share, with the dataset's `forget_after_days` of now."""
-        key = StatsKey.from_judge(judge)
-        stats = self._changed.get(key, self._snapshot.get_partitions(key)).get(partition)
+        stats = self._get_partitions(StatsKey.from_judge(judge)).get(partition)
         return judge.create_empty_stats() if stats is None else stats.with_keep_days(judge.settings.forget_after_days)
 
     def put_partition_stats(self, partition: int, judge: Judge, stats: RunningStats) -> None:
-        self._get_partitions(StatsKey.from_judge(judge))[partition] = stats
+        self._copy_partitions(StatsKey.from_judge(judge))[partition] = stats
 
-    def _get_partitions(self, key: StatsKey) -> dict[int, RunningStats]:
+    def _get_partitions(self, key: StatsKey) -> Mapping[int, RunningStats]:
+        return self._changed.get(key, self._snapshot.get_partitions(key))
+
+    def _copy_partitions(self, key: StatsKey) -> dict[int, RunningStats]:
+        """The partitions of a key, for this draft to change."""
         partitions = self._changed.get(key)
         if partitions is None:
             partitions = self._changed[key] = dict(self._snapshot.get_partitions(key))

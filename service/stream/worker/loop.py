@@ -165,7 +165,7 @@ class Worker:
         try:
             self._session.commit(result)
         except CommitRefused as refusal:
-            # The batch may have taken longer than the log waits. Batches that halve fit in the end.
+            # The batch may have taken longer than the log waits. Each refusal halves the next one, until it fits.
             self._shrink_batch_size(batch, 0.5)
             self.counts.refused_batches += 1
             if self._reporter is not None:
@@ -261,5 +261,6 @@ class Worker:
             state_record = read_state_record(self._topics.state, record.key, record.value, skip=self._assigned)
             if state_record is not None:
                 apply_state_record(draft, self._topics.state, state_record)
-                self._datasets.register_existing([state_record.key.dataset])
+                if state_record.stats is not None:
+                    self._datasets.register_existing([state_record.key.dataset])
         self.snapshot = draft.to_snapshot()
