@@ -1,4 +1,4 @@
-"""The examples in docs/: fenced blocks by their kind, and the links between pages."""
+"""Reads the pages of docs/: code blocks, links and anchors."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ DOCS = ROOT / "docs"
 
 
 def read_code_blocks(page: str) -> list[tuple[str, str]]:
-    """(kind, text) of each fenced block, in order."""
+    """Kind and text of each fenced block, in order."""
     return re.findall(r"```(\w+)\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
 
 
 def strip_code_blocks(text: str) -> str:
-    """A page without its code."""
+    """The page without its fenced blocks."""
     return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 
 
 def find_anchors(text: str) -> set[str]:
-    """What a heading can be linked by, as code hosts make it."""
-    heads = re.findall(r"^#+ (.+)$", strip_code_blocks(text), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+    """The anchors of the headings, as code hosts derive them."""
+    headings = re.findall(r"^#+ (.+)$", strip_code_blocks(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 def find_links(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The requests that quick-start.md and producers.md show, sent with curl to a service as it is started."""
+"""The requests that the pages show, sent with curl to a running service."""
 
 from __future__ import annotations
 
@@ -18,93 +18,92 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ADDRESS = "http://127.0.0.1:8765"
-PATIENCE = 120.0
+WAIT_TIMEOUT_S = 120.0
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A service with the default model on the embedded log; it must also end well."""
-    desk = CommandHarness(tmp_path_factory.mktemp("up"), find_default_model())
-    process = desk.start("up", LABELWATCH_API_PORT="0")
+    """A service with the default model on the embedded log. It must end with exit code 0."""
+    harness = CommandHarness(tmp_path_factory.mktemp("up"), find_default_model())
+    process = harness.start("up", LABELWATCH_API_PORT="0")
     try:
         assert process.stdout is not None
-        ready = process.stdout.readline()
-        found = re.search(r"http://[^/]+", ready)
-        assert found is not None, ready or process.communicate()[1]
-        yield found[0]
+        line = process.stdout.readline()
+        url = re.search(r"http://[^/]+", line)
+        assert url is not None, line or process.communicate()[1]
+        yield url[0]
     finally:
         process.terminate()
-        out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, out + err
+        stdout, stderr = process.communicate(timeout=WAIT_TIMEOUT_S)
+    assert process.returncode == 0, stdout + stderr
 
 
-def shell(command: str, address: str) -> str:
-    told = command.replace(ADDRESS, address).replace("curl -s ", "curl -sS --fail-with-body ")
-    done = subprocess.run(["sh", "-c", told], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    return done.stdout
+def run_shell(command: str, address: str) -> str:
+    line = command.replace(ADDRESS, address).replace("curl -s ", "curl -sS --fail-with-body ")
+    result = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
+    return result.stdout
 
 
-def answers(page: str, kind: str, address: str) -> dict[str, str]:
-    """What came back, by path; a decision waits until its item is in the queue."""
-    found = {}
-    for _, block in (each for each in read_code_blocks(page) if each[0] == kind):
-        for line in block.splitlines():
+def send_requests(page: str, kind: str, address: str) -> dict[str, str]:
+    """The responses, by path. A decision is sent when its item is in the queue."""
+    responses = {}
+    for block_kind, block in read_code_blocks(page):
+        for line in block.splitlines() if block_kind == kind else ():
             path = re.search(rf"{ADDRESS}(/[^\s'?]*)", line)
             assert path is not None, line
             if path[1] == "/v1/decisions":
-                item(address, json.loads(line.split(" -d ")[1].strip("'")))
-            found[path[1]] = shell(line, address)
-    return found
+                wait_for_item(address, json.loads(line.split(" -d ")[1].strip("'")))
+            responses[path[1]] = run_shell(line, address)
+    return responses
 
 
-def item(address: str, wanted: dict[str, Any]) -> dict[str, Any]:
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        page = json.loads(shell(f"curl -s '{ADDRESS}/v1/review?dataset={wanted['dataset']}'", address))
-        for one in page["items"]:
-            if one["id"] == wanted["id"]:
-                return dict(one)
+def wait_for_item(address: str, decision: dict[str, Any]) -> None:
+    deadline = time.monotonic() + WAIT_TIMEOUT_S
+    while time.monotonic() < deadline:
+        page = json.loads(run_shell(f"curl -s '{ADDRESS}/v1/review?dataset={decision['dataset']}'", address))
+        if any(item["id"] == decision["id"] for item in page["items"]):
+            return
         time.sleep(0.1)
-    raise AssertionError(f"{wanted['id']} never came to the queue")
+    raise AssertionError(f"{decision['id']} did not appear in the queue")
 
 
-def test_the_quick_start_does_what_it_says(address: str) -> None:
-    found = answers("quick-start.md", "sh", address)
-    (scored,) = json.loads(found["/v1/score"])["assessments"]
+def test_quick_start_requests_work(address: str) -> None:
+    responses = send_requests("quick-start.md", "sh", address)
+    (scored,) = json.loads(responses["/v1/score"])["assessments"]
     assert [(flag["token"], flag["suggested"]) for flag in scored["flags"]] == [("Oslo", "B-LOC")]
-    assert json.loads(found["/v1/sentences"])["ids"] == ["1", "2"]
-    assert json.loads(found["/readyz"])["ready"] is True
-    assert "labelwatch_ready" in found["/metrics"]
-    assert set(found) >= {"/v1/review", "/v1/decisions", "/v1/datasets/news/thresholds"}
+    assert json.loads(responses["/v1/sentences"])["ids"] == ["1", "2"]
+    assert json.loads(responses["/readyz"])["ready"] is True
+    assert "labelwatch_ready" in responses["/metrics"]
+    assert set(responses) >= {"/v1/review", "/v1/decisions", "/v1/datasets/news/thresholds"}
 
 
-def test_the_review_requests_work(address: str) -> None:
-    """On the first sentence of the quick start, which is sent here where it was not yet."""
-    (sent,) = [
+def test_review_requests_work(address: str) -> None:
+    """They are about the first sentence of the quick start, which is sent here first."""
+    (send_request,) = [
         line
         for _, block in read_code_blocks("quick-start.md")
         for line in block.splitlines()
         if "/v1/sentences" in line
     ]
-    shell(sent, address)
+    run_shell(send_request, address)
     requests = [line for kind, block in read_code_blocks("review.md") if kind == "http" for line in block.splitlines()]
-    page, claim, decided, back, let_go = requests
-    end = time.monotonic() + PATIENCE
-    while "1" not in [one["id"] for one in json.loads(shell(page, address))["items"]]:
-        assert time.monotonic() < end
+    page, claim, decide, withdraw, release = requests
+    deadline = time.monotonic() + WAIT_TIMEOUT_S
+    while "1" not in [item["id"] for item in json.loads(run_shell(page, address))["items"]]:
+        assert time.monotonic() < deadline
         time.sleep(0.1)
-    assert json.loads(shell(claim, address))["reviewer"] == "dana"
-    assert [json.loads(shell(line, address))["accepted"] for line in (decided, back)] == [1, 1]
-    assert json.loads(shell(let_go, address))["until"] is None
+    assert json.loads(run_shell(claim, address))["reviewer"] == "dana"
+    assert [json.loads(run_shell(line, address))["accepted"] for line in (decide, withdraw)] == [1, 1]
+    assert json.loads(run_shell(release, address))["until"] is None
 
 
-def test_the_producers_requests_work(address: str) -> None:
+def test_producers_requests_work(address: str) -> None:
     requests = [
         line for kind, block in read_code_blocks("producers.md") if kind == "http" for line in block.splitlines()
     ]
-    one, lines, spans = (shell(line, address) for line in requests)
-    assert json.loads(one)["ids"] == ["4713"]
+    sentence, lines, spans = (run_shell(line, address) for line in requests)
+    assert json.loads(sentence)["ids"] == ["4713"]
     good, bad = map(json.loads, lines.splitlines())
     assert good["line"] == 1
     assert good["id"]
@@ -113,12 +112,12 @@ def test_the_producers_requests_work(address: str) -> None:
     assert record["sentences"] == [{"id": "4714", "alignment": "exact", "deleted": False}]
 
 
-def test_the_platforms_requests_work(address: str) -> None:
+def test_platforms_requests_work(address: str) -> None:
     requests = [
         line for kind, block in read_code_blocks("platforms.md") if kind == "http" for line in block.splitlines()
     ]
-    scored, sent = (json.loads(shell(line, address)) for line in requests)
+    scored, sent = (json.loads(run_shell(line, address)) for line in requests)
     (assessment,) = scored["assessments"]
     assert [flag["token"] for flag in assessment["flags"]] == ["Riga"]
     assert sent["ids"] == ["label-studio:61", "label-studio:62"]
-    assert [one["deleted"] for one in sent["records"][0]["sentences"]] == [False, True]
+    assert [sentence["deleted"] for sentence in sent["records"][0]["sentences"]] == [False, True]
