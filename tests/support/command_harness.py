@@ -1,4 +1,4 @@
-"""A log in a folder with the stream commands at hand, run in this process or in ones of their own."""
+"""Runs commands on an embedded log in a folder, in this process or in processes of their own."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ def make_sentences(
     n: int, *, seed: int = 0, labels: Sequence[str] = LABELS, **fields: object
 ) -> list[dict[str, object]]:
     rng = np.random.default_rng(seed)
-    made: list[dict[str, object]] = []
+    sentences: list[dict[str, object]] = []
     for number in range(n):
         size = int(rng.integers(1, 9))
         given = [labels[k] for k in rng.integers(0, len(labels), size)]
-        made.append({"id": f"{seed}-{number}", "tokens": rng.choice(WORDS, size).tolist(), "labels": given, **fields})
-    return made
+        sentences.append(
+            {"id": f"{seed}-{number}", "tokens": rng.choice(WORDS, size).tolist(), "labels": given, **fields}
+        )
+    return sentences
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class CommandHarness:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a worker that learns from the first word on needs, and nothing of the caller's."""
+        """Settings of a worker that learns from the first word. Nothing comes from the caller's environment."""
         return {
             "LABELWATCH_LOG_PATH": str(self.log_path),
             "LABELWATCH_MODEL_FOLDER": str(self.model),
@@ -86,7 +88,7 @@ class CommandHarness:
         return CommandResult(code if isinstance(code, int) else int(code is not None), out, err)
 
     def start(self, *arguments: object, **variables: str) -> subprocess.Popen[str]:
-        """The same as a process of its own."""
+        """`labelwatch ARGUMENTS` in a process of its own."""
         return subprocess.Popen(
             [sys.executable, "-c", "from service.cli.main import main; main()", *map(str, arguments)],
             cwd=ROOT,
@@ -105,20 +107,20 @@ class CommandHarness:
         return path
 
     def append(self, *outputs: Output) -> None:
-        stream = SqliteLog(self.log_path, self.topics)
-        stream.append(outputs)
-        stream.close()
+        log = SqliteLog(self.log_path, self.topics)
+        log.append(outputs)
+        log.close()
 
     def append_settings(self, **fields: object) -> None:
-        made = DatasetSettings.model_validate(fields)
-        self.append(Output(self.topics.datasets, made.name.encode(), made.model_dump_json().encode()))
+        settings = DatasetSettings.model_validate(fields)
+        self.append(Output(self.topics.datasets, settings.name.encode(), settings.model_dump_json().encode()))
 
     def read_records(self, topic: str) -> list[Record]:
-        stream = SqliteLog(self.log_path, self.topics)
+        log = SqliteLog(self.log_path, self.topics)
         try:
-            return stream.read(topic, 0, 1_000_000)
+            return log.read(topic, 0, 1_000_000)
         finally:
-            stream.close()
+            log.close()
 
     def read_assessments(self, topics: Topics | None = None) -> list[Assessment]:
         records = self.read_records((topics or self.topics).review)
