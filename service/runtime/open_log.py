@@ -43,7 +43,7 @@ def open_log(settings: Settings) -> Log:
         from service.log.kafka.log import KafkaLog
 
         return KafkaLog(settings.kafka)
-    with _embedded_log_errors(settings):
+    with _translate_embedded_log_errors(settings):
         return SqliteLog(settings.log.path, build_topics(settings))
 
 
@@ -54,7 +54,7 @@ def open_worker_session(settings: Settings, topics: Topics) -> WorkerSession:
 
         return KafkaWorkerSession(settings.kafka, topics, group=settings.worker.group, worker_id=settings.worker.id)
     retention = Retention(max_bytes=settings.log.max_bytes, max_age_ms=int(settings.log.max_age_days * DAY_MS))
-    with _embedded_log_errors(settings):
+    with _translate_embedded_log_errors(settings):
         return SqliteWorkerSession(settings.log.path, topics, retention=retention)
 
 
@@ -64,12 +64,12 @@ def open_replay_session(settings: Settings, topics: Topics) -> WorkerSession:
         from service.log.kafka.session import KafkaWorkerSession
 
         return KafkaWorkerSession(settings.kafka, topics, group=f"{settings.worker.group}.{topics.prefix}")
-    with _embedded_log_errors(settings):
+    with _translate_embedded_log_errors(settings):
         return SqliteWorkerSession(settings.log.path, topics, exclusive=False)
 
 
 @contextmanager
-def _embedded_log_errors(settings: Settings) -> Iterator[None]:
+def _translate_embedded_log_errors(settings: Settings) -> Iterator[None]:
     """Errors name the file, and the setting that chose it."""
     path = settings.log.path
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from service.errors import StreamError
 from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error
-from service.log.kafka.clients import create_producer, send
+from service.log.kafka.clients import PRODUCER_CLOSE_TIMEOUT_S, create_producer, send
 from service.log.kafka.compare_and_set import append_if_unchanged
 from service.log.kafka.follower import KafkaFollower, follow
 from service.log.kafka.library_fixes.disposal import dispose
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from service.log.protocol import Output, RecordPosition
     from service.settings.kafka import KafkaSettings
-
-CLOSE_TIMEOUT_S = 5.0
 
 
 class KafkaLog:
@@ -67,5 +65,5 @@ class KafkaLog:
     def close(self) -> None:
         with self._append_mutex, contextlib.suppress(*CLIENT_ERRORS):
             if self._append_producer is not None:
-                self._append_producer.close(timeout=CLOSE_TIMEOUT_S)
+                self._append_producer.close(timeout=PRODUCER_CLOSE_TIMEOUT_S)
             self._append_producer = None

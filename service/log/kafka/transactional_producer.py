@@ -14,7 +14,7 @@ from kafka.errors import ProducerFencedError
 
 from service.errors import StreamError
 from service.log.kafka.client_errors import CLIENT_ERRORS, WORKER_FENCED_ERRORS, describe_error, is_caused_by
-from service.log.kafka.clients import create_producer, send
+from service.log.kafka.clients import PRODUCER_CLOSE_TIMEOUT_S, create_producer, send
 from service.log.kafka.library_fixes.disposal import dispose
 from service.log.protocol import CommitRefused, FencedError
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_INTERVAL_S = 1.0
-CLOSE_TIMEOUT_S = 5.0
 
 
 class TransactionalProducer:
@@ -143,6 +142,6 @@ class TransactionalProducer:
         if producer is None:
             return
         try:
-            producer.close(timeout=CLOSE_TIMEOUT_S)
+            producer.close(timeout=PRODUCER_CLOSE_TIMEOUT_S)
         except CLIENT_ERRORS:
             dispose(producer)
