@@ -23,13 +23,13 @@ class MakeClassifier(Protocol):
 @pytest.fixture(scope="session")
 def folder_of(tmp_path_factory: pytest.TempPathFactory) -> MakeFolder:
     """Tiny models by their options, each made once. Who changes one copies it first."""
-    made: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
 
     def make(kind: TokenizerKind, **options: Any) -> Path:
         key = repr((kind, sorted(options.items())))
-        if key not in made:
-            made[key] = make_model(tmp_path_factory.mktemp("model") / kind, kind, **options)
-        return made[key]
+        if key not in folders:
+            folders[key] = make_model(tmp_path_factory.mktemp("model") / kind, kind, **options)
+        return folders[key]
 
     return make
 

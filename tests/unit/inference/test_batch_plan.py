@@ -47,8 +47,8 @@ def test_no_other_cut_of_the_sorted_sequences_is_cheaper(lengths: list[int], bud
         batches = [ordered[a:b] for a, b in pairwise(edges)]
         if all(len(b) == 1 or (len(b) <= most and len(b) * b[-1] <= budget) for b in batches):
             allowed.append(price(batches))
-    found = plan_batches(lengths, batch_tokens=budget, max_batch=most, run_cost=cost)
-    assert price([[lengths[i] for i in batch] for batch in found]) == min(allowed)
+    plan = plan_batches(lengths, batch_tokens=budget, max_batch=most, run_cost=cost)
+    assert price([[lengths[i] for i in batch] for batch in plan]) == min(allowed)
 
 
 def test_equal_lengths_fill_whole_batches() -> None:

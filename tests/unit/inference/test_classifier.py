@@ -159,9 +159,9 @@ def test_neighbours_of_an_unscored_word_keep_their_own_probabilities(
     odd = ["", "\u200b", "\u00ad", "\ufffd", "\x01", "\ud800"]
     plain = ["Paris", "said", "the", "Timberwolves", "of", "U.S."]
     mixed = [word for pair in zip(odd, plain, strict=True) for word in pair]
-    expected, found = probs_of(classifier_of(kind).infer([plain, mixed]))
-    assert np.array_equal(found[1::2], expected)
-    np.testing.assert_array_equal(found[::2], 1 / 9)
+    expected, actual = probs_of(classifier_of(kind).infer([plain, mixed]))
+    assert np.array_equal(actual[1::2], expected)
+    np.testing.assert_array_equal(actual[::2], 1 / 9)
 
 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
@@ -258,8 +258,8 @@ def test_a_stream_answers_in_order(classifier_of: MakeClassifier, look_ahead: in
     classifier = classifier_of("wordpiece")
     sentences = some_sentences(40)
     expected = probs_of(classifier.infer(sentences))
-    found = probs_of(list(classifier.infer_stream(iter(sentences), look_ahead=look_ahead)))
-    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    actual = probs_of(list(classifier.infer_stream(iter(sentences), look_ahead=look_ahead)))
+    assert all(np.array_equal(a, b) for a, b in zip(actual, expected, strict=True))
     assert list(classifier.infer_stream([])) == []
 
 
@@ -360,8 +360,8 @@ def test_exports_differ_and_answer_alike(
 ) -> None:
     sentences = some_sentences(10)
     expected = probs_of(classifier_of("wordpiece").infer(sentences))
-    found = probs_of(classifier_of("wordpiece", **options).infer(sentences))
-    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+    actual = probs_of(classifier_of("wordpiece", **options).infer(sentences))
+    assert all(np.array_equal(a, b) for a, b in zip(actual, expected, strict=True))
 
 
 def test_threads_are_as_told(folder_of: MakeFolder) -> None:

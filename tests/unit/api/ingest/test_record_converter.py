@@ -57,10 +57,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScoringHarness]
     folder = make_model(tmp_path_factory.mktemp("tiny") / "model", "wordpiece", poison="fails")
     classifier = Classifier(ModelFolder.load(folder))
     settings: dict[str, Any] = {"max_sentences": 20, "label_studio_url": "http://studio.example"}
-    with scoring_harness(tmp_path_factory.mktemp("log"), classifier, **settings) as found:
+    with scoring_harness(tmp_path_factory.mktemp("log"), classifier, **settings) as api:
         settings_of_io = DatasetSettings(name="plain", version=1, scheme="io")
-        found.append(build_settings_message(found.topics.datasets, settings_of_io.model_dump()))
-        yield found
+        api.append(build_settings_message(api.topics.datasets, settings_of_io.model_dump()))
+        yield api
 
 
 @dataclass
@@ -113,9 +113,9 @@ def test_a_record_is_converted_as_in_a_file(harness: TopicHarness, form: str, as
     if wanted["source"].startswith("<stream>"):  # a place in a file
         del wanted["source"]
     assert message == wanted
-    (told,) = answer["records"]
+    (outcome,) = answer["records"]
     alignment = {} if form == "huggingface" else {"alignment": "exact"}
-    assert told == {
+    assert outcome == {
         "record": 1,
         "format": form,
         "sentences": [{"id": expected.sentence.id, "deleted": False, **alignment}],
@@ -142,8 +142,8 @@ def test_what_gives_no_sentence_is_no_error(harness: TopicHarness, shared: Scori
     assert (answer["ids"], harness.sent) == ([], [])
     scored = shared.post("/v1/score?format=label-studio", make_task(annotations=[make_annotation(was_cancelled=True)]))
     assert scored.json()["assessments"] == []
-    (told,) = scored.json()["records"]
-    assert told["sentences"] == [{"id": "label-studio:41", "deleted": True}]
+    (outcome,) = scored.json()["records"]
+    assert outcome["sentences"] == [{"id": "label-studio:41", "deleted": True}]
 
 
 def test_spans_that_end_inside_words_are_told(harness: TopicHarness) -> None:
@@ -206,9 +206,9 @@ def test_lines_of_records(shared: ScoringHarness, harness: TopicHarness, path: s
     several = make_task(annotations=[make_annotation(PER), make_annotation(LOC, id=42)])
     half = make_task(annotations=[make_annotation(PER), make_annotation(make_region("Riga", "LOC", "ORG"), id=42)])
     lines = shared.post_lines(f"{path}?format=label-studio", several, half, make_task(annotations=[]), b"{", [1])
-    found = [json.loads(line) for line in lines.text.splitlines()]
-    good, bad, none, broken, no_object = found
-    assert [one["line"] for one in found] == [1, 2, 3, 4, 5]
+    lines_read = [json.loads(line) for line in lines.text.splitlines()]
+    good, bad, none, broken, no_object = lines_read
+    assert [one["line"] for one in lines_read] == [1, 2, 3, 4, 5]
     assert [one["id"] for one in good["sentences"]] == ["label-studio:41", "label-studio:42"]
     assert (bad["status"], bad["field"]) == (422, "annotations.1.result.0.value.labels")
     assert bad["detail"].startswith("record 2, `annotations.1.result.0.value.labels`: 2 labels")
@@ -240,7 +240,7 @@ TOO_MANY = {"tokens": [["a"]] * 21, "ner_tags": [["O"]] * 21}
 
 
 @pytest.mark.parametrize(
-    ("query", "body", "status", "field", "told"),
+    ("query", "body", "status", "field", "message"),
     [
         (
             "format=label-studio",
@@ -284,10 +284,10 @@ TOO_MANY = {"tokens": [["a"]] * 21, "ner_tags": [["O"]] * 21}
 )
 @pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
 def test_what_is_wrong_is_told(
-    harness: TopicHarness, *, path: str, query: str, body: Any, status: int, field: str | None, told: str
+    harness: TopicHarness, *, path: str, query: str, body: Any, status: int, field: str | None, message: str
 ) -> None:
     detail = problem(harness.api.post(f"{path}?{query}", body), status, field)
-    assert told in detail
+    assert message in detail
     assert "--" not in detail  # options of a command
     assert not harness.sent
 
@@ -324,8 +324,8 @@ def test_the_documents_examples_run(shared: ScoringHarness, path: str, status: i
 
 
 def test_the_document_tells_how_many_datasets_a_list_may_have(shared: ScoringHarness) -> None:
-    told = shared.app.openapi()["paths"]["/v1/score"]["post"]["description"]
-    assert f"at most {MAX_DATASETS_PER_REQUEST} datasets" in told
+    description = shared.app.openapi()["paths"]["/v1/score"]["post"]["description"]
+    assert f"at most {MAX_DATASETS_PER_REQUEST} datasets" in description
 
 
 def test_a_record_of_too_many_datasets_names_the_field(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,9 +47,9 @@ def truth() -> list[LabelledSentence]:
 
 
 def answers(classifier: Classifier, sentences: list[LabelledSentence]) -> list[npt.NDArray[np.float64]]:
-    found = classifier.infer([sentence.tokens for sentence in sentences])
-    assert all(isinstance(each, WordProbs) for each in found)
-    return [each.probs for each in found if isinstance(each, WordProbs)]
+    results = classifier.infer([sentence.tokens for sentence in sentences])
+    assert all(isinstance(each, WordProbs) for each in results)
+    return [each.probs for each in results if isinstance(each, WordProbs)]
 
 
 def test_the_folder_is_small_and_starts_warm() -> None:

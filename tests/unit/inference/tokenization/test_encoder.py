@@ -43,10 +43,10 @@ def changed_tokenizer(folder: Path, to: Path, change: Any) -> Path:
 
 def subword_words(encoded: EncodedSentence) -> list[list[int]]:
     """The words of each subword."""
-    found: list[list[int]] = [[] for _ in range(encoded.n_subwords)]
+    words_by_subword: list[list[int]] = [[] for _ in range(encoded.n_subwords)]
     for subword, word in zip(encoded.overlaps.subword, encoded.overlaps.word, strict=True):
-        found[subword].append(int(word))
-    return found
+        words_by_subword[subword].append(int(word))
+    return words_by_subword
 
 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)

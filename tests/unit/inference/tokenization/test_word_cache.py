@@ -33,10 +33,10 @@ def test_words_one_by_one_give_what_the_sentence_gives(kind: TokenizerKind, sent
     remembered = SubwordCache(tokenizer)
     for sentence in (*sentences, *sentences):  # the second time from memory
         whole = tokenizer.encode(sentence, is_pretokenized=True, add_special_tokens=False)
-        found = remembered.tokenize(sentence)
-        assert [i for each in found for i in each.ids] == whole.ids
-        assert [n for n, each in enumerate(found) for _ in each.ids] == whole.word_ids
-        assert [c for each in found for c in each.characters] == [max(b - a, 1) for a, b in whole.offsets]
+        tokenized = remembered.tokenize(sentence)
+        assert [i for each in tokenized for i in each.ids] == whole.ids
+        assert [n for n, each in enumerate(tokenized) for _ in each.ids] == whole.word_ids
+        assert [c for each in tokenized for c in each.characters] == [max(b - a, 1) for a, b in whole.offsets]
 
 
 def test_memory_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
