@@ -48,25 +48,25 @@ def sentences(labels: tuple[str, ...], n: int = 60, seed: int = 0) -> list[Label
 
 def observe_all(judge: Judge, classifier: Classifier, given: list[LabelledSentence]) -> list[Observation]:
     answers = classifier.infer([sentence.tokens for sentence in given])
-    seen = []
+    observation = []
     for sentence, words in zip(given, answers, strict=True):
         assert isinstance(words, WordProbs)
-        seen.append(judge.observe(sentence, words))
-    return seen
+        observation.append(judge.observe(sentence, words))
+    return observation
 
 
 def test_judging_and_learning_one_by_one_ends_at_the_thresholds_of_one_pass(
     folder: ModelFolder, classifier: Classifier
 ) -> None:
     judge = Judge(folder, DatasetSettings(), min_words=0, use_held_out=False)
-    seen = observe_all(judge, classifier, sentences(folder.labels))
+    observation = observe_all(judge, classifier, sentences(folder.labels))
     stats = judge.create_empty_stats()
-    for each in seen:
+    for each in observation:
         before = stats
         judge.assess(each, judge.build_threshold_set(stats))
         assert stats == before
         stats = judge.learn(each, stats)
-    probs, given = np.concatenate([s.probs for s in seen]), np.concatenate([s.given for s in seen])
+    probs, given = np.concatenate([s.probs for s in observation]), np.concatenate([s.given for s in observation])
     np.testing.assert_allclose(
         judge.build_threshold_set(stats).by_index, compute_thresholds(*sum_by_class(probs, given)), atol=1e-11
     )
@@ -75,28 +75,32 @@ def test_judging_and_learning_one_by_one_ends_at_the_thresholds_of_one_pass(
 def test_an_assessment_can_be_judged_again_from_what_it_carries(folder: ModelFolder, classifier: Classifier) -> None:
     judge = Judge(folder, DatasetSettings(), min_words=1, use_held_out=False)
     stats, flagged = judge.create_empty_stats(), 0
-    for seen in observe_all(judge, classifier, sentences(folder.labels)):
-        said = judge.assess(seen, judge.build_threshold_set(stats))
-        stats = judge.learn(seen, stats, priority=said.priority)
+    for observation in observe_all(judge, classifier, sentences(folder.labels)):
+        assessment = judge.assess(observation, judge.build_threshold_set(stats))
+        stats = judge.learn(observation, stats, priority=assessment.priority)
         carried = np.array(
-            [UNREACHABLE_THRESHOLD if said.thresholds[c] is None else said.thresholds[c] for c in judge.classes], float
+            [
+                UNREACHABLE_THRESHOLD if assessment.thresholds[c] is None else assessment.thresholds[c]
+                for c in judge.classes
+            ],
+            float,
         )
-        again = np.flatnonzero(flag_words(seen.probs, seen.given, carried))
-        assert [flag.index for flag in said.flags] == again.tolist()
-        assert said.reason == ("flagged" if said.flags else "scored")
-        assert said.score == min(word.p_given for word in said.words if word.p_given is not None)
-        assert said.priority is not None
-        assert said.score is not None
-        assert said.priority >= said.score
-        flagged += bool(said.flags)
-        for flag in said.flags:
-            assert flag.token == seen.sentence.tokens[flag.index]
-            assert flag.given == seen.sentence.labels[flag.index]
+        again = np.flatnonzero(flag_words(observation.probs, observation.given, carried))
+        assert [flag.index for flag in assessment.flags] == again.tolist()
+        assert assessment.reason == ("flagged" if assessment.flags else "scored")
+        assert assessment.score == min(word.p_given for word in assessment.words if word.p_given is not None)
+        assert assessment.priority is not None
+        assert assessment.score is not None
+        assert assessment.priority >= assessment.score
+        flagged += bool(assessment.flags)
+        for flag in assessment.flags:
+            assert flag.token == observation.sentence.tokens[flag.index]
+            assert flag.given == observation.sentence.labels[flag.index]
             assert flag.suggested != flag.given
             assert flag.p_suggested > flag.p_given
-        if said.flags:
-            marked = {flag.index for flag in said.flags}
-            for suspect in said.suspects:
+        if assessment.flags:
+            marked = {flag.index for flag in assessment.flags}
+            for suspect in assessment.suspects:
                 spans = [span for span in (suspect.given_span, suspect.suggested_span) if span]
                 assert any(marked & set(range(span.start, span.end)) for span in spans)
     assert flagged > 5
@@ -106,23 +110,23 @@ def test_words_without_a_subword_are_told_and_left_out(folder: ModelFolder, clas
     judge = Judge(folder, DatasetSettings())
     words = ("Oslo", "\u200b", "dog")
     sentence = LabelledSentence(tokens=words, labels=("O", "O", "O"))
-    [seen] = observe_all(judge, classifier, [sentence])
-    said = judge.assess(seen, judge.build_threshold_set(judge.create_empty_stats()))
-    assert [word.unscored is None for word in said.words] == [True, False, True]
-    assert said.words[1].p_given is None
-    assert judge.learn(seen, judge.create_empty_stats()).get_total().counts[0] == 2
+    [observation] = observe_all(judge, classifier, [sentence])
+    assessment = judge.assess(observation, judge.build_threshold_set(judge.create_empty_stats()))
+    assert [word.unscored is None for word in assessment.words] == [True, False, True]
+    assert assessment.words[1].p_given is None
+    assert judge.learn(observation, judge.create_empty_stats()).get_total().counts[0] == 2
 
 
 def test_a_sentence_of_nothing_but_such_words_has_no_score_and_teaches_nothing(
     folder: ModelFolder, classifier: Classifier
 ) -> None:
     judge = Judge(folder, DatasetSettings())
-    [seen] = observe_all(judge, classifier, [LabelledSentence(tokens=("\u200b",), labels=("O",))])
-    said = judge.assess(seen, judge.build_threshold_set(judge.create_empty_stats()))
-    assert said.score is None
-    assert said.priority is None
-    assert not said.flags
-    assert judge.learn(seen, judge.create_empty_stats()) == judge.create_empty_stats()
+    [observation] = observe_all(judge, classifier, [LabelledSentence(tokens=("\u200b",), labels=("O",))])
+    assessment = judge.assess(observation, judge.build_threshold_set(judge.create_empty_stats()))
+    assert assessment.score is None
+    assert assessment.priority is None
+    assert not assessment.flags
+    assert judge.learn(observation, judge.create_empty_stats()) == judge.create_empty_stats()
 
 
 def test_a_label_without_a_class_is_refused_or_left_out_as_the_dataset_says(
@@ -132,10 +136,10 @@ def test_a_label_without_a_class_is_refused_or_left_out_as_the_dataset_says(
     with pytest.raises(UnknownLabelError, match="ANIMAL"):
         observe_all(Judge(folder, DatasetSettings()), classifier, [sentence])
     judge = Judge(folder, DatasetSettings(unmapped="unscored"))
-    [seen] = observe_all(judge, classifier, [sentence])
-    said = judge.assess(seen, judge.build_threshold_set(judge.create_empty_stats()))
-    assert said.words[0].unscored == "its label has no class in the model"
-    assert said.words[1].p_given is not None
+    [observation] = observe_all(judge, classifier, [sentence])
+    assessment = judge.assess(observation, judge.build_threshold_set(judge.create_empty_stats()))
+    assert assessment.words[0].unscored == "its label has no class in the model"
+    assert assessment.words[1].p_given is not None
 
 
 def test_labels_without_prefixes_are_judged_as_types(folder: ModelFolder, classifier: Classifier) -> None:
@@ -143,20 +147,22 @@ def test_labels_without_prefixes_are_judged_as_types(folder: ModelFolder, classi
     assert all("-" not in name for name in judge.classes)
     kinds = tuple(judge.classes)
     stats = judge.create_empty_stats()
-    for seen in observe_all(judge, classifier, sentences(kinds)):
-        np.testing.assert_allclose(seen.probs.sum(axis=1), 1)
-        stats = judge.learn(seen, stats, priority=judge.assess(seen, judge.build_threshold_set(stats)).priority)
+    for observation in observe_all(judge, classifier, sentences(kinds)):
+        np.testing.assert_allclose(observation.probs.sum(axis=1), 1)
+        stats = judge.learn(
+            observation, stats, priority=judge.assess(observation, judge.build_threshold_set(stats)).priority
+        )
     assert sum(stats.get_total().counts) > 0
 
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_every_method_is_at_hand_by_name(folder: ModelFolder, classifier: Classifier, method: str) -> None:
     judge = Judge(folder, DatasetSettings(method=method))
-    said = [
+    assessment = [
         judge.assess(s, judge.build_threshold_set(judge.create_empty_stats()))
         for s in observe_all(judge, classifier, sentences(folder.labels, 5))
     ]
-    assert all(each.score is not None and each.method == method for each in said)
+    assert all(each.score is not None and each.method == method for each in assessment)
 
 
 @pytest.mark.parametrize(
@@ -178,11 +184,11 @@ def test_learning_many_at_once_is_learning_one_after_the_other(
     start = datetime(2026, 3, 1, tzinfo=UTC)
     lessons = [
         StatsUpdate(
-            seen,
-            judge.assess(seen, judge.build_threshold_set(judge.create_empty_stats())).priority,
+            observation,
+            judge.assess(observation, judge.build_threshold_set(judge.create_empty_stats())).priority,
             start + timedelta(hours=7 * number % 150),
         )
-        for number, seen in enumerate(observe_all(judge, classifier, sentences(folder.labels)))
+        for number, observation in enumerate(observe_all(judge, classifier, sentences(folder.labels)))
     ]
     stats = judge.create_empty_stats()
     for lesson in lessons:
@@ -194,35 +200,35 @@ def test_learning_many_at_once_is_learning_one_after_the_other(
 
 def test_the_worst_word_is_told_whether_it_is_flagged_or_not(folder: ModelFolder, classifier: Classifier) -> None:
     judge = Judge(folder, DatasetSettings())
-    for seen in observe_all(judge, classifier, sentences(folder.labels)):
-        said = judge.assess(seen, judge.build_threshold_set(judge.create_empty_stats()))
-        assert said.worst is not None
-        assert said.worst.suggested != said.worst.given
-        numbers = [word.p_given for word in said.words]
-        assert said.worst.p_given == numbers[said.worst.index]
-        assert all(flag == said.worst for flag in said.flags if flag.index == said.worst.index)
+    for observation in observe_all(judge, classifier, sentences(folder.labels)):
+        assessment = judge.assess(observation, judge.build_threshold_set(judge.create_empty_stats()))
+        assert assessment.worst is not None
+        assert assessment.worst.suggested != assessment.worst.given
+        numbers = [word.p_given for word in assessment.words]
+        assert assessment.worst.p_given == numbers[assessment.worst.index]
+        assert all(flag == assessment.worst for flag in assessment.flags if flag.index == assessment.worst.index)
         weighted = [
-            1 - (1 - (word.p_given or 0)) * said.weights[label]
-            for word, label in zip(said.words, said.labels, strict=True)
+            1 - (1 - (word.p_given or 0)) * assessment.weights[label]
+            for word, label in zip(assessment.words, assessment.labels, strict=True)
         ]
-        assert min(weighted) == pytest.approx(said.priority, abs=1e-12)
+        assert min(weighted) == pytest.approx(assessment.priority, abs=1e-12)
 
 
 def test_policies_decide_what_goes_to_review(folder: ModelFolder, classifier: Classifier) -> None:
     given = sentences(folder.labels, 200)
     below = Judge(folder, DatasetSettings.model_validate({"flag_policy": {"kind": "below", "cut": 0.05}}))
-    seen = observe_all(below, classifier, given)
-    for each in seen:
-        said = below.assess(each, below.build_threshold_set(below.create_empty_stats()))
-        assert said.score is not None
-        assert (said.reason == "flagged") == (said.score < 0.05)
+    observation = observe_all(below, classifier, given)
+    for each in observation:
+        assessment = below.assess(each, below.build_threshold_set(below.create_empty_stats()))
+        assert assessment.score is not None
+        assert (assessment.reason == "flagged") == (assessment.score < 0.05)
     budget = Judge(folder, DatasetSettings.model_validate({"flag_policy": {"kind": "budget", "share": 0.1}}))
     stats, sent = budget.create_empty_stats(), 0
-    for each in seen:
-        said = budget.assess(each, budget.build_threshold_set(stats))
-        stats = budget.learn(each, stats, priority=said.priority)
-        sent += said.reason == "flagged"
-    assert 0 < sent <= 0.2 * len(seen)
+    for each in observation:
+        assessment = budget.assess(each, budget.build_threshold_set(stats))
+        stats = budget.learn(each, stats, priority=assessment.priority)
+        sent += assessment.reason == "flagged"
+    assert 0 < sent <= 0.2 * len(observation)
 
 
 def test_a_new_epoch_model_or_class_list_starts_its_own_statistics(folder: ModelFolder, tmp_path: Path) -> None:
@@ -264,11 +270,11 @@ def test_a_word_without_a_class_parts_spans_and_one_without_a_subword_does_not(f
         labels: tuple[str, ...], scored: np.ndarray[tuple[int], np.dtype[np.bool_]]
     ) -> list[tuple[int, int]]:
         words = WordProbs(probs, scored, 1, dict.fromkeys(np.flatnonzero(~scored).tolist(), "no subword"))
-        seen = judge.observe(LabelledSentence(tokens=("a", "b", "c"), labels=labels), words)
-        flags = np.ones(len(seen.given), np.bool_)
+        observation = judge.observe(LabelledSentence(tokens=("a", "b", "c"), labels=labels), words)
+        flags = np.ones(len(observation.given), np.bool_)
         return sorted(
             (s.given_span.start, s.given_span.end)
-            for s in judge._assessment_builder._build_suspects(seen, flags)
+            for s in judge._assessment_builder._build_suspects(observation, flags)
             if s.given_span
         )
 
@@ -277,7 +283,7 @@ def test_a_word_without_a_class_parts_spans_and_one_without_a_subword_does_not(f
     assert given_spans(("B-PER", "I-PER", "I-PER"), np.array([True, False, True])) == [(0, 3)]
 
 
-def told(
+def correct_labels(
     folder: ModelFolder, read: str, given: str, **settings: object
 ) -> tuple[list[str], list[tuple[str, str]], Judge]:
     """The labels with what is suggested in place of the doubtful ones, and the types of the suspects' spans.
@@ -290,23 +296,23 @@ def told(
     for row, name in enumerate(read.split()):
         probs[row, folder.labels.index(name)] = 1 - 0.001 * (len(folder.labels) - 1)
     words = WordProbs(probs, np.ones(len(labels), np.bool_), 1, {})
-    seen = judge.observe(LabelledSentence(tokens=tuple("abcdefgh"[: len(labels)]), labels=labels), words)
-    yardstick = replace(
+    observation = judge.observe(LabelledSentence(tokens=tuple("abcdefgh"[: len(labels)]), labels=labels), words)
+    thresholds = replace(
         judge.build_threshold_set(judge.create_empty_stats()), by_index=np.full(len(judge.classes), 0.5)
     )
-    yardstick = replace(yardstick, by_class={name: k / 100 for k, name in enumerate(judge.classes)})
-    said = judge.assess(seen, yardstick)
+    thresholds = replace(thresholds, by_class={name: k / 100 for k, name in enumerate(judge.classes)})
+    assessment = judge.assess(observation, thresholds)
     corrected = list(labels)
-    for flag in said.flags:
+    for flag in assessment.flags:
         corrected[flag.index] = flag.suggested
         assert flag.given == labels[flag.index]
-        best = int(seen.probs[flag.index].argmax())
-        assert flag.threshold == yardstick.by_class[judge.classes[best]]
-    if said.flags:
-        assert said.worst in said.flags
+        best = int(observation.probs[flag.index].argmax())
+        assert flag.threshold == thresholds.by_class[judge.classes[best]]
+    if assessment.flags:
+        assert assessment.worst in assessment.flags
     types = [
         (s.given_span.type if s.given_span else "", s.suggested_span.type if s.suggested_span else "")
-        for s in said.suspects
+        for s in assessment.suspects
     ]
     return corrected, types, judge
 
@@ -343,7 +349,7 @@ def test_suggestions_are_in_the_datasets_own_names_and_scheme(
     wanted: str,
     types: list[tuple[str, str]],
 ) -> None:
-    corrected, found, judge = told(folder, read, given, scheme=scheme, label_map=label_map)
+    corrected, found, judge = correct_labels(folder, read, given, scheme=scheme, label_map=label_map)
     assert corrected == wanted.split()
     assert found == types
     judge.label_map.map(corrected)  # the dataset may have them
@@ -356,17 +362,20 @@ def test_of_several_names_for_one_type_the_one_given_nearest_by_is_suggested(fol
     for scheme in (None, "biluo"):
         one = "B" if scheme is None else "U"
         last = "I" if scheme is None else "L"
-        assert told(folder, "B-LOC O", f"{one}-PER O", scheme=scheme, label_map=names)[0] == [f"{one}-CITY", "O"]
-        near = told(folder, "B-LOC O B-LOC", f"{one}-PER O {one}-STATE", scheme=scheme, label_map=names)
+        assert correct_labels(folder, "B-LOC O", f"{one}-PER O", scheme=scheme, label_map=names)[0] == [
+            f"{one}-CITY",
+            "O",
+        ]
+        near = correct_labels(folder, "B-LOC O B-LOC", f"{one}-PER O {one}-STATE", scheme=scheme, label_map=names)
         assert near[0] == [f"{one}-STATE", "O", f"{one}-STATE"]
-        corrected, types, _ = told(folder, "B-LOC I-LOC", f"{one}-COUNTRY O", scheme=scheme, label_map=names)
+        corrected, types, _ = correct_labels(folder, "B-LOC I-LOC", f"{one}-COUNTRY O", scheme=scheme, label_map=names)
         assert corrected[1] == f"{last}-COUNTRY"
         assert types == [("COUNTRY", "COUNTRY")]
 
 
 def test_names_that_change_places_are_told_once(folder: ModelFolder) -> None:
     swapped = {"PER": "LOC", "LOC": "PER"}
-    corrected, types, _ = told(folder, "B-LOC O B-PER", "B-LOC O B-LOC", label_map=swapped)
+    corrected, types, _ = correct_labels(folder, "B-LOC O B-PER", "B-LOC O B-LOC", label_map=swapped)
     assert corrected == ["B-PER", "O", "B-LOC"]
     assert types == [("LOC", "PER")]
 
@@ -386,9 +395,9 @@ def test_a_word_that_the_valid_path_reads_otherwise_still_gets_a_label_of_the_sc
     probs[1, [folder.labels.index("I-LOC"), folder.labels.index("B-ORG")]] = (0.48, 0.45)
     probs /= probs.sum(axis=1, keepdims=True)
     words = WordProbs(probs, np.ones(2, np.bool_), 1, {})
-    seen = judge.observe(LabelledSentence(tokens=("a", "b"), labels=("O", "O")), words)
-    said = judge.assess(
-        seen,
+    observation = judge.observe(LabelledSentence(tokens=("a", "b"), labels=("O", "O")), words)
+    assessment = judge.assess(
+        observation,
         replace(judge.build_threshold_set(judge.create_empty_stats()), by_index=np.full(len(judge.classes), 0.4)),
     )
-    assert [flag.suggested for flag in said.flags] == ["U-LOC"]
+    assert [flag.suggested for flag in assessment.flags] == ["U-LOC"]

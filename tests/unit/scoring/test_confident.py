@@ -179,7 +179,7 @@ class TestFlags:
     def test_one_sentence_alone(self, data: FlatSentences) -> None:
         limits = limits_of(data)
         alone = [slice_sentence(data, index) for index in range(data.n_sentences)]
-        verdicts = [flag_sentence(one.probs, one.given, limits) for one in alone]
+        verdicts = [flag_sentence(sentence.probs, sentence.given, limits) for sentence in alone]
         np.testing.assert_array_equal([verdict.score for verdict in verdicts], score_sentences(data))
         np.testing.assert_array_equal(
             np.concatenate([verdict.flags for verdict in verdicts]), flag_words(data.probs, data.given, limits)

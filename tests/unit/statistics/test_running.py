@@ -27,7 +27,7 @@ DAYS = [UNDATED, "2023-12-30", "2023-12-31", "2024-01-01", "2024-01-02", "2024-0
 
 
 @dataclass(frozen=True)
-class Taught:
+class Sentence:
     """One sentence as a stream learns it."""
 
     seed: int
@@ -42,25 +42,25 @@ class Taught:
     def priority(self) -> float:
         return self.seed % 997 / 996
 
-    def teach(self, stats: RunningStats) -> RunningStats:
+    def add_to(self, stats: RunningStats) -> RunningStats:
         return stats.update(*self.words(), day=self.day, priority=self.priority)
 
 
-sentence = st.builds(Taught, st.integers(0, 10**6), st.integers(0, 8), st.sampled_from(DAYS))
+sentence = st.builds(Sentence, st.integers(0, 10**6), st.integers(0, 8), st.sampled_from(DAYS))
 sentences = st.lists(sentence, max_size=12)
 keep = st.one_of(st.none(), st.sampled_from([1, 2, 30, 60, 10**7]))
 
 
-def taught(some: list[Taught], keep_days: int | None = None) -> RunningStats:
-    return reduce(lambda stats, one: one.teach(stats), some, RunningStats.empty(K, keep_days=keep_days))
+def taught(some: list[Sentence], keep_days: int | None = None) -> RunningStats:
+    return reduce(lambda stats, sentence: sentence.add_to(stats), some, RunningStats.empty(K, keep_days=keep_days))
 
 
-def by_hand(some: list[Taught], keep_days: int | None) -> dict[str, ClassStats]:
+def by_hand(some: list[Sentence], keep_days: int | None) -> dict[str, ClassStats]:
     """Everything summed first, and forgotten once at the end."""
     buckets: dict[str, ClassStats] = {}
-    for one in some:
-        if one.n:
-            buckets[one.day] = buckets.get(one.day, ClassStats.empty(K)).update(*one.words())
+    for sentence in some:
+        if sentence.n:
+            buckets[sentence.day] = buckets.get(sentence.day, ClassStats.empty(K)).update(*sentence.words())
     newest = max(buckets, default=UNDATED)
     if keep_days is None or newest == UNDATED:
         return buckets
@@ -74,15 +74,15 @@ def by_hand(some: list[Taught], keep_days: int | None) -> dict[str, ClassStats]:
 @settings(deadline=None)
 @example_of(sentences, keep, st.randoms(use_true_random=False), st.integers(1, 4))
 def test_any_order_split_and_merge_equals_one_pass(
-    some: list[Taught], keep_days: int | None, random: Any, n_partitions: int
+    some: list[Sentence], keep_days: int | None, random: Any, n_partitions: int
 ) -> None:
     whole = taught(some, keep_days)
     assert whole.buckets == by_hand(some, keep_days)
     shuffled = list(some)
     random.shuffle(shuffled)
-    partitions: list[list[Taught]] = [[] for _ in range(n_partitions)]
-    for one in shuffled:
-        random.choice(partitions).append(one)
+    partitions: list[list[Sentence]] = [[] for _ in range(n_partitions)]
+    for sentence in shuffled:
+        random.choice(partitions).append(sentence)
     merged = reduce(RunningStats.merge, [taught(part, keep_days) for part in partitions])
     assert merged == whole == taught(shuffled, keep_days)
     assert json.dumps(merged.snapshot()) == json.dumps(whole.snapshot())
@@ -95,7 +95,7 @@ def test_any_order_split_and_merge_equals_one_pass(
 @settings(deadline=None)
 @example_of(st.lists(st.tuples(sentences, keep), min_size=3, max_size=3))
 def test_merge_is_associative_and_commutative_even_where_they_keep_different_days(
-    parts: list[tuple[list[Taught], int | None]],
+    parts: list[tuple[list[Sentence], int | None]],
 ) -> None:
     x, y, z = (taught(some, keep_days) for some, keep_days in parts)
     assert x.merge(y) == y.merge(x)
@@ -105,10 +105,10 @@ def test_merge_is_associative_and_commutative_even_where_they_keep_different_day
 
 @settings(deadline=None)
 @example_of(sentences, keep)
-def test_the_total_is_the_sum_of_the_buckets(some: list[Taught], keep_days: int | None) -> None:
+def test_the_total_is_the_sum_of_the_buckets(some: list[Sentence], keep_days: int | None) -> None:
     stats = RunningStats.empty(K, keep_days=keep_days)
-    for one in some:
-        stats = one.teach(stats)
+    for sentence in some:
+        stats = sentence.add_to(stats)
         assert stats.get_total() == reduce(ClassStats.merge, stats.buckets.values(), ClassStats.empty(K))
     for window in (1, 2, 60):
         kept = window if keep_days is None else min(window, keep_days)
@@ -118,69 +118,71 @@ def test_the_total_is_the_sum_of_the_buckets(some: list[Taught], keep_days: int 
 
 @settings(deadline=None)
 @example_of(sentences, keep)
-def test_a_snapshot_comes_back_to_the_bit(some: list[Taught], keep_days: int | None) -> None:
+def test_a_snapshot_comes_back_to_the_bit(some: list[Sentence], keep_days: int | None) -> None:
     stats = taught(some, keep_days)
     back = RunningStats.restore(json.loads(json.dumps(stats.snapshot())))
     assert back == stats
     assert back.get_total() == stats.get_total()
-    one = Taught(7, 5, DAYS[3])
-    assert one.teach(back) == one.teach(stats)
+    sentence = Sentence(7, 5, DAYS[3])
+    assert sentence.add_to(back) == sentence.add_to(stats)
 
 
 def test_update_changes_nothing() -> None:
-    before = taught([Taught(1, 4, DAYS[1]), Taught(2, 4, DAYS[2])], 30)
+    before = taught([Sentence(1, 4, DAYS[1]), Sentence(2, 4, DAYS[2])], 30)
     text = json.dumps(before.snapshot())
     for day in DAYS:
-        assert Taught(3, 4, day).teach(before) is not before
+        assert Sentence(3, 4, day).add_to(before) is not before
     assert json.dumps(before.snapshot()) == text
 
 
 def test_a_dataset_that_doesnt_forget_has_one_bucket_equal_to_its_class_stats() -> None:
-    some = [Taught(i, 6, UNDATED) for i in range(20)]
+    some = [Sentence(i, 6, UNDATED) for i in range(20)]
     stats = taught(some)
-    plain = reduce(lambda sums, one: sums.update(*one.words()), some, ClassStats.empty(K))
+    plain = reduce(lambda sums, sentence: sums.update(*sentence.words()), some, ClassStats.empty(K))
     assert list(stats.buckets) == [UNDATED]
     assert stats.get_total() == plain
-    assert stats.histogram == PriorityHistogram.empty().update(np.array([one.priority for one in some]))
+    assert stats.histogram == PriorityHistogram.empty().update(np.array([sentence.priority for sentence in some]))
 
 
 def test_many_sentences_at_once_are_the_same_as_one_by_one() -> None:
-    some = [Taught(i, 40, DAYS[4]) for i in range(20)]
-    probs, given = (np.concatenate(parts) for parts in zip(*(one.words() for one in some), strict=True))
-    bulk = RunningStats.empty(K).update(probs, given, day=DAYS[4], priority=np.array([one.priority for one in some]))
+    some = [Sentence(i, 40, DAYS[4]) for i in range(20)]
+    probs, given = (np.concatenate(parts) for parts in zip(*(sentence.words() for sentence in some), strict=True))
+    bulk = RunningStats.empty(K).update(
+        probs, given, day=DAYS[4], priority=np.array([sentence.priority for sentence in some])
+    )
     assert bulk == taught(some)
 
 
 def test_priorities_are_optional() -> None:
-    stats = RunningStats.empty(K).update(*Taught(1, 4, "").words())
+    stats = RunningStats.empty(K).update(*Sentence(1, 4, "").words())
     assert stats.histogram.total == 0
     assert stats.get_total().n_words == 4
 
 
 def test_days_beyond_the_window_are_forgotten() -> None:
-    stats = taught([Taught(1, 3, "2024-02-27"), Taught(2, 3, "2024-02-28"), Taught(3, 3, "2024-03-01")], 2)
+    stats = taught([Sentence(1, 3, "2024-02-27"), Sentence(2, 3, "2024-02-28"), Sentence(3, 3, "2024-03-01")], 2)
     assert sorted(stats.buckets) == ["2024-02-28", "2024-03-01"]
-    assert stats == Taught(3, 3, "2024-03-01").teach(taught([Taught(2, 3, "2024-02-28")], 2)).merge(
-        RunningStats.empty(K).update(*Taught(1, 0, "").words(), priority=Taught(1, 3, "").priority)
+    assert stats == Sentence(3, 3, "2024-03-01").add_to(taught([Sentence(2, 3, "2024-02-28")], 2)).merge(
+        RunningStats.empty(K).update(*Sentence(1, 0, "").words(), priority=Sentence(1, 3, "").priority)
     )
-    late = Taught(4, 3, "2024-02-27").teach(stats)
+    late = Sentence(4, 3, "2024-02-27").add_to(stats)
     assert late.buckets == stats.buckets
     assert late.histogram.total == 4
 
 
 def test_undated_words_go_when_days_come() -> None:
-    undated = taught([Taught(1, 3, UNDATED)], 5)
+    undated = taught([Sentence(1, 3, UNDATED)], 5)
     assert undated.get_total().n_words == 3
     assert undated.get_total(1).n_words == 3
-    assert Taught(2, 2, DAYS[3]).teach(undated).get_total().n_words == 2
-    both = Taught(2, 2, DAYS[3]).teach(undated.with_keep_days(None))
+    assert Sentence(2, 2, DAYS[3]).add_to(undated).get_total().n_words == 2
+    both = Sentence(2, 2, DAYS[3]).add_to(undated.with_keep_days(None))
     assert both.get_total().n_words == 5
     assert both.get_total(3).n_words == 2
     assert both.with_keep_days(3).get_total().n_words == 2
 
 
 def test_a_sentence_without_words_is_never_the_newest_day() -> None:
-    stats = Taught(2, 0, "2024-03-01").teach(taught([Taught(1, 3, "2023-12-30")], 1))
+    stats = Sentence(2, 0, "2024-03-01").add_to(taught([Sentence(1, 3, "2023-12-30")], 1))
     assert list(stats.buckets) == ["2023-12-30"]
     assert stats.histogram.total == 2
 
@@ -189,7 +191,7 @@ def test_what_cant_be_is_refused() -> None:
     empty = RunningStats.empty(K)
     for day in ("20240101", "2024-W01-1", "yesterday", "2024-02-30"):
         with pytest.raises(InvalidInput, match="is not a day"):
-            Taught(1, 2, day).teach(empty)
+            Sentence(1, 2, day).add_to(empty)
     with pytest.raises(InvalidInput, match="`keep_days`"):
         RunningStats.empty(K, keep_days=0)
     with pytest.raises(InvalidInput, match="`window_days`"):
@@ -217,7 +219,7 @@ def test_what_cant_be_is_refused() -> None:
     ],
 )
 def test_a_broken_snapshot_is_refused_with_a_sentence(change: dict[str, Any], says: str) -> None:
-    good = taught([Taught(1, 5, UNDATED), Taught(2, 5, DAYS[2])]).snapshot()
+    good = taught([Sentence(1, 5, UNDATED), Sentence(2, 5, DAYS[2])]).snapshot()
     assert RunningStats.restore(good).snapshot() == good
     with pytest.raises(StateError, match=says):
         RunningStats.restore(good | change)

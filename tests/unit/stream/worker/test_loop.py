@@ -42,13 +42,13 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
 
 def messages(labels: Iterable[str], n: int, *, seed: int = 0, **fields: object) -> list[bytes]:
     names, rng = list(labels), np.random.default_rng(seed)
-    made = []
+    result = []
     for _ in range(n):
         size = int(rng.integers(1, 9))
         tokens = rng.choice(WORDS, size).tolist()
         given = [names[k] for k in rng.integers(0, len(names), size)]
-        made.append(json.dumps({"tokens": tokens, "labels": given, **fields}).encode())
-    return made
+        result.append(json.dumps({"tokens": tokens, "labels": given, **fields}).encode())
+    return result
 
 
 class Bench:
@@ -64,15 +64,15 @@ class Bench:
         stream.close()
 
     def settings(self, **fields: object) -> None:
-        made = DatasetSettings.model_validate(fields)
+        result = DatasetSettings.model_validate(fields)
         stream = SqliteLog(self.path, TOPICS)
-        stream.append([Output(TOPICS.datasets, made.name.encode(), made.model_dump_json().encode())])
+        stream.append([Output(TOPICS.datasets, result.name.encode(), result.model_dump_json().encode())])
         stream.close()
 
     def worker(self, stream: SqliteWorkerSession) -> Worker:
         datasets = DatasetRegistry(self.classifier.folder, max_datasets=4, min_words=1, prior_words=0)
-        assessor = BatchProcessor(self.classifier, datasets, TOPICS, max_words=50)
-        return Worker(stream, assessor, datasets, TOPICS, batch_records=16, poll_timeout=0.0)
+        processor = BatchProcessor(self.classifier, datasets, TOPICS, max_words=50)
+        return Worker(stream, processor, datasets, TOPICS, batch_records=16, poll_timeout=0.0)
 
     def run(self) -> Worker:
         """A worker that runs until it has read everything, as SIGTERM would end it."""
@@ -135,18 +135,19 @@ def test_flagged_sentences_come_out_once_and_can_be_judged_again(bench: Bench, c
     bench.run()
     found = bench.review()
     assert found
-    assert len({said.id for said in found}) == len(found)
+    assert len({assessment.id for assessment in found}) == len(found)
     classes = classifier.folder.labels
-    for said in found:
-        [words] = classifier.infer([said.tokens])
+    for assessment in found:
+        [words] = classifier.infer([assessment.tokens])
         assert isinstance(words, WordProbs)
         carried = np.array(
-            [UNREACHABLE_THRESHOLD if said.thresholds[c] is None else said.thresholds[c] for c in classes], float
+            [UNREACHABLE_THRESHOLD if assessment.thresholds[c] is None else assessment.thresholds[c] for c in classes],
+            float,
         )
-        flags = flag_words(words.probs, np.array([classes.index(label) for label in said.labels]), carried)
-        assert [flag.index for flag in said.flags] == np.flatnonzero(flags).tolist()
-        assert said.position is not None
-        assert said.id == f"labelwatch.sentences-0-{said.position.offset}"
+        flags = flag_words(words.probs, np.array([classes.index(label) for label in assessment.labels]), carried)
+        assert [flag.index for flag in assessment.flags] == np.flatnonzero(flags).tolist()
+        assert assessment.position is not None
+        assert assessment.id == f"labelwatch.sentences-0-{assessment.position.offset}"
 
 
 HOSTILE = {
@@ -193,12 +194,12 @@ def test_updates_deletions_and_control_samples_reach_the_review_topic(bench: Ben
         ]
     )
     bench.run()
-    assert {said.id: said.reason for said in bench.review()} == {
+    assert {assessment.id: assessment.reason for assessment in bench.review()} == {
         "again": "update",
         "gone": "deleted",
         "drawn": "control",
     }
-    drawn = next(said for said in bench.review() if said.id == "drawn")
+    drawn = next(assessment for assessment in bench.review() if assessment.id == "drawn")
     assert drawn.settings_version == 1
     assert drawn.inclusion_probability == 1.0
 
@@ -208,15 +209,17 @@ def test_each_dataset_is_pooled_in_its_own_way(bench: Bench, classifier: Classif
     tokens = ["foxdog", "jumpslazy", "Osloin"]
     for name in ("mean", "first"):
         bench.settings(name=name, pooling=name, control_share=1.0, version=1)
-    said = {"tokens": tokens, "labels": ["O"] * len(tokens)}
-    bench.send([json.dumps({**said, "id": str(n), "dataset": ("mean", "first")[n % 2]}).encode() for n in range(6)])
+    sentence = {"tokens": tokens, "labels": ["O"] * len(tokens)}
+    bench.send([json.dumps({**sentence, "id": str(n), "dataset": ("mean", "first")[n % 2]}).encode() for n in range(6)])
     bench.run()
     for assessment in bench.review():
         [expected] = classifier.infer([tokens], pooling="first" if assessment.dataset == "first" else "mean")
         assert isinstance(expected, WordProbs)
         outside = classifier.folder.labels.index("O")
         assert [word.p_given for word in assessment.words] == expected.probs[:, outside].tolist()
-    first, mean = ([one.words for one in bench.review() if one.dataset == name] for name in ("first", "mean"))
+    first, mean = (
+        [assessment.words for assessment in bench.review() if assessment.dataset == name] for name in ("first", "mean")
+    )
     assert first[0] != mean[0]
 
 
@@ -280,7 +283,7 @@ def test_a_refused_batch_leaves_no_trace_and_comes_again(
     assert worker.counts.refused_batches > 0
     assert worker.counts.records == 40
     assert worker.snapshot.get_stats(judge).histogram.total == 40
-    assert len({said.id for said in bench.review()}) == len(bench.review())
+    assert len({assessment.id for assessment in bench.review()}) == len(bench.review())
 
 
 def test_retention_drops_what_is_old_but_nothing_unread(bench: Bench, classifier: Classifier) -> None:
@@ -309,10 +312,10 @@ def test_readiness_waits_for_settings_state_and_partitions(bench: Bench) -> None
 class Troubled(SqliteWorkerSession):
     """Has troubles for some polls, and goes on all the same."""
 
-    said: Iterator[tuple[str, ...]]
+    scripted_warnings: Iterator[tuple[str, ...]]
 
     def poll(self, *, max_records: int, timeout: float, max_bytes: int = MAX_BATCH_BYTES) -> RecordBatch:
-        self.warnings = next(self.said, ())
+        self.warnings = next(self.scripted_warnings, ())
         return super().poll(max_records=max_records, timeout=timeout, max_bytes=max_bytes)
 
 
@@ -322,7 +325,7 @@ def test_troubles_of_the_log_are_told_beside_readiness_not_instead_of_it(
     caplog.set_level("INFO", logger="service.stream.worker.loop")
     bench.send(messages(classifier.folder.labels, 40))
     stream = Troubled(bench.path, TOPICS)
-    stream.said = iter([(), ("no broker answers", "partition 1 waits"), ("no broker answers",)])
+    stream.scripted_warnings = iter([(), ("no broker answers", "partition 1 waits"), ("no broker answers",)])
     worker, stop = bench.worker(stream), threading.Event()
     seen: list[tuple[str, bool]] = []
     real = worker.apply_rebalance

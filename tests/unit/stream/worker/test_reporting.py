@@ -1,4 +1,4 @@
-"""What a worker tells whoever listens: per committed batch, and nothing of what was not committed."""
+"""The reports of a worker: one per committed batch, and nothing of batches that were not committed."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ TOPICS = Topics()
 
 
 @dataclass
-class Listener:
+class RecordingReporter:
     reports: list[BatchReport] = field(default_factory=list)
     known: dict[str, tuple[Sequence[str], set[str]]] = field(default_factory=dict)
-    standards: dict[str, ThresholdReport] = field(default_factory=dict)
+    thresholds: dict[str, ThresholdReport] = field(default_factory=dict)
     refusals: int = 0
     lost_records: int = 0
     bad_settings: int = 0
@@ -47,7 +47,7 @@ class Listener:
         self.known[dataset] = classes, set(given_types)
 
     def set_thresholds(self, dataset: str, report: ThresholdReport) -> None:
-        self.standards[dataset] = report
+        self.thresholds[dataset] = report
 
     def set_refused_settings(self, datasets: int) -> None:
         self.bad_settings = datasets
@@ -73,23 +73,23 @@ def send(path: Path, values: Iterable[object], topic: str = TOPICS.sentences) ->
     stream.close()
 
 
-def run(stream: SqliteWorkerSession, classifier: Classifier, **limits: int) -> Listener:
+def run(stream: SqliteWorkerSession, classifier: Classifier, **limits: int) -> RecordingReporter:
     """A worker that runs until it has read everything."""
-    listener, stop = Listener(), threading.Event()
+    reporter, stop = RecordingReporter(), threading.Event()
     datasets = DatasetRegistry(classifier.folder, min_words=1, prior_words=0, **limits)
-    assessor = BatchProcessor(classifier, datasets, TOPICS)
-    worker = Worker(stream, assessor, datasets, TOPICS, batch_records=16, poll_timeout=0.0, reporter=listener)
+    processor = BatchProcessor(classifier, datasets, TOPICS)
+    worker = Worker(stream, processor, datasets, TOPICS, batch_records=16, poll_timeout=0.0, reporter=reporter)
     real = worker.step
 
     def step() -> int:
-        refused, done = listener.refusals, real()
-        if not done and listener.refusals == refused:
+        refused, done = reporter.refusals, real()
+        if not done and reporter.refusals == refused:
             stop.set()
         return done
 
     worker.step = step  # type: ignore[method-assign]
     worker.run(stop)
-    return listener
+    return reporter
 
 
 def test_each_kind_of_dead_letter_is_told_once_a_batch_with_its_first_reason(
@@ -99,10 +99,10 @@ def test_each_kind_of_dead_letter_is_told_once_a_batch_with_its_first_reason(
     ghosts = [{"tokens": ["a"], "labels": [f"B-GHOST{n}\x1b"], "dataset": "news"} for n in range(3)]
     send(path, [*make_sentences(2), *ghosts, 7, {"tokens": ["a"], "labels": [], "dataset": "\x1b[2J"}])
     run(SqliteWorkerSession(path, TOPICS), classifier)
-    told = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    kinds = sorted(line.removeprefix("dead letters: ").partition(";")[0] for line in told)
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    kinds = sorted(line.removeprefix("dead letters: ").partition(";")[0] for line in lines)
     assert kinds == ["2 of stage validate, dataset (unknown)", "3 of stage labels, dataset news"]
-    (labels,) = [line for line in told if "labels, dataset news" in line]
+    (labels,) = [line for line in lines if "labels, dataset news" in line]
     assert "GHOST0" in labels
     assert labels.isprintable()
 
@@ -121,26 +121,28 @@ def test_each_committed_batch_is_told_in_numbers(tmp_path: Path, classifier: Cla
     bad: list[object] = [{"tokens": ["a"], "labels": ["B-GHOST"]}, {"tokens": ["a"]}, 7]
     gone = {"id": "0-1", "deleted": True}
     send(path, [*make_sentences(20, annotator="ann"), *make_sentences(9, seed=1, dataset="news"), *bad, gone])
-    listener = run(SqliteWorkerSession(path, TOPICS), classifier)
+    reporter = run(SqliteWorkerSession(path, TOPICS), classifier)
     classifier.runner.on_run = None
 
-    assert [report.records for report in listener.reports] == [16, 16, 1]
-    judged = [one for report in listener.reports for one in report.sentences]
-    assert [one.dataset for one in judged] == ["default"] * 20 + ["news"] * 9, "what is deleted is not judged"
-    assert {one.annotator for one in judged[:20]} == {"ann"}
-    assert {(one.score is None, one.priority is None, one.words > 0) for one in judged} == {(False, False, True)}
-    flagged = [one for one in judged if one.reason == "flagged"]
-    doubted = [one for report in listener.reports for one in report.flagged]
-    assert len(flagged) == len(doubted) > 0
-    dead = [report.dead_letters for report in listener.reports]
+    assert [report.records for report in reporter.reports] == [16, 16, 1]
+    judged = [sentence for report in reporter.reports for sentence in report.sentences]
+    assert [sentence.dataset for sentence in judged] == ["default"] * 20 + ["news"] * 9, "what is deleted is not judged"
+    assert {sentence.annotator for sentence in judged[:20]} == {"ann"}
+    assert {(sentence.score is None, sentence.priority is None, sentence.words > 0) for sentence in judged} == {
+        (False, False, True)
+    }
+    flagged = [sentence for sentence in judged if sentence.reason == "flagged"]
+    flagged_assessments = [assessment for report in reporter.reports for assessment in report.flagged]
+    assert len(flagged) == len(flagged_assessments) > 0
+    dead = [report.dead_letters for report in reporter.reports]
     assert dead == [{}, {"labels": 1, "validate": 2}, {}]
-    for report in listener.reports:
+    for report in reporter.reports:
         assert set(report.stage_seconds) == {"decode", "tokenize", "inference", "judge", "commit"}
         assert all(seconds >= 0 for seconds in report.stage_seconds.values())
         assert len(report.latencies) == report.records
-        assert set(report.threshold_reports) == {one.dataset for one in report.sentences}
-    news = listener.reports[1].threshold_reports["news"]
-    assert sum(news.words.values()) == sum(one.words for one in judged if one.dataset == "news")
+        assert set(report.threshold_reports) == {sentence.dataset for sentence in report.sentences}
+    news = reporter.reports[1].threshold_reports["news"]
+    assert sum(news.words.values()) == sum(sentence.words for sentence in judged if sentence.dataset == "news")
     assert set(news.thresholds) == set(news.words) == set(classifier.folder.labels)
     assert sum(sequences for sequences, _, _ in runs) == len(judged) + 1, "labels are looked at after the words"
     assert all(0 < tokens <= padded for _, tokens, padded in runs)
@@ -156,14 +158,14 @@ def test_datasets_are_introduced_before_their_sentences_come(tmp_path: Path, cla
         [DatasetSettings(name="news", version=1, label_map={"B-PERSON": f"B-{kind}"}).model_dump()],
         TOPICS.datasets,
     )
-    listener = run(SqliteWorkerSession(path, TOPICS), classifier, max_datasets=1)
-    assert set(listener.known) == {"default", "news", "seen"}
-    assert listener.known["news"][1] == {"PERSON"}
-    assert set(listener.known["news"][0]) == {"O", "B-PERSON", "B-MISC", "B-ORG", "B-PER"}  # what may be suggested
-    assert listener.known["default"][0] == classifier.folder.labels
-    assert sum(listener.standards["seen"].words.values()) > 0
-    assert sum(listener.standards["default"].words.values()) == 0
-    assert listener.bad_settings == 0
+    reporter = run(SqliteWorkerSession(path, TOPICS), classifier, max_datasets=1)
+    assert set(reporter.known) == {"default", "news", "seen"}
+    assert reporter.known["news"][1] == {"PERSON"}
+    assert set(reporter.known["news"][0]) == {"O", "B-PERSON", "B-MISC", "B-ORG", "B-PER"}  # what may be suggested
+    assert reporter.known["default"][0] == classifier.folder.labels
+    assert sum(reporter.thresholds["seen"].words.values()) > 0
+    assert sum(reporter.thresholds["default"].words.values()) == 0
+    assert reporter.bad_settings == 0
     send(path, [{"name": "news", "version": 2, "method": "guess"}], TOPICS.datasets)
     assert run(SqliteWorkerSession(path, TOPICS), classifier).bad_settings == 1
 
@@ -184,9 +186,9 @@ def test_a_refused_batch_is_told_once_and_its_numbers_only_when_it_is_taken(
     monkeypatch.setattr(loop, "RETRY_INTERVAL_S", 0.0)
     path = tmp_path / "log.sqlite"
     send(path, make_sentences(10))
-    listener = run(Refusing(path, TOPICS), classifier)
-    assert listener.refusals == 1
-    assert sum(report.records for report in listener.reports) == 10
+    reporter = run(Refusing(path, TOPICS), classifier)
+    assert reporter.refusals == 1
+    assert sum(report.records for report in reporter.reports) == 10
 
 
 def test_records_that_retention_took_are_told(tmp_path: Path, classifier: Classifier) -> None:
