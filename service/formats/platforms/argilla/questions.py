@@ -103,7 +103,7 @@ def _iterate_answers(record: Mapping[str, Any], *, suggestions: bool = True) -> 
         yield name, unwrap_answer(answer)
 
 
-def unwrap_answer(answer: object) -> Any:  # noqa: ANN401 - any JSON
+def unwrap_answer(answer: object) -> object:
     """The value of an answer, without the object that Argilla wraps around it."""
     return answer.get("value") if isinstance(answer, dict) else answer
 
