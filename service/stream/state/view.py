@@ -22,7 +22,7 @@ from service.stream.state.reader import apply_state_record, read_state_record
 from service.stream.state.snapshot import StateSnapshot, StatsKey
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from service.datasets.registry import DatasetRegistry, SettingsState
     from service.judging.judge import Judge
@@ -93,9 +93,12 @@ class StateView:
         """Applies the new records of both topics and returns their number."""
         settings, states = (self._get_follower(topic) for topic in (self._topics.datasets, self._topics.state))
         settings_records, state_records = settings.poll(), states.poll()
+        # Reading 500 state records takes about 150 ms, so it happens outside the lock that requests wait for.
+        snapshot, errors = self._read_state(state_records)
         with self._lock:
             self._apply_settings(settings_records)
-            self._apply_state(state_records)
+            self._snapshot = snapshot
+            self._apply_errors(errors)
             self._caught_up = self._caught_up or (settings.caught_up and states.caught_up)
         return len(settings_records) + len(state_records)
 
@@ -118,23 +121,28 @@ class StateView:
         for record in records:
             self._contexts.pop(get_dataset_name(record), None)
 
-    def _apply_state(self, records: Sequence[Record]) -> None:
+    def _read_state(self, records: Sequence[Record]) -> tuple[StateSnapshot, dict[Hashable, StateError | None]]:
+        """The snapshot with these records, and the errors by key; None for a key that is readable or deleted."""
         draft = self._snapshot.start_draft()
+        errors: dict[Hashable, StateError | None] = {}
         for record in records:
+            errors[record.key] = None
             try:
                 state_record = read_state_record(self._topics.state, record.key, record.value)
-                if state_record is None:
-                    continue
-                apply_state_record(draft, self._topics.state, state_record)
+                if state_record is not None:
+                    apply_state_record(draft, self._topics.state, state_record)
+                    errors[state_record.key] = None
             except StateError as error:
-                if record.value is None:  # deleted, so there is nothing left to read
-                    self._unreadable.pop(record.key, None)
-                else:
-                    self._mark_unreadable(record.key, error)
-                continue
-            self._unreadable.pop(record.key, None)
-            self._unreadable.pop(state_record.key, None)
-        self._snapshot = draft.to_snapshot()
+                if record.value is not None:
+                    errors[record.key] = error
+        return draft.to_snapshot(), errors
+
+    def _apply_errors(self, errors: Mapping[Hashable, StateError | None]) -> None:
+        for key, error in errors.items():
+            if error is None:
+                self._unreadable.pop(key, None)
+            else:
+                self._mark_unreadable(key, error)
 
     def _mark_unreadable(self, key: Hashable, error: StateError) -> None:
         """A worker stops at a record it can't read; a view keeps the statistics before it, and logs that once."""
