@@ -15,8 +15,9 @@ import torch
 from corpus import LABELS, read_columns
 from encoders import load_encoder
 from noise import detection
+from tokenized import encode_all
 from tokenizers import Tokenizer
-from training import encode_all, evaluate_f1, predict, save_if_best
+from training import evaluate_f1, predict, save_if_best
 
 SHARE = 0.6  # of the second, by dev: .4, .5 and .6 were tried
 

@@ -18,8 +18,9 @@ import torch
 from corpus import LABELS, Sentence, digest, make_sentences, read_columns
 from encoders import load_encoder
 from noise import detection
+from tokenized import encode_all
 from tokenizers import Tokenizer
-from training import Trainer, TrainingPlan, encode_all, evaluate_f1, make_hard_targets, predict, save_if_best
+from training import Trainer, TrainingPlan, evaluate_f1, make_hard_targets, predict, save_if_best
 
 LABEL_SHARE = 0.3
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import torch
 from corpus import LABELS, read_columns
 from encoders import load_encoder
+from tokenized import encode_all
 from tokenizers import Tokenizer
-from training import Trainer, TrainingPlan, encode_all, evaluate_f1, make_hard_targets, predict, save_if_best
+from training import Trainer, TrainingPlan, evaluate_f1, make_hard_targets, predict, save_if_best
 
 PLANS = {"base": (2, 16, 5e-5, 5e-4), "small": (4, 32, 2e-4, 1e-3)}
 

@@ -20,7 +20,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 Tensors = dict[str, np.ndarray]
@@ -110,6 +110,7 @@ class GraphBuilder:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, onnx.TensorProto] = {}
         self.tensors: dict[str, None] = {}
+        self.answer = ("logits", 0)  # name and width of the graph's output
 
     def add_op(self, kind: str, *inputs: str, domain: str = "", name: str = "", **attributes: float | list[int]) -> str:
         output = name or f"{kind}_{len(self.nodes)}"
@@ -203,8 +204,10 @@ ARITHMETICS: dict[str, type[FloatArithmetic | FastArithmetic]] = {
 }
 
 
-def build_graph(sizes: ModelSizes, arithmetic: str) -> tuple[GraphBuilder, FloatArithmetic | FastArithmetic]:
-    """The whole classifier: embeddings, layers, head."""
+def build_graph(
+    sizes: ModelSizes, arithmetic: str, *, hidden_layers: Sequence[int] = ()
+) -> tuple[GraphBuilder, FloatArithmetic | FastArithmetic]:
+    """Embeddings, layers, and the head. With `hidden_layers` the states after these layers, side by side, and no head."""
     g = GraphBuilder()
     how = ARITHMETICS[arithmetic](g)
     flat = g.add_constant([-1, sizes.hidden], np.int64)
@@ -235,6 +238,7 @@ def build_graph(sizes: ModelSizes, arithmetic: str) -> tuple[GraphBuilder, Float
     positions = g.add_op("Unsqueeze", positions, g.add_constant([1], np.int64))
     x = g.add_op("Add", g.add_op("Add", words, g.add_op("Gather", g.use_tensor("types"), types)), positions)
     x = normed(g.add_op("Reshape", x, flat), "norm")
+    states = [x]
 
     for k in range(sizes.layers):
         layer = f"layer.{k}."
@@ -253,19 +257,25 @@ def build_graph(sizes: ModelSizes, arithmetic: str) -> tuple[GraphBuilder, Float
         inner = how.prepare_input(g.add_op("Gelu", inner, domain=CONTRIB), gelu=True)
         outer = biased(how.add_linear(inner, layer + "outer"), layer + "outer")
         x = normed(g.add_op("Add", outer, x), layer + "norm2")
+        states.append(x)
 
-    logits = biased(g.add_matmul(x, g.use_tensor("head")), "head")
-    answer = g.add_op("Concat", shape, g.add_constant([sizes.classes], np.int64), axis=0)
-    g.add_op("Transpose", g.add_op("Reshape", logits, answer), name="logits", perm=[1, 0, 2])
+    if hidden_layers:
+        answer = g.add_op("Concat", *(states[k] for k in hidden_layers), axis=1)
+        g.answer = ("hidden", sizes.hidden * len(hidden_layers))
+    else:
+        answer = biased(g.add_matmul(x, g.use_tensor("head")), "head")
+        g.answer = ("logits", sizes.classes)
+    name, width = g.answer
+    rows = g.add_op("Concat", shape, g.add_constant([width], np.int64), axis=0)
+    g.add_op("Transpose", g.add_op("Reshape", answer, rows), name=name, perm=[1, 0, 2])
     return g, how
 
 
-def assemble_model(
-    graph: GraphBuilder, sizes: ModelSizes, initializers: Mapping[str, onnx.TensorProto]
-) -> onnx.ModelProto:
+def assemble_model(graph: GraphBuilder, initializers: Mapping[str, onnx.TensorProto]) -> onnx.ModelProto:
     inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, ["sentences", "subwords"]) for name in INPUTS]
-    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["sentences", "subwords", sizes.classes])
+    name, width = graph.answer
+    answer = helper.make_tensor_value_info(name, TensorProto.FLOAT, ["sentences", "subwords", width])
     parts = [*graph.constants.values(), *(initializers[name] for name in graph.tensors)]
-    body = helper.make_graph(graph.nodes, "labelwatch", inputs, [logits], parts)
+    body = helper.make_graph(graph.nodes, "labelwatch", inputs, [answer], parts)
     versions = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)]
     return helper.make_model(body, opset_imports=versions, ir_version=9, producer_name="labelwatch")

@@ -36,7 +36,7 @@ from verify import load_encoded_sentences, pad_batch, verify
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from training import TokenizedSentence
+    from tokenized import TokenizedSentence
 
 ALIGNMENT = 64
 EMBEDDING_LIMIT = 127  # looked up and multiplied out in fp32, so nothing can saturate
@@ -48,9 +48,9 @@ def iter_activations(
     sizes: ModelSizes, tensors: Tensors, sentences: Sequence[TokenizedSentence]
 ) -> Iterator[dict[str, np.ndarray]]:
     """For each sentence what goes into each matrix, [subwords, n], in fp32."""
-    graph, how = build_graph(sizes, "float")
+    graph, how = build_graph(sizes, "float", hidden_layers=() if "head" in tensors else (sizes.layers,))
     assert isinstance(how, FloatArithmetic)
-    model = assemble_model(graph, sizes, {name: numpy_helper.from_array(tensors[name], name) for name in graph.tensors})
+    model = assemble_model(graph, {name: numpy_helper.from_array(tensors[name], name) for name in graph.tensors})
     taps = list(dict.fromkeys(how.matrix_inputs.values()))
     model.graph.output.extend(onnx.helper.make_tensor_value_info(tap, TensorProto.FLOAT, None) for tap in taps)
     options = onnxruntime.SessionOptions()
@@ -164,17 +164,22 @@ def write_weights(tensors: Tensors, path: Path) -> dict[str, onnx.TensorProto]:
     return places
 
 
+def write_graphs(sizes: ModelSizes, tensors: Tensors, out: Path, *, hidden_layers: Sequence[int] = ()) -> None:
+    """Both graphs over one file of weights."""
+    places = write_weights(tensors, out / FILES["weights"])
+    for arithmetic in ("fast", "exact"):
+        graph, _ = build_graph(sizes, arithmetic, hidden_layers=hidden_layers)
+        model = assemble_model(graph, places)
+        (out / FILES[arithmetic]).write_bytes(model.SerializeToString(deterministic=True))
+
+
 def quantize(fp32: Path, data: Path, out: Path, *, calibration: int) -> None:
     """Writes both graphs, their weights and the tokenizer."""
     out.mkdir(parents=True, exist_ok=True)
     sizes, tensors = read_fused_weights(fp32 / "model.onnx")
     casing = len(tensors["types"]) > 2
     sentences = load_encoded_sentences(fp32 / "tokenizer.json", data / "train.tsv", calibration, casing=casing)
-    places = write_weights(quantize_tensors(sizes, tensors, sentences), out / FILES["weights"])
-    for arithmetic in ("fast", "exact"):
-        graph, _ = build_graph(sizes, arithmetic)
-        model = assemble_model(graph, sizes, places)
-        (out / FILES[arithmetic]).write_bytes(model.SerializeToString(deterministic=True))
+    write_graphs(sizes, quantize_tensors(sizes, tensors, sentences), out)
     shutil.copyfile(fp32 / "tokenizer.json", out / FILES["tokenizer"])
 
 

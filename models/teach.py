@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from corpus import LABELS, make_sentences, read_columns
 from encoders import load_encoder
+from tokenized import encode_all
 from tokenizers import Tokenizer
-from training import encode_all, predict
+from training import predict
 
 
 def main() -> None:

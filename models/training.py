@@ -12,36 +12,13 @@ import numpy as np
 import torch
 from corpus import LABELS, Sentence, compute_f1
 
-from service.inference.tokenization.word_shape import classify_casing
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tokenizers import Tokenizer
+    from tokenized import TokenizedSentence
 
-MAX_LENGTH = 256
 EMA_DECAY = 0.995
-
-
-@dataclass(frozen=True)
-class TokenizedSentence:
-    ids: list[int]
-    types: list[int]
-    words: list[int]  # word index of each subword, -1 for special tokens
-
-
-def encode_all(tokenizer: Tokenizer, sentences: Sequence[Sentence], *, casing: bool) -> list[TokenizedSentence]:
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(MAX_LENGTH)
-    encoded = []
-    for sentence, encoding in zip(
-        sentences, tokenizer.encode_batch([list(s.words) for s in sentences], is_pretokenized=True), strict=True
-    ):
-        words = [-1 if index is None else index for index in encoding.word_ids]
-        shapes = [classify_casing(word) if casing else 0 for word in sentence.words]
-        encoded.append(TokenizedSentence(encoding.ids, [shapes[w] if w >= 0 else 0 for w in words], words))
-    return encoded
 
 
 def make_hard_targets(sentences: Sequence[Sentence]) -> list[np.ndarray]:

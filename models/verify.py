@@ -20,8 +20,8 @@ import onnxruntime
 from corpus import read_columns
 from graphs import INPUTS
 from manifest import FILES, MAX_LENGTH
+from tokenized import TokenizedSentence, encode_all
 from tokenizers import Tokenizer
-from training import TokenizedSentence, encode_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

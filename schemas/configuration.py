@@ -23,14 +23,15 @@ with a sentence that names the variable; `labelwatch check` also names variables
 Secrets are never shown or logged. A list has commas between its parts.
 """
 TITLES = {
-    "kafka": ("Kafka", "Used as soon as the first one is set; without it the embedded log is used."),
-    "log": ("The embedded log", "Used where no Kafka is named."),
-    "topics": ("Topics", "Names, and how `labelwatch topics create` makes them."),
-    "worker": ("Worker", "Of `labelwatch worker`, and of the worker in `labelwatch up`."),
-    "model": ("Model", "Which one judges, and how."),
-    "api": ("REST API", "Of `labelwatch api` and `labelwatch up`."),
-    "logs": ("Logs", "What is said on standard error."),
-    "metrics": ("Metrics", "What Prometheus may see."),
+    "kafka": ("Kafka", "Used if the first variable is set. Without it the embedded log is used."),
+    "log": ("The embedded log", "Used if no Kafka broker is set."),
+    "topics": ("Topics", "Topic names, and how `labelwatch topics create` creates them."),
+    "worker": ("Worker", "For `labelwatch worker` and the worker in `labelwatch up`."),
+    "model": ("Model", "The model that judges, and how it runs."),
+    "models": ("Model registry", "Where `labelwatch train` and `labelwatch model` keep models."),
+    "api": ("REST API", "For `labelwatch api` and `labelwatch up`."),
+    "logs": ("Logs", "The log output on standard error."),
+    "metrics": ("Metrics", "What Prometheus scrapes."),
 }
 BOUND_WORDS = {Ge: "at least", Gt: "above", Le: "at most", Lt: "below"}
 
@@ -38,10 +39,10 @@ BOUND_WORDS = {Ge: "at least", Gt: "above", Le: "at most", Lt: "below"}
 def render_configuration() -> str:
     parts = [HEADER]
     for name, field in Settings.model_fields.items():
-        title, told = TITLES[name]
+        title, summary = TITLES[name]
         rows = [_render_row(name, each, info) for each, info in _find_settings_model(field).model_fields.items()]
         parts.append(
-            f"## {title}\n\n{told}\n\n| variable | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+            f"## {title}\n\n{summary}\n\n| variable | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
         )
     return "\n".join(parts)
 

@@ -52,7 +52,13 @@ COMMANDS = (
         "Measure how well the scores find labels that are known to be wrong: the paper's tables, with intervals.",
         FILES_PANEL,
     ),
-    CommandEntry("model", "service.cli.files.model:model_app", "Check a model folder.", FILES_PANEL),
+    CommandEntry(
+        "train",
+        "service.cli.files.train:train",
+        "Train a model for your own labels, and find the label errors in the data it is trained on.",
+        FILES_PANEL,
+    ),
+    CommandEntry("model", "service.cli.files.model:model_app", "List, add, remove and check models.", FILES_PANEL),
     CommandEntry(
         "send",
         "service.cli.stream.send:send",

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from service.contracts.defaults import BATCH_TOKENS
-from service.errors import InferenceError, ModelError, TooManySubwordsError
+from service.errors import ModelError, TooManySubwordsError
 from service.inference.batch_plan import DEFAULT_MAX_BATCH
 from service.inference.graph_runner import GraphRunner
-from service.inference.pooling import Overlaps, pool_words
+from service.inference.heads.cross_fitted import CrossFittedHead
+from service.inference.heads.results import InferenceResult, WordProbs, softmax_rows
+from service.inference.heads.softmax import SoftmaxHead
+from service.inference.heads.weights import HeadWeights
 from service.inference.tokenization.encoder import Encoder
+from service.inference.tokenization.plain_encoder import PlainEncoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
     from typing import Any
 
     import numpy.typing as npt
 
     from service.inference.graph_runner import Batching
+    from service.inference.heads.results import Head
     from service.inference.model.folder import ModelFolder
     from service.inference.pooling import Pooling
     from service.inference.tokenization.encoder import EncodedSentence
-
-    Floats = npt.NDArray[np.float64]
 
 DEFAULT_LOOK_AHEAD = 1024
 MAX_WORDS_AHEAD = 50_000  # bounds the memory: fewer long sentences are read ahead
@@ -36,21 +38,7 @@ MAX_WORDS_AHEAD = 50_000  # bounds the memory: fewer long sentences are read ahe
 MAX_SUBWORDS = 20_000
 PROBE_LENGTHS = (4, 11, 19, 27, 40)
 
-
-@dataclass(frozen=True, slots=True)
-class WordProbs:
-    """Probabilities [n, K] of a sentence's words, rows summing to 1.
-
-    The row of a word that is not `scored` is uniform and has no meaning; `unscored` holds the reason.
-    """
-
-    probs: Floats
-    scored: npt.NDArray[np.bool_]
-    n_windows: int
-    unscored: Mapping[int, str]
-
-
-InferenceResult = WordProbs | InferenceError
+__all__ = ["Classifier", "InferenceResult", "WordProbs"]
 
 
 class Classifier:
@@ -67,29 +55,48 @@ class Classifier:
         self_test: bool = True,
     ) -> None:
         self.folder = folder
-        self.encoder = Encoder(folder)
-        self.runner = GraphRunner(
-            folder.graph,
-            self.encoder.build_probes(PROBE_LENGTHS),
-            width=len(folder.labels),
-            pad_id=self.encoder.pad_id,
-            ort_level=folder.ort_level,
-            threads=threads,
-            exactly_invariant=folder.exactly_invariant,
-            normalize=_softmax,
-            batch_tokens=batch_tokens,
-            max_batch=max_batch,
-            self_test=self_test,
-        )
-        if folder.casing_classes and not self.runner.session.has_token_types:
+        self.encoder: Encoder | PlainEncoder = PlainEncoder()
+        self.runner: GraphRunner | None = None
+        weights = None if folder.heads is None else HeadWeights.load(folder.heads)
+        self._head: Head = SoftmaxHead(len(folder.labels)) if weights is None else CrossFittedHead(weights)
+        if weights is not None and weights.n_classes != len(folder.labels):
             raise ModelError(
-                f"{folder.graph} has no input `token_type_ids` for the casing classes that model.json promises"
+                f"{folder.heads} has {weights.n_classes} classes, model.json {len(folder.labels)}: train again"
             )
+        if folder.graph is not None:
+            self.encoder = Encoder(folder)
+            self.runner = GraphRunner(
+                folder.graph,
+                self.encoder.build_probes(PROBE_LENGTHS),
+                width=len(folder.labels) if weights is None else weights.state_width,
+                pad_id=self.encoder.pad_id,
+                ort_level=folder.ort_level,
+                threads=threads,
+                exactly_invariant=folder.exactly_invariant,
+                normalize=softmax_rows if weights is None else _as_float64,
+                batch_tokens=batch_tokens,
+                max_batch=max_batch,
+                self_test=self_test,
+            )
+            if folder.casing_classes and not self.runner.session.has_token_types:
+                raise ModelError(
+                    f"{folder.graph} has no input `token_type_ids` for the casing classes that model.json promises"
+                )
         self._max_subwords = max_subwords
 
     @property
     def batching(self) -> Batching:
-        return self.runner.batching
+        return "planned" if self.runner is None else self.runner.batching
+
+    @property
+    def batch_deviation(self) -> float | None:
+        """The largest change with batch mates that the self-test saw; None if it did not run."""
+        return 0.0 if self.runner is None else self.runner.batch_deviation
+
+    def observe_runs(self, on_run: Callable[[int, int, int], None] | None) -> None:
+        """Calls `on_run` after each run of the graph with its sequences, their tokens, and the tokens with padding."""
+        if self.runner is not None:
+            self.runner.on_run = on_run
 
     def infer(self, sentences: Sequence[Sequence[str]], *, pooling: Pooling | None = None) -> list[InferenceResult]:
         """One result per sentence: its probabilities, or the error if the model fails on it alone."""
@@ -127,62 +134,14 @@ class Classifier:
                 for sentence in encoded
             ]
         windows = [window for sentence in encoded for window in sentence.windows]
-        logits = self.runner.run(windows)
-        return self._pool_sentences(encoded, logits, pooling or self.folder.pooling)
+        outputs = [] if self.runner is None else self.runner.run(windows)
+        return self._head.combine(encoded, outputs, pooling or self.folder.pooling)
 
     def _build_too_long_error(self, encoded: EncodedSentence) -> TooManySubwordsError:
         return TooManySubwordsError(
             f"its {encoded.n_words} words are {encoded.n_subwords} subwords for this model, at most {self._max_subwords} are "
             "read: split it"
         )
-
-    def _pool_sentences(
-        self, encoded: Sequence[EncodedSentence], logits: Sequence[npt.NDArray[Any] | InferenceError], pooling: Pooling
-    ) -> list[InferenceResult]:
-        results: list[InferenceResult | None] = [None] * len(encoded)
-        valid, rows = list(range(len(encoded))), [output for output in logits if not isinstance(output, InferenceError)]
-        no_rows = np.zeros((0, len(self.folder.labels)))
-        all_rows = np.concatenate([no_rows, *rows])
-        if len(rows) < len(logits) or not np.isfinite(all_rows).all():
-            valid, rows = self._separate_failures(encoded, logits, results)
-            all_rows = np.concatenate([no_rows, *rows])
-        if valid:
-            sentences = [encoded[index] for index in valid]
-            sizes = [sentence.n_words for sentence in sentences]
-            overlaps = Overlaps.concatenate(
-                [sentence.overlaps for sentence in sentences], [sentence.n_subwords for sentence in sentences], sizes
-            )
-            probs, scored = pool_words(_softmax(all_rows), overlaps, sum(sizes), pooling)
-            end = 0
-            for index, sentence in zip(valid, sentences, strict=True):
-                start, end = end, end + sentence.n_words
-                results[index] = WordProbs(
-                    probs[start:end], scored[start:end], len(sentence.windows), sentence.unscored
-                )
-        return [result for result in results if result is not None]
-
-    @staticmethod
-    def _separate_failures(
-        encoded: Sequence[EncodedSentence],
-        logits: Sequence[npt.NDArray[Any] | InferenceError],
-        results: list[InferenceResult | None],
-    ) -> tuple[list[int], list[npt.NDArray[Any]]]:
-        """The indices of valid sentences and their rows. The errors of the others go into `results`."""
-        valid: list[int] = []
-        rows: list[npt.NDArray[Any]] = []
-        position = 0
-        for index, sentence in enumerate(encoded):
-            outputs = logits[position : position + len(sentence.windows)]
-            position += len(sentence.windows)
-            sentence_rows = [output for output in outputs if not isinstance(output, InferenceError)]
-            if len(sentence_rows) < len(outputs):
-                results[index] = next(output for output in outputs if isinstance(output, InferenceError))
-            elif not all(np.isfinite(output).all() for output in sentence_rows):
-                results[index] = InferenceError("the model answers with numbers that are not finite for this sentence")
-            else:
-                valid.append(index)
-                rows += sentence_rows
-        return valid, rows
 
 
 def _chunk_sentences(sentences: Iterable[Sequence[str]], max_sentences: int) -> Iterator[list[Sequence[str]]]:
@@ -198,8 +157,5 @@ def _chunk_sentences(sentences: Iterable[Sequence[str]], max_sentences: int) -> 
         yield chunk
 
 
-def _softmax(logits: npt.NDArray[Any]) -> Floats:
-    """In double precision. A row does not depend on the other rows."""
-    powers: Floats = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
-    powers /= powers.sum(axis=1, keepdims=True)
-    return powers
+def _as_float64(states: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    return states.astype(np.float64)

@@ -80,6 +80,7 @@ class Judge:
             mapping=settings.label_map,
             unmapped=settings.unmapped,
             dataset=settings.name if streamed else None,
+            unscored_types=folder.unscored_types,
         )
         self.classes = self.label_map.classes
         self.label_writer = self.label_map.build_writer()

@@ -30,7 +30,7 @@ from service.labels.unknown_labels import (
 from service.labels.vocabulary import OUTSIDE_MEANING, LabelMeaning, build_meanings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 UNSCORED = -1
 
@@ -74,6 +74,7 @@ class LabelMap:
     _by_tag: dict[Tag, int] = field(repr=False, hash=False)
     _ids: dict[str, int] | None = field(repr=False, hash=False)  # label -> id; None: it depends on the sentence
     dataset: str | None = None  # of the stream: then error texts name its settings instead of options
+    unscored_types: frozenset[str] = frozenset()  # the model knows them and can't judge them: their words are unscored
 
     @classmethod
     def build(
@@ -86,6 +87,7 @@ class LabelMap:
         mapping: Mapping[str, str] = NO_MAPPING,
         unmapped: UnmappedPolicy = "reject",
         dataset: str | None = None,
+        unscored_types: Iterable[str] = (),
     ) -> LabelMap:
         """Maps a dataset onto a model, or raises an error that says what doesn't fit.
 
@@ -120,7 +122,20 @@ class LabelMap:
             known = ((label, by_tag.get(_to_tag(meaning, scheme))) for label, meaning in meanings.items())
             ids = {label: k for label, k in known if k is not None}
         names = tuple(model_classes)
-        return cls(classes, scheme, merge, dataset_scheme, unmapped, names, types, meanings, by_tag, ids, dataset)
+        return cls(
+            classes,
+            scheme,
+            merge,
+            dataset_scheme,
+            unmapped,
+            names,
+            types,
+            meanings,
+            by_tag,
+            ids,
+            dataset,
+            frozenset(unscored_types),
+        )
 
     def build_writer(self) -> DatasetLabelWriter:
         """The inverse: judged classes as labels of the dataset."""
@@ -135,6 +150,8 @@ class LabelMap:
     def accepts(self, label: str) -> bool:
         """Whether a sentence of the dataset may have the label."""
         if label in self._meanings:
+            return True
+        if self._is_unscored_type(label):
             return True
         return self.unmapped == "unscored" and not is_outside_lookalike(label)
 
@@ -178,6 +195,8 @@ class LabelMap:
 
         A misspelt "O" is refused in any case: it would leave nearly every word unscored.
         """
+        if self._is_unscored_type(label):
+            return
         if self.unmapped == "reject" or is_outside_lookalike(label):
             advice = GENERIC_ADVICE if self.dataset is None else build_settings_advice(self.dataset)
             problem, cli_problem = (
@@ -185,6 +204,9 @@ class LabelMap:
                 for each in (advice, CLI_ADVICE)
             )
             raise UnknownLabelError(problem, field="labels", sentence=sentence, word=word, cli_problem=cli_problem)
+
+    def _is_unscored_type(self, label: str) -> bool:
+        return bool(self.unscored_types) and split_prefix(label, self.dataset_scheme)[1] in self.unscored_types
 
     def _convert_scheme(self, meanings: Sequence[LabelMeaning]) -> list[Tag]:
         """The same entities in the judged scheme, grouped by the dataset's types, so that adjacent ones stay separate."""

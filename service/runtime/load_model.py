@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from service.errors import ModelError
 from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
+from service.inference.model.registry import ModelRegistry, resolve_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 NO_MODEL_MESSAGE = "this installation has no default model: set LABELWATCH_MODEL_FOLDER to a model folder"
+
+
+def find_model(model: str | None, settings: Settings) -> Path:
+    """The folder of a model by its name in the registry or by its path; None is the default model."""
+    return find_default_model() if model is None else resolve_model(model, ModelRegistry(settings.models.path))
 
 
 def load_model_folder(settings: Settings, folder: Path | None = None) -> ModelFolder:

@@ -79,7 +79,7 @@ def _start_probes(settings: Settings, supervisor: Supervisor, runner: WorkerRunn
 
 def register_model(telemetry: Telemetry, classifier: Classifier) -> None:
     """Names the model in the metrics, and measures each of its runs."""
-    classifier.runner.on_run = telemetry.observe_model_run
+    classifier.observe_runs(telemetry.observe_model_run)
     telemetry.set_model(classifier.folder.name, classifier.folder.fingerprint)
 
 

@@ -21,6 +21,7 @@ from service.settings.groups import (
     LogSettings,
     MetricsSettings,
     ModelSettings,
+    ModelsSettings,
     TopicSettings,
     WorkerSettings,
 )
@@ -44,6 +45,7 @@ class Settings(BaseSettings):
     topics: TopicSettings = TopicSettings()
     worker: WorkerSettings = WorkerSettings()
     model: ModelSettings = ModelSettings()
+    models: ModelsSettings = ModelsSettings()
     api: ApiSettings = ApiSettings()
     logs: LoggingSettings = LoggingSettings()
     metrics: MetricsSettings = MetricsSettings()

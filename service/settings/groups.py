@@ -76,6 +76,14 @@ class ModelSettings(SettingsGroup):
     threads: int = Field(default=1, ge=1, le=256, description="Threads of the onnxruntime session")
 
 
+class ModelsSettings(SettingsGroup):
+    """The model registry: a folder of named model folders."""
+
+    path: Path = Field(
+        default=Path(".labelwatch/models"), description="Folder of the model registry, shared by all processes"
+    )
+
+
 class LoggingSettings(SettingsGroup):
     """The log output on standard error."""
 

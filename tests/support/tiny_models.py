@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from service.inference.classifier import Classifier
+    from service.inference.graph_runner import GraphRunner
+
 TokenizerKind = Literal["wordpiece", "bytelevel", "unigram"]
 TOKENIZER_KINDS: tuple[TokenizerKind, ...] = ("wordpiece", "bytelevel", "unigram")
 LABELS = ("O", "B-MISC", "I-MISC", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC")
@@ -272,3 +275,9 @@ def write_manifest(folder: Path, **changes: Any) -> None:
         "sha256": {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files.values()},
     }
     (folder / "model.json").write_text(json.dumps({**content, **changes}))
+
+
+def get_runner(classifier: Classifier) -> GraphRunner:
+    """The runner of a classifier that has a graph."""
+    assert classifier.runner is not None
+    return classifier.runner

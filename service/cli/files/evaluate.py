@@ -21,8 +21,9 @@ from service.evaluation.report import EvaluationReport, build_document
 from service.evaluation.tables import BOTH, compare, compute_model_f1, judge_all, measure_flags, measure_runs
 from service.formats import read_sentences
 from service.inference.classifier import Classifier
-from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder, Precision
+from service.runtime.load_model import find_model
+from service.settings import read_settings
 
 
 class ClassSetChoice(StrEnum):
@@ -69,7 +70,7 @@ class ProbabilitySource(NamedTuple):
     given: Path | None
     corrected: Path | None
     probs: Path | None
-    model: Path | None
+    model: str | None
     precision: Precision
     threads: int
 
@@ -120,7 +121,7 @@ def _load_evaluation_data(source: ProbabilitySource) -> EvaluationData:
         return data_from_npz(source.probs)
     if len(files) != 2:
         raise typer.BadParameter("give the files GIVEN and CORRECTED, or the probabilities with --probs FILE.npz")
-    folder = ModelFolder.load(source.model or find_default_model(), precision=source.precision)
+    folder = ModelFolder.load(find_model(source.model, read_settings()), precision=source.precision)
     classifier = Classifier(folder, threads=source.threads)
     given, corrected = (list(read_sentences(path)) for path in files)
     name = f"{files[0].name} with the model {folder.name}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,9 +11,12 @@ from service.inference.model.folder import Precision
 MODEL_PANEL = "Model"
 
 ModelOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        "--model", metavar="DIR", rich_help_panel=MODEL_PANEL, help="Model folder, instead of the default model."
+        "--model",
+        metavar="NAME|DIR",
+        rich_help_panel=MODEL_PANEL,
+        help="Model of the registry, or a model folder, instead of the default model.",
     ),
 ]
 PrecisionOption = Annotated[

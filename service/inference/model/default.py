@@ -1,14 +1,17 @@
-"""Finds the default model: inside an installed package, or in `models/` of a checkout."""
+"""Finds the default model and the default encoder: inside an installed package, or in `models/` of a checkout."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from service.errors import ModelError
+from service.inference.model.encoder_folder import ENCODER_FILE
 from service.inference.model.manifest import MANIFEST_FILE
 
 PACKAGED_MODEL = Path(__file__).resolve().parents[2] / "default_model"
 CHECKOUT_MODEL = Path(__file__).resolve().parents[3] / "models" / "default"
+PACKAGED_ENCODER = PACKAGED_MODEL.with_name("default_encoder")
+CHECKOUT_ENCODER = CHECKOUT_MODEL.with_name("encoder")
 
 
 def find_default_model() -> Path:
@@ -16,3 +19,10 @@ def find_default_model() -> Path:
         if (folder / MANIFEST_FILE).is_file():
             return folder
     raise ModelError("this installation has no default model: name a model folder with --model")
+
+
+def find_default_encoder() -> Path:
+    for folder in (PACKAGED_ENCODER, CHECKOUT_ENCODER):
+        if (folder / ENCODER_FILE).is_file():
+            return folder
+    raise ModelError("this installation has no default encoder: name an encoder folder with --encoder")

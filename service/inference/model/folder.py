@@ -32,7 +32,7 @@ __all__ = ["HeldOutSums", "Joining", "ModelFolder", "Precision"]
 
 
 # Keys without influence on the probabilities: a renamed folder keeps its statistics.
-_INFORMATIONAL_KEYS = frozenset({"name", "figures", "versions"})
+_INFORMATIONAL_KEYS = frozenset({"name", "figures", "versions", "training"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,10 @@ class ModelFolder:
     labels: tuple[str, ...]
     scheme: Scheme
     precision: Precision
-    graph: Path
-    tokenizer: Path
+    graph: Path | None  # none: heads over hashed features alone
+    tokenizer: Path | None
+    heads: Path | None
+    unscored_types: tuple[str, ...]
     max_length: int
     casing_classes: bool
     joining: Joining
@@ -64,9 +66,14 @@ class ModelFolder:
         if not path.is_dir():
             raise ModelError(f"{path} is not a folder: name the folder that holds the model")
         manifest, content = read_manifest(path)
-        graph = _resolve_file(path, manifest, precision)
-        tokenizer = _resolve_file(path, manifest, "tokenizer")
-        digests = {file: hash_file(file) for file in (graph, *find_external_data(graph), tokenizer)}
+        heads = _resolve_file(path, manifest, "heads") if manifest.kind == "cross-fitted" else None
+        graph = tokenizer = None
+        files = [] if heads is None else [heads]
+        if heads is None or "tokenizer" in manifest.files:
+            graph = _resolve_file(path, manifest, precision)
+            tokenizer = _resolve_file(path, manifest, "tokenizer")
+            files = [graph, *find_external_data(graph), tokenizer, *files]
+        digests = {file: hash_file(file) for file in files}
         _verify_digests(path, manifest, digests)
         return cls(
             path=path,
@@ -76,6 +83,8 @@ class ModelFolder:
             precision=precision,
             graph=graph,
             tokenizer=tokenizer,
+            heads=heads,
+            unscored_types=manifest.unscored_types,
             max_length=manifest.max_length,
             casing_classes=manifest.casing_classes,
             joining=manifest.joining,
@@ -92,6 +101,12 @@ class ModelFolder:
             ),
         )
 
+    @property
+    def tokenizer_file(self) -> Path:
+        if self.tokenizer is None:
+            raise ModelError(f"{self.path} has no tokenizer: its heads read words only")
+        return self.tokenizer
+
     def compute_stats_key(self, pooling: Pooling, classes: Sequence[str]) -> str:
         """The key of the statistics of these probabilities. A change that alters the probabilities changes the key."""
         return hash_json([self.fingerprint, self._manifest_digest, pooling, self.joining, list(classes)])[:16]
@@ -100,8 +115,8 @@ class ModelFolder:
 def _resolve_file(folder: Path, manifest: Manifest, role: str) -> Path:
     name = manifest.files.get(role)
     if name is None:
-        precisions = ", ".join(sorted(set(manifest.files) - {"tokenizer"})) or "none"
-        missing = "tokenizer" if role == "tokenizer" else f"graph of precision {role!r}"
+        precisions = ", ".join(sorted(set(manifest.files) - {"tokenizer", "heads"})) or "none"
+        missing = role if role in {"tokenizer", "heads"} else f"graph of precision {role!r}"
         raise ModelError(
             f"{folder} has no {missing} (precisions it has: {precisions}): choose another or add it to its model.json"
         )

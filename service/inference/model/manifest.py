@@ -24,6 +24,7 @@ MANIFEST_FILE = "model.json"
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
 MANIFEST_VERSION = 1
+CROSS_FITTED_VERSION = 2  # a labelwatch that knows no trained heads refuses the folder
 GRAPH_FILES = ("model.onnx", "onnx/model.onnx")
 MIN_LENGTH = 8
 DEFAULT_MAX_LENGTH = 512
@@ -60,7 +61,8 @@ class Manifest(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str = Field(min_length=1)
-    format: Literal[1]
+    format: Literal[1, 2]
+    kind: Literal["classifier", "cross-fitted"] = "classifier"
     labels: tuple[str, ...] = Field(min_length=2)
     scheme: Scheme
     max_length: int = Field(ge=MIN_LENGTH)
@@ -74,6 +76,7 @@ class Manifest(BaseModel):
     files: dict[str, str]
     sha256: dict[str, str] = Field(default_factory=dict)
     held_out: HeldOutSums | None = None
+    unscored_types: tuple[str, ...] = ()  # types with too few examples to train: their words are not judged
     held_out_types: HeldOutSums | None = (
         None  # of classes merged to types: their sums can't be computed from `held_out`
     )
@@ -82,6 +85,8 @@ class Manifest(BaseModel):
     def _check_consistency(self) -> Manifest:
         if len(set(self.labels)) < len(self.labels):
             raise ValueError("`labels` names a class twice")
+        if (self.format == CROSS_FITTED_VERSION) != (self.kind == "cross-fitted"):
+            raise ValueError(f'`format` {CROSS_FITTED_VERSION} goes with `kind` "cross-fitted"')
         if self.capitalise_caps and self.joining != "text":
             raise ValueError('`capitalise_caps` goes with `joining` "text" only')
         types = len(merge_by_type(self.labels, self.scheme)[0])
@@ -117,9 +122,9 @@ def read_manifest(folder: Path) -> tuple[Manifest, dict[str, Any]]:
 
 def _validate_manifest(content: dict[str, Any], path: Path) -> Manifest:
     version = content.get("format")
-    if isinstance(version, int) and version > MANIFEST_VERSION:
+    if isinstance(version, int) and version > CROSS_FITTED_VERSION:
         raise ModelError(
-            f"{path} is of format {version}, this labelwatch reads {MANIFEST_VERSION}: use a newer labelwatch"
+            f"{path} is of format {version}, this labelwatch reads up to {CROSS_FITTED_VERSION}: use a newer labelwatch"
         )
     try:
         return Manifest.model_validate(content)

@@ -86,6 +86,6 @@ def check_model_folder(path: Path, *, precision: Precision = "fast", threads: in
         sentences_per_second=n_scored / (time.perf_counter() - started),
         words_per_sentence=sum(map(len, sentences)) / len(sentences),
         threads=threads,
-        batch_deviation=0.0 if classifier.runner.batch_deviation is None else classifier.runner.batch_deviation,
+        batch_deviation=0.0 if classifier.batch_deviation is None else classifier.batch_deviation,
         batching=classifier.batching,
     )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from tokenizers import Encoding
 
-    from service.inference.model.folder import ModelFolder
+    from service.inference.tokenization.tokenizer import TokenizerSource
 
     Ints = npt.NDArray[np.int64]
     Indices = npt.NDArray[np.intp]
@@ -64,6 +64,7 @@ class EncodedSentence:
     windows: tuple[TokenWindow, ...]
     overlaps: Overlaps
     unscored: Mapping[int, str]
+    words: Sequence[str]
 
 
 class _FlatBatch(NamedTuple):
@@ -80,7 +81,7 @@ class _FlatBatch(NamedTuple):
 class Encoder:
     """Encodes sentences for one model. Safe to use from several threads."""
 
-    def __init__(self, folder: ModelFolder) -> None:
+    def __init__(self, folder: TokenizerSource) -> None:
         # Tokenising takes 1 % of the graph's time (5 of 480 ms for 256 sentences): threads of its own would only
         # compete with the graph for cores.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -110,32 +111,12 @@ class Encoder:
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> list[EncodedSentence]:
         """One `EncodedSentence` per sentence, in order."""
-        unscored: list[dict[int, str]] = []
-        words = [self._blank_unreadable_words(index, sentence, unscored) for index, sentence in enumerate(sentences)]
+        unscored = [explain_unreadable_words(index, sentence) for index, sentence in enumerate(sentences)]
+        words = [_blank_words(sentence, reasons) for sentence, reasons in zip(sentences, unscored, strict=True)]
         word_starts = _compute_starts(map(len, words))
         flat = (self._tokenize_words if self._folder.joining == "words" else self._tokenize_texts)(words, word_starts)
         types = self._compute_token_types(flat) if self._folder.casing_classes else None
-        return self._split_sentences(flat, word_starts, types, unscored)
-
-    def _blank_unreadable_words(
-        self, index: int, words: Sequence[str], unscored: list[dict[int, str]]
-    ) -> Sequence[str]:
-        """The words, with an empty string for each word that cannot be scored."""
-        if isinstance(words, str):
-            raise InvalidInput("is one string: give a list of words", field="tokens", sentence=index)
-        reasons: dict[int, str] = {}
-        unscored.append(reasons)
-        try:
-            if is_plainly_visible(words):
-                return words if isinstance(words, (list, tuple)) else list(words)
-        except TypeError:
-            raise _build_word_type_error(index, words) from None
-        for position, word in enumerate(words):
-            if has_lone_surrogate(word):
-                reasons[position] = NOT_UNICODE
-            elif not is_visible(word):
-                reasons[position] = NOT_VISIBLE
-        return ["" if position in reasons else word for position, word in enumerate(words)]
+        return self._split_sentences(flat, word_starts, types, unscored, sentences)
 
     def _tokenize_words(self, sentences: Sequence[Sequence[str]], word_starts: Indices) -> _FlatBatch:
         """Tokenizes each word by itself: a subword belongs to one word."""
@@ -189,7 +170,12 @@ class Encoder:
         return types
 
     def _split_sentences(
-        self, flat: _FlatBatch, word_starts: Indices, token_types: Ints | None, unscored: Sequence[dict[int, str]]
+        self,
+        flat: _FlatBatch,
+        word_starts: Indices,
+        token_types: Ints | None,
+        unscored: Sequence[dict[int, str]],
+        sentences: Sequence[Sequence[str]],
     ) -> list[EncodedSentence]:
         """Cuts the flat arrays into sentences."""
         # Pairs of words that were tokenized one by one are sorted already.
@@ -218,7 +204,9 @@ class Encoder:
                 flat.ids[start:end], None if token_types is None else token_types[start:end], overlaps
             )
             encoded.append(
-                EncodedSentence(n_words, end - start if windows else 0, windows, overlaps, reasons or _ALL_SCORED)
+                EncodedSentence(
+                    n_words, end - start if windows else 0, windows, overlaps, reasons or _ALL_SCORED, sentences[i]
+                )
             )
         return encoded
 
@@ -245,6 +233,31 @@ class Encoder:
             offset + keep_start,
             offset + keep_end,
         )
+
+
+def explain_unreadable_words(index: int, words: Sequence[str]) -> dict[int, str]:
+    """The words of sentence `index` that cannot be scored, each with the reason. Raises if it is no list of words."""
+    if isinstance(words, str):
+        raise InvalidInput("is one string: give a list of words", field="tokens", sentence=index)
+    try:
+        if is_plainly_visible(words):
+            return {}
+    except TypeError:
+        raise _build_word_type_error(index, words) from None
+    reasons: dict[int, str] = {}
+    for position, word in enumerate(words):
+        if has_lone_surrogate(word):
+            reasons[position] = NOT_UNICODE
+        elif not is_visible(word):
+            reasons[position] = NOT_VISIBLE
+    return reasons
+
+
+def _blank_words(words: Sequence[str], reasons: Mapping[int, str]) -> Sequence[str]:
+    """The words, with an empty string for each word that cannot be scored."""
+    if reasons:
+        return ["" if position in reasons else word for position, word in enumerate(words)]
+    return words if isinstance(words, (list, tuple)) else list(words)
 
 
 def _build_word_type_error(sentence: int, words: Sequence[object]) -> InvalidInput:

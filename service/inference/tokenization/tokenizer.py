@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -13,13 +13,34 @@ from service.errors import ModelError
 from service.inference.model.files import read_json_object
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy.typing as npt
 
-    from service.inference.model.folder import ModelFolder
+    from service.inference.model.manifest import Joining
 
 _PAD_TOKENS = ("[PAD]", "<pad>", "<|pad|>")
 _OUT_OF_VOCABULARY = "\ue000\U0010fffd"  # private use: in no vocabulary
 _PROBE_TEXTS = ("a", "1", ".", "的")
+
+
+class TokenizerSource(Protocol):
+    """What a folder says of its tokenizer: a model's or an encoder's."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def tokenizer_file(self) -> Path: ...
+    @property
+    def max_length(self) -> int: ...
+    @property
+    def casing_classes(self) -> bool: ...
+    @property
+    def joining(self) -> Joining: ...
+    @property
+    def capitalise_caps(self) -> bool: ...
+    @property
+    def pad_id(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +56,15 @@ class SubwordTokenizer:
     vocab_size: int  # lower ids are entries of the vocabulary itself
 
 
-def load_tokenizer(folder: ModelFolder) -> SubwordTokenizer:
-    content = read_json_object(folder.tokenizer)
+def load_tokenizer(folder: TokenizerSource) -> SubwordTokenizer:
+    content = read_json_object(folder.tokenizer_file)
     if folder.joining == "words":
         _force_prefix_space(content)
     try:
         tokenizer = Tokenizer.from_str(json.dumps(content))
     except Exception as error:
         raise ModelError(
-            f"{folder.tokenizer} is not a tokenizer that can be read ({error}): export it again"
+            f"{folder.tokenizer_file} is not a tokenizer that can be read ({error}): export it again"
         ) from error
     padding = tokenizer.padding or {}
     tokenizer.no_padding()
@@ -88,7 +109,7 @@ def _force_prefix_space(node: Any) -> None:  # noqa: ANN401 - any JSON value
             _force_prefix_space(node.get(key))
 
 
-def _find_prefix_and_suffix(folder: ModelFolder, tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _find_prefix_and_suffix(folder: TokenizerSource, tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The special tokens before and after a sentence."""
     for text in _PROBE_TEXTS:
         bare = tokenizer.encode(text, add_special_tokens=False).ids
@@ -98,17 +119,17 @@ def _find_prefix_and_suffix(folder: ModelFolder, tokenizer: Tokenizer) -> tuple[
             if start is not None:
                 return tuple(whole[:start]), tuple(whole[start + len(bare) :])
     raise ModelError(
-        f"{folder.tokenizer} gives no subword for any of {', '.join(_PROBE_TEXTS)}: export the tokenizer again"
+        f"{folder.tokenizer_file} gives no subword for any of {', '.join(_PROBE_TEXTS)}: export the tokenizer again"
     )
 
 
-def _check_unknown_character(folder: ModelFolder, tokenizer: Tokenizer) -> None:
+def _check_unknown_character(folder: TokenizerSource, tokenizer: Tokenizer) -> None:
     """Raises if the tokenizer fails on characters outside its vocabulary: one of them would fail a whole batch."""
     try:
         tokenizer.encode_batch([[_OUT_OF_VOCABULARY]], is_pretokenized=True, add_special_tokens=False)
     except Exception as error:
         raise ModelError(
-            f"{folder.tokenizer} fails on a character that its vocabulary lacks ({error}): give it an unknown token"
+            f"{folder.tokenizer_file} fails on a character that its vocabulary lacks ({error}): give it an unknown token"
         ) from error
 
 

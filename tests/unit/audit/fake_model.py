@@ -36,6 +36,7 @@ class FakeModelFolder:
     name: str = "tiny"
     fingerprint: str = "0123456789abcdef"
     pooling: str = "mean"
+    unscored_types: tuple[str, ...] = ()
 
     def compute_stats_key(self, pooling: str, classes: Sequence[str]) -> str:
         return f"{pooling}/{len(classes)}"

@@ -13,8 +13,16 @@ from service.errors import InferenceError, InvalidInput, ModelError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.graph_runner import MAX_BATCH_DEVIATION
 from service.inference.model.folder import ModelFolder
+from service.inference.tokenization.encoder import Encoder
 from service.inference.tokenization.word_shape import classify_casing
-from tests.support.tiny_models import MAX_LENGTH, POISON_WORD, TOKENIZER_KINDS, TokenizerKind, make_tokenizer
+from tests.support.tiny_models import (
+    MAX_LENGTH,
+    POISON_WORD,
+    TOKENIZER_KINDS,
+    TokenizerKind,
+    get_runner,
+    make_tokenizer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,7 +91,7 @@ def test_batch_mates_and_padding_change_no_bit(
     alone = [probs_of(classifier.infer([sentence]))[0] for sentence in sentences]
     places = list(range(len(sentences)))
     order.shuffle(places)
-    classifier.runner._batch_tokens, classifier.runner._max_batch = limits
+    get_runner(classifier)._batch_tokens, get_runner(classifier)._max_batch = limits
     together = probs_of(classifier.infer([sentences[i] for i in places]))
     for place, probs in zip(places, together, strict=True):
         assert np.array_equal(probs, alone[place])
@@ -130,14 +138,14 @@ def test_short_sequences_are_padded_with_the_models_own_padding(
     folder_of: MakeFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     classifier = Classifier(ModelFolder.load(folder_of("bytelevel")))
-    session, seen = classifier.runner.session._session, []
+    session, seen = get_runner(classifier).session._session, []
 
     class Recorder:
         def run(self, outputs: list[str], feeds: dict[str, Any]) -> Any:
             seen.append(feeds)
             return session.run(outputs, feeds)
 
-    monkeypatch.setattr(classifier.runner.session, "_session", Recorder())
+    monkeypatch.setattr(get_runner(classifier).session, "_session", Recorder())
     classifier.infer([["the"], ["the", "of"]])
     (feeds,) = seen
     assert feeds["attention_mask"].tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
@@ -148,7 +156,7 @@ def test_short_sequences_are_padded_with_the_models_own_padding(
 def test_context_matters_and_padding_does_not(classifier_of: MakeClassifier, kind: TokenizerKind) -> None:
     first, other = probs_of(classifier_of(kind).infer([["Paris", "said"], ["Paris", "of"]]))
     assert np.abs(first[0] - other[0]).max() > 1e-3
-    assert classifier_of(kind).runner.batch_deviation == 0
+    assert classifier_of(kind).batch_deviation == 0
     assert classifier_of(kind).batching == "planned"
 
 
@@ -186,7 +194,9 @@ def test_a_sentence_of_five_thousand_words(classifier_of: MakeClassifier, kind: 
 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 def test_a_word_longer_than_a_window(classifier_of: MakeClassifier, kind: TokenizerKind) -> None:
-    tokenizer = classifier_of(kind).encoder._tokenizer.tokenizer
+    encoder = classifier_of(kind).encoder
+    assert isinstance(encoder, Encoder)
+    tokenizer = encoder._tokenizer.tokenizer
     word = "xy-" * 90
     assert len(tokenizer.encode([word], is_pretokenized=True)) > 64
     (answer,) = classifier_of(kind).infer([["said", word, "Paris"]])
@@ -198,7 +208,7 @@ def test_a_word_longer_than_a_window(classifier_of: MakeClassifier, kind: Tokeni
 def test_a_sentence_of_too_many_subwords_is_told_and_keeps_nobody_waiting(folder_of: MakeFolder) -> None:
     classifier = Classifier(ModelFolder.load(folder_of("wordpiece")), max_subwords=60)
     runs: list[int] = []
-    classifier.runner.on_run = lambda sequences, _, __: runs.append(sequences)
+    classifier.observe_runs(lambda sequences, _, __: runs.append(sequences))
     short = ["the", "of"]
     first, long, last = classifier.infer([short, ["xqz" * 10] * 9, short])
     assert isinstance(long, InferenceError)
@@ -316,7 +326,7 @@ def test_a_session_that_answers_nothing_blames_no_sentence(
     def dead(*_: object) -> None:
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(classifier.runner.session, "run", dead)
+    monkeypatch.setattr(get_runner(classifier).session, "run", dead)
     with pytest.raises(ModelError, match="answers no more: out of order"):
         classifier.infer([["Paris"], ["said"]])
 
@@ -324,8 +334,8 @@ def test_a_session_that_answers_nothing_blames_no_sentence(
 def test_a_model_that_depends_on_batch_mates_is_run_one_by_one(folder_of: MakeFolder) -> None:
     folder = ModelFolder.load(folder_of("wordpiece", rounding=20.0))
     classifier = Classifier(folder)
-    assert classifier.runner.batch_deviation is not None
-    assert classifier.runner.batch_deviation > 0.01
+    assert classifier.batch_deviation is not None
+    assert classifier.batch_deviation > 0.01
     assert classifier.batching == "single"
     sentences = some_sentences(20)
     together = probs_of(classifier.infer(sentences))
@@ -339,8 +349,8 @@ def test_the_last_digits_matter_where_the_manifest_says_so(
     classifier_of: MakeClassifier, invariant: str, batching: str
 ) -> None:
     classifier = classifier_of("wordpiece", rounding=3e5, manifest={"invariant": invariant})
-    assert classifier.runner.batch_deviation is not None
-    assert 0 < classifier.runner.batch_deviation < MAX_BATCH_DEVIATION
+    assert classifier.batch_deviation is not None
+    assert 0 < classifier.batch_deviation < MAX_BATCH_DEVIATION
     assert classifier.batching == batching
 
 
@@ -350,7 +360,7 @@ def test_a_model_that_sees_padding_is_run_one_by_one(classifier_of: MakeClassifi
 
 def test_without_the_self_test_nothing_is_claimed(folder_of: MakeFolder) -> None:
     classifier = Classifier(ModelFolder.load(folder_of("wordpiece")), self_test=False)
-    assert classifier.runner.batch_deviation is None
+    assert classifier.batch_deviation is None
     assert classifier.batching == "planned"
 
 
@@ -367,7 +377,7 @@ def test_exports_differ_and_answer_alike(
 def test_threads_are_as_told(folder_of: MakeFolder) -> None:
     for threads in (1, 2):
         classifier = Classifier(ModelFolder.load(folder_of("wordpiece")), threads=threads)
-        options = classifier.runner.session._session.get_session_options()
+        options = get_runner(classifier).session._session.get_session_options()
         assert (options.intra_op_num_threads, options.inter_op_num_threads) == (threads, 1)
         assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 

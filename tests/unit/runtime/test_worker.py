@@ -18,6 +18,7 @@ from service.settings import Settings
 from service.telemetry import Telemetry
 from tests.support.command_harness import CommandHarness, make_sentences
 from tests.support.failing_session import use_failing_session
+from tests.support.tiny_models import get_runner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +84,7 @@ def test_a_shared_model_is_registered_by_its_owner(desk: CommandHarness, monkeyp
     settings, telemetry = Settings(), Telemetry()
     shared = Classifier(load_model_folder(settings), self_test=False)
     WorkerRunner(settings, TOPICS, once=False, telemetry=telemetry, classifier=shared)
-    assert shared.runner.on_run is None
+    assert get_runner(shared).on_run is None
     assert b"labelwatch_model_info{" not in telemetry.render_exposition()[0]
     WorkerRunner(settings, TOPICS, once=False, telemetry=telemetry)
     assert b"labelwatch_model_info{" in telemetry.render_exposition()[0]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from service.cli.files import score as command
+from service.cli.files import audit_run as command
 from service.contracts import Assessment
 from service.errors import InferenceError
 from service.formats import read_sentences

@@ -18,6 +18,7 @@ from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder, Precision
 from service.judging.judge import Judge
 from service.labels import Scheme
+from tests.support.tiny_models import get_runner
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -62,7 +63,7 @@ def test_the_folder_is_small_and_starts_warm() -> None:
 
 
 def test_the_self_test_finds_no_change_between_batches(classifier: Classifier) -> None:
-    assert classifier.runner.batch_deviation == 0
+    assert classifier.batch_deviation == 0
     assert classifier.batching == "planned"
 
 
@@ -75,7 +76,7 @@ def test_probabilities_do_not_depend_on_batch_mates_to_the_bit(
     @settings(deadline=None, max_examples=15)
     @given(st.permutations(range(len(chosen))), st.integers(1, 40), st.sampled_from([64, 256, 512, 4096]))
     def any_plan(order: list[int], size: int, budget: int) -> None:
-        classifier.runner._batch_tokens = budget
+        get_runner(classifier)._batch_tokens = budget
         for start in range(0, len(order), size):
             group = order[start : start + size]
             for index, probs in zip(group, answers(classifier, [chosen[i] for i in group]), strict=True):

@@ -161,7 +161,9 @@ def test_a_file_that_is_not_the_one_described(ours: Path, name: str) -> None:
         ({"labels": ["O"]}, "labels"),
         ({"labels": None}, "labels"),
         ({"scheme": "bio"}, "scheme"),
-        ({"format": 2}, "use a newer labelwatch"),
+        ({"format": 3}, "use a newer labelwatch"),
+        ({"format": 2}, '`format` 2 goes with `kind` "cross-fitted"'),
+        ({"kind": "cross-fitted"}, '`format` 2 goes with `kind` "cross-fitted"'),
         ({"format": None}, "format"),
         ({"max_length": 2}, "max_length"),
         ({"joining": "letters"}, "joining"),
@@ -195,7 +197,7 @@ def test_precisions_are_different_graphs(ours: Path) -> None:
     files = {"fast": "model.onnx", "exact": "model.exact.onnx", "tokenizer": "tokenizer.json"}
     edit(ours / "model.json", files=files)
     fast, exact = ModelFolder.load(ours), ModelFolder.load(ours, precision="exact")
-    assert exact.graph.name == "model.exact.onnx"
+    assert exact.graph == ours / "model.exact.onnx"
     assert fast.fingerprint != exact.fingerprint
     assert fast.compute_stats_key("mean", LABELS) != exact.compute_stats_key("mean", LABELS)
 

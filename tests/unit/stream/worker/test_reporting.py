@@ -117,12 +117,12 @@ def test_a_flood_of_kinds_is_told_in_few_lines(caplog: pytest.LogCaptureFixture)
 def test_each_committed_batch_is_told_in_numbers(tmp_path: Path, classifier: Classifier) -> None:
     path = tmp_path / "log.sqlite"
     runs: list[tuple[int, int, int]] = []
-    classifier.runner.on_run = lambda *numbers: runs.append(numbers)
+    classifier.observe_runs(lambda *numbers: runs.append(numbers))
     bad: list[object] = [{"tokens": ["a"], "labels": ["B-GHOST"]}, {"tokens": ["a"]}, 7]
     gone = {"id": "0-1", "deleted": True}
     send(path, [*make_sentences(20, annotator="ann"), *make_sentences(9, seed=1, dataset="news"), *bad, gone])
     reporter = run(SqliteWorkerSession(path, TOPICS), classifier)
-    classifier.runner.on_run = None
+    classifier.observe_runs(None)
 
     assert [report.records for report in reporter.reports] == [16, 16, 1]
     judged = [sentence for report in reporter.reports for sentence in report.sentences]

@@ -1,0 +1,193 @@
+"""`labelwatch train`: trains a model for a team's own labels, then audits the training data with it.
+
+Exit codes: 0 done, 1 the input can't be used (one line on stderr says why), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from tqdm import tqdm
+
+from service.cli.files.audit_input import prepare_audit_input
+from service.cli.files.audit_run import AuditOutputs, count_cores, run_audit
+from service.cli.shared import score_options as opt
+from service.cli.shared.file_options import FileReadOptions, add_file_options
+from service.cli.shared.model_options import MODEL_PANEL
+from service.cli.shared.options import ProgressOption
+from service.cli.shared.rejects import RejectHandler
+from service.cli.shared.tables import render_table, truncate
+from service.cli.shared.terminal import print_stderr
+from service.contracts import DatasetSettings
+from service.inference.model.default import find_default_encoder
+from service.inference.model.encoder_folder import EncoderFolder
+from service.inference.model.folder import ModelFolder
+from service.inference.model.registry import MODEL_NAME_RULE, ModelRegistry
+from service.runtime.sentence_files import FileSource
+from service.settings import read_settings
+from service.text import pluralize
+from service.training.figures import WARN_SENTENCES
+from service.training.sentences import MIN_TYPE_EXAMPLES, collect_sentences
+from service.training.trainer import train_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from service.contracts import LabelledSentence
+    from service.formats import FileRecord
+    from service.training.figures import TrainingFigures
+    from service.training.sentences import TrainingSet
+    from service.training.trainer import Step
+
+NO_ENCODER = "none"
+N_WORST = 10
+MAX_SHOWN_CONFLICTS = 5
+STEP_NAMES = {"encode": "encoding", "fit": "fitting"}
+
+NameOption = Annotated[
+    str,
+    typer.Option("--name", metavar="NAME", rich_help_panel=MODEL_PANEL, help=f"Name of the model: {MODEL_NAME_RULE}."),
+]
+EncoderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder",
+        metavar="DIR|none",
+        rich_help_panel=MODEL_PANEL,
+        help="Encoder folder, or `none` for hashed text features alone. Default: the encoder for English that comes "
+        "with labelwatch.",
+    ),
+]
+
+
+@add_file_options
+def train(
+    *,
+    input_files: FileReadOptions,
+    name: NameOption,
+    encoder: EncoderOption = None,
+    on_error: opt.OnErrorOption = "stop",
+    scheme: opt.SchemeOption = None,
+    output: opt.OutputOption = None,
+    output_format: opt.OutputFormatOption = None,
+    report: opt.ReportOption = None,
+    threads: opt.ThreadsOption = None,
+    progress: ProgressOption = None,
+) -> None:
+    """Train a model for your own labels, and find the label errors in the data it is trained on.
+
+    Each sentence is judged by a part of the model that was trained without it, so that the audit of the training data is
+    out of sample. The model goes into the registry (LABELWATCH_MODELS_PATH); `labelwatch score --model NAME` uses it.
+    """
+    outputs = AuditOutputs(
+        input_files.files, output, output_format, report=report, top=N_WORST if output is None else None
+    )
+    source = FileSource(outputs.files, input_files.to_read_options(scheme=scheme), format=input_files.format)
+    if not source.is_rereadable:
+        raise typer.BadParameter("training reads the files twice: give files, not standard input or a pipe")
+    out = ModelRegistry(read_settings().models.path).get_path(name)
+    rejects = RejectHandler(on_error, output)
+    outputs.check_paths(rejects)
+    encoder_folder = _load_encoder(encoder)
+    with rejects:
+        data_input = prepare_audit_input(source, {}, scheme=scheme, stop_on_error=rejects.stops_on_error)
+        data = collect_sentences(_iter_sentences(data_input.records, rejects), data_input.scheme)
+        _print_warnings(data)
+        with _StepBars(progress) as bars:
+            trained = train_model(
+                data, out, name=name, encoder=encoder_folder, threads=threads or count_cores(), on_step=bars.update
+            )
+        typer.echo(_render_figures(data, trained.figures))
+        if output is None:
+            typer.echo(f"\nThe worst {N_WORST} sentences of the training data:\n")
+        run_audit(
+            replace(data_input, records=source.iter_records()),
+            ModelFolder.load(out),
+            DatasetSettings(scheme=data_input.scheme.value),
+            stream=False,
+            outputs=outputs,
+            rejects=rejects,
+            threads=threads or count_cores(),
+            progress=progress,
+        )
+    print_stderr(f"model: {out}")
+    print_stderr(f"next: labelwatch score FILE --model {name}")
+
+
+class _StepBars:
+    """A progress bar for each step of training."""
+
+    def __init__(self, progress: bool | None) -> None:
+        self._disabled = not (sys.stderr.isatty() if progress is None else progress)
+        self._bars: dict[str, tqdm] = {}
+
+    def __enter__(self) -> _StepBars:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for bar in self._bars.values():
+            bar.close()
+
+    def update(self, step: Step, done: int, total: int) -> None:
+        if step not in self._bars:
+            self._bars[step] = tqdm(total=total, desc=STEP_NAMES[step], file=sys.stderr, disable=self._disabled)
+        self._bars[step].update(done - self._bars[step].n)
+
+
+def _load_encoder(encoder: str | None) -> EncoderFolder | None:
+    if encoder == NO_ENCODER:
+        return None
+    return EncoderFolder.load(find_default_encoder() if encoder is None else Path(encoder))
+
+
+def _iter_sentences(records: Iterable[FileRecord], rejects: RejectHandler) -> Iterator[LabelledSentence]:
+    for record in records:
+        if record.error is not None:
+            if rejects.stops_on_error:
+                raise record.error
+            # Else the audit afterwards lists it.
+        elif record.sentence is not None:
+            yield record.sentence
+
+
+def _print_warnings(data: TrainingSet) -> None:
+    if len(data.sentences) < data.n_read:
+        print_stderr(
+            f"{data.n_read:,} sentences are more than training needs: {len(data.sentences):,} are drawn by a hash"
+        )
+    if len(data.sentences) < WARN_SENTENCES:
+        print_stderr(
+            f"warning: {pluralize(len(data.sentences), 'sentence')} are few, {WARN_SENTENCES} are a good start: expect "
+            "false alarms"
+        )
+    if data.unscored_types:
+        names = ", ".join(f"{name} ({data.examples[name]})" for name in data.unscored_types)
+        print_stderr(
+            f"warning: types with fewer than {MIN_TYPE_EXAMPLES} examples are not judged: {names}; label more of them"
+        )
+    if data.conflicts:
+        print_stderr(
+            f"{pluralize(len(data.conflicts), 'sentence')} {'occurs' if len(data.conflicts) == 1 else 'occur'} more than "
+            "once with different labels: at least one version of each is wrong"
+        )
+        for conflict in data.conflicts[:MAX_SHOWN_CONFLICTS]:
+            print_stderr(f"  {', '.join(conflict.ids)}: {truncate(' '.join(conflict.words))}")
+
+
+def _render_figures(data: TrainingSet, figures: TrainingFigures) -> str:
+    rows = [
+        (each.name, f"{each.examples:,}", f"{each.precision:.2f}", f"{each.recall:.2f}", f"{each.f1:.2f}", each.verdict)
+        for each in figures.by_type
+    ]
+    rows += [
+        (name, f"{data.examples[name]:,}", "", "", "", "not judged: too few examples") for name in data.unscored_types
+    ]
+    table = render_table(("type", "examples", "precision", "recall", "F1", "verdict"), rows, right_aligned=(1, 2, 3, 4))
+    return (
+        f"{table}\nF1 {figures.f1:.2f} over all types, on sentences that the model had not seen. It is measured against the "
+        "given labels, errors included. An error that annotators make consistently is learned, not found."
+    )

@@ -1,0 +1,1 @@
+"""Word features for trained heads: hashed text features and pooled encoder states."""

@@ -1,0 +1,90 @@
+"""The model registry: a folder that holds named model folders. It may be a volume that many processes share."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from service.errors import InvalidInput, ModelError
+from service.inference.model.folder import ModelFolder
+from service.inference.model.manifest import CONFIG_FILE, MANIFEST_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MODEL_NAME_RULE: Final = "lower-case letters, digits, `.`, `_` and `-`, at most 64, the first a letter or digit"
+_MODEL_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+class ModelRegistry:
+    """Named model folders under one path."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def list_names(self) -> list[str]:
+        """The names of all models, sorted. Folders that are being written begin with a dot and are left out."""
+        return sorted(folder.name for folder in self._iter_folders())
+
+    def get_path(self, name: str) -> Path:
+        """Where the model with this name is, or will be."""
+        if not _MODEL_NAME.fullmatch(name):
+            raise InvalidInput(f"{name!r} is no name of a model: use {MODEL_NAME_RULE}", field="name")
+        return self.path / name
+
+    def find(self, name: str) -> Path:
+        """The folder of a model that exists."""
+        path = self.get_path(name)
+        if not _is_model_folder(path):
+            raise ModelError(f"{self.path} has no model {name!r}: {self._describe_choices(name)}")
+        return path
+
+    def add(self, folder: Path, name: str) -> Path:
+        """Copies a model folder in, complete or not at all. It must load, and its name must be free."""
+        target = self.get_path(name)
+        if target.exists():
+            raise InvalidInput(
+                f"{self.path} has a model {name!r}: remove it first, or choose another name", field="name"
+            )
+        ModelFolder.load(folder)
+        self.path.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=self.path))
+        try:
+            shutil.copytree(folder, scratch, dirs_exist_ok=True)
+            scratch.chmod(0o755)  # mkdtemp makes a private folder; workers may run as another user
+            scratch.replace(target)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        return target
+
+    def remove(self, name: str) -> None:
+        shutil.rmtree(self.find(name))
+
+    def _iter_folders(self) -> Iterator[Path]:
+        if self.path.is_dir():
+            yield from (
+                path for path in self.path.iterdir() if _MODEL_NAME.fullmatch(path.name) and _is_model_folder(path)
+            )
+
+    def _describe_choices(self, name: str) -> str:
+        names = self.list_names()
+        if not names:
+            return "it is empty; `labelwatch train` or `labelwatch model add` puts one there"
+        close = get_close_matches(name, names, 1)
+        return f"did you mean {close[0]!r}?" if close else f"it has {', '.join(names)}"
+
+
+def resolve_model(model: str, registry: ModelRegistry) -> Path:
+    """The folder of a model given by its path, or by its name in the registry."""
+    path = Path(model)
+    if path.is_dir() or "/" in model:
+        return path
+    return registry.find(model)
+
+
+def _is_model_folder(path: Path) -> bool:
+    return (path / MANIFEST_FILE).is_file() or (path / CONFIG_FILE).is_file()
