@@ -3,7 +3,7 @@
 Bug: the producer's sender takes a transactional request from its queue and waits for the broker. If `await_ready`
 raises, the sender logs the error and drops the request.
 Symptom: `send_offsets_to_transaction`, `commit_transaction` or `abort_transaction` waits forever after a broker has died.
-Remove it when: `Sender._maybe_send_transactional_request` retries the request after an exception. The chaos tests show it.
+Remove it when: `Sender._maybe_send_pending_request` retries the request after an exception. The chaos tests show it.
 """
 
 from __future__ import annotations
