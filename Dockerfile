@@ -1,4 +1,4 @@
-# labelwatch with its default model. `docker build -t labelwatch .`, then `docker run --read-only -p 8765:8765 labelwatch`.
+# labelwatch with its default model and its encoder for training. `docker build -t labelwatch .`, then `docker run --read-only -p 8765:8765 labelwatch`.
 # Everything it installs is pinned with hashes; the steps are those of deploy/install, which a test runs as they stand here.
 ARG PYTHON_VERSION=3.11
 
@@ -11,11 +11,12 @@ RUN deploy/install dependencies /opt/labelwatch
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
 COPY models/default models/default
+COPY models/encoder models/encoder
 RUN deploy/install service /opt/labelwatch && mkdir -p /data
 
 FROM python:${PYTHON_VERSION}-slim-bookworm
 COPY --from=build /opt/labelwatch /opt/labelwatch
-# Only this folder is written to, and only by the embedded log and the review queue's file.
+# Only this folder is written to: the embedded log, the review queue's file and trained models.
 COPY --from=build --chown=10001:10001 /data /data
 ENV PATH=/opt/labelwatch/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -25,6 +26,7 @@ ENV PATH=/opt/labelwatch/bin:$PATH \
     LABELWATCH_API_PORT=8765 \
     LABELWATCH_API_QUEUE_PATH=/data/queue.sqlite \
     LABELWATCH_LOG_PATH=/data/log.sqlite \
+    LABELWATCH_MODELS_PATH=/data/models \
     LABELWATCH_WORKER_METRICS_HOST=0.0.0.0 \
     LABELWATCH_WORKER_METRICS_PORT=8765 \
     LABELWATCH_LOGS_FORMAT=json

@@ -111,6 +111,10 @@ model-base: conll .venv-train/.ready ## fine-tune bert-base-cased on CoNLL-2003 
 model-small: conll .venv-train/.ready ## make the default model anew in $(WORK)/default (hours)
 	CONLL=$(CONLL) WORK=$(WORK) PY=.venv-train/bin/python TEACH=$(TEACH) models/make small
 
+.PHONY: encoder
+encoder: .venv-train/.ready ## build the encoder for `labelwatch train` anew in $(WORK)/encoder (minutes)
+	WORK=$(WORK) PY=.venv-train/bin/python models/make encoder
+
 .PHONY: schemas
 schemas: $(DEV) ## write schemas/ and docs/configuration.md anew from the code
 	$(BIN)/python -m schemas.generate

@@ -21,6 +21,7 @@ from tests.kafka.broker import find_free_ports
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 LOCKS = ROOT / "deploy" / "requirements"
+PACKAGED_FOLDERS = {"default": "default_model", "encoder": "default_encoder"}
 
 
 def fingerprints(folder: Path) -> dict[str, str]:
@@ -70,9 +71,9 @@ def test_only_what_is_needed_goes_into_the_build(image: Image) -> None:
         *("deploy", "models", "service"),
         *("LICENSE", "README.md", "pyproject.toml"),
     }
-    assert not [
-        path for path in image.copied if "__pycache__" in path or ("/default/" not in path and "models" in path)
-    ]
+    assert not [path for path in image.copied if "__pycache__" in path]
+    models = {path.split("/")[1] for path in image.copied if path.startswith("models/")}
+    assert models == {"default", "encoder"}
 
 
 def test_the_installed_command_works_from_elsewhere(image: Image) -> None:
@@ -129,8 +130,9 @@ def test_the_installed_package_is_whole(image: Image) -> None:
     for path in image.copied:
         if path.startswith("service/"):
             assert path.removeprefix("service/") in installed
-        elif path.startswith("models/default/"):
-            assert path.replace("models/default/", "default_model/") in installed
+        elif path.startswith("models/"):
+            folder, _, file = path.removeprefix("models/").partition("/")
+            assert f"{PACKAGED_FOLDERS[folder]}/{file}" in installed
     assert not list(site.glob("pip*")), "what runs in production can't install anything"
 
 
