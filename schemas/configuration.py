@@ -1,4 +1,4 @@
-"""docs/configuration.md: every setting there is, from the models that read them."""
+"""Renders docs/configuration.md: every setting, from the models that read them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HEADER = """# Configuration
 
 <!-- Written by `make schemas` from service/settings/: change it there. -->
 
-Everything is set by environment variables, read once when a command starts. A value that can't be used ends the command
-with a sentence that names the variable; `labelwatch check` also names variables that look like settings and are none.
-Secrets are never shown or logged. A list has commas between its parts.
+All settings are environment variables, read once when a command starts. An invalid value ends the command with an error that
+names the variable. `labelwatch check` also finds misspelt variables. Secrets are never printed or logged. Separate the parts of
+a list with commas.
 """
 TITLES = {
     "kafka": ("Kafka", "Used if the first variable is set. Without it the embedded log is used."),
@@ -28,7 +28,7 @@ TITLES = {
     "topics": ("Topics", "Topic names, and how `labelwatch topics create` creates them."),
     "worker": ("Worker", "For `labelwatch worker` and the worker in `labelwatch up`."),
     "model": ("Model", "The model that judges, and how it runs."),
-    "models": ("Model registry", "Where `labelwatch train` and `labelwatch model` keep models."),
+    "models": ("Model registry", "Where `labelwatch train` and `labelwatch model` store models."),
     "api": ("REST API", "For `labelwatch api` and `labelwatch up`."),
     "logs": ("Logs", "The log output on standard error."),
     "metrics": ("Metrics", "What Prometheus scrapes."),
@@ -55,8 +55,8 @@ def _find_settings_model(field: FieldInfo) -> type[BaseModel]:
 def _render_row(group: str, name: str, info: FieldInfo) -> str:
     meaning = (info.description or "").replace("|", "\\|")
     rules = _describe_rules(info)
-    told = f"{meaning} ({rules})" if rules else meaning
-    return f"| `{ENV_PREFIX}{group.upper()}_{name.upper()}` | {_render_default(info)} | {told} |"
+    description = f"{meaning} ({rules})" if rules else meaning
+    return f"| `{ENV_PREFIX}{group.upper()}_{name.upper()}` | {_render_default(info)} | {description} |"
 
 
 def _render_default(info: FieldInfo) -> str:
