@@ -40,7 +40,7 @@ def render_configuration() -> str:
     parts = [HEADER]
     for name, field in Settings.model_fields.items():
         title, summary = TITLES[name]
-        rows = [_render_row(name, each, info) for each, info in _find_settings_model(field).model_fields.items()]
+        rows = [_render_row(name, setting, info) for setting, info in _find_settings_model(field).model_fields.items()]
         parts.append(
             f"## {title}\n\n{summary}\n\n| variable | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
         )

@@ -1,4 +1,4 @@
-"""asyncapi.yaml: a channel for each topic, with keys, headers and what the topic needs of its broker."""
+"""Builds asyncapi.yaml: a channel for each topic, with keys, headers and the topic's configuration."""
 
 from __future__ import annotations
 
@@ -12,27 +12,31 @@ from service.review.messages import CLAIM_PARTITION
 from service.settings import TopicSettings
 
 BINDING = "0.5.0"
-# By the part after the prefix: what it is for, its messages, and whether the service reads or writes it.
 Action = Literal["receive", "send"]
 
 
 @dataclass(frozen=True)
 class TopicUsage:
+    """What a topic is for, its messages, and whether the service reads it, writes it, or both."""
+
     text: str
     messages: tuple[str, ...]
     actions: tuple[Action, ...]
 
 
+# By topic name without its prefix.
 TOPIC_USAGES = {
     "sentences": TopicUsage(
         "Labelled sentences, as they are annotated: the input", ("sentence.v1",), ("receive", "send")
     ),
-    "review": TopicUsage("Assessments that somebody should look at", ("assessment.v1",), ("send", "receive")),
+    "review": TopicUsage("Assessments that a reviewer should look at", ("assessment.v1",), ("send", "receive")),
     "scores": TopicUsage(
         "Every assessment, where LABELWATCH_WORKER_PUBLISH_SCORES is true", ("assessment.v1",), ("send",)
     ),
     "dead-letters": TopicUsage(
-        "Messages that can't be assessed, byte for byte, the reason in headers", ("dead-letter.v1",), ("send",)
+        "Messages that can't be assessed, with their original bytes and the reason in headers",
+        ("dead-letter.v1",),
+        ("send",),
     ),
     "state": TopicUsage(
         "Running statistics and positions; internal, read it but don't write it",
@@ -41,8 +45,8 @@ TOPIC_USAGES = {
     ),
     "datasets": TopicUsage("Settings of datasets; the highest version counts", ("dataset.v1",), ("receive", "send")),
     "decisions": TopicUsage(
-        f"What reviewers answer, and what they have open: claims go to partition {CLAIM_PARTITION} whatever their key, so "
-        "that who was first is the same to all readers",
+        f"Decisions of reviewers, and claims: items that they have open. All claims go to partition {CLAIM_PARTITION}, "
+        "whatever their key, so that all readers see them in the same order",
         ("decision.v1", "claim.v1"),
         ("receive", "send"),
     ),
@@ -84,18 +88,18 @@ def _make_message_ref(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/messages/{name}"}
 
 
-def _build_channel(spec: TopicSpec, use: TopicUsage) -> dict[str, Any]:
-    made = TopicSettings()
-    partitions = spec.partitions or made.partitions
-    told = " A partition for each one of the input." if spec.per_source_partition else ""
+def _build_channel(spec: TopicSpec, usage: TopicUsage) -> dict[str, Any]:
+    settings = TopicSettings()
+    partitions = spec.partitions or settings.partitions
+    note = " It has one partition for each partition of the input." if spec.per_source_partition else ""
     return {
         "address": spec.name,
-        "description": f"{use.text}.{told}",
-        "messages": {name: _make_message_ref(name) for name in use.messages},
+        "description": f"{usage.text}.{note}",
+        "messages": {name: _make_message_ref(name) for name in usage.messages},
         "bindings": {
             "kafka": {
                 "partitions": partitions,
-                "replicas": made.replication,
+                "replicas": settings.replication,
                 "topicConfiguration": {
                     "cleanup.policy": [spec.cleanup_policy],
                     "max.message.bytes": spec.max_message_bytes,
@@ -113,41 +117,41 @@ def _build_operation(action: Action, name: str) -> dict[str, Any]:
         "summary": f"{verb} {name}",
         "channel": {"$ref": f"#/channels/{_to_channel_id(name)}"},
         "messages": [
-            {"$ref": f"#/channels/{_to_channel_id(name)}/messages/{each}"} for each in TOPIC_USAGES[name].messages
+            {"$ref": f"#/channels/{_to_channel_id(name)}/messages/{message}"} for message in TOPIC_USAGES[name].messages
         ],
     }
 
 
 def _build_messages() -> dict[str, Any]:
     headers = _make_file_ref("event-headers.v1")
-    made = {
-        one.name: {
-            "name": f"labelwatch.{one.name}",
-            "title": one.model.__name__,
+    messages = {
+        contract.name: {
+            "name": f"labelwatch.{contract.name}",
+            "title": contract.model.__name__,
             "contentType": "application/json",
-            "payload": _make_file_ref(one.name),
-            "bindings": _build_key_binding(one.key, one.key_example),
-            # A producer's own may be any.
-            **({} if one.name == "sentence.v1" else {"headers": headers}),
+            "payload": _make_file_ref(contract.name),
+            "bindings": _build_key_binding(contract.key, contract.key_example),
+            # A producer may send any headers.
+            **({} if contract.name == "sentence.v1" else {"headers": headers}),
         }
-        for one in CONTRACTS
+        for contract in CONTRACTS
     }
     for name, key in STATE_KEYS.items():
-        made[name] = {
+        messages[name] = {
             "name": f"labelwatch.{name}",
             "contentType": "application/json",
             "payload": _make_file_ref(name),
             "bindings": _build_key_binding(f"JSON array {key}", None),
         }
-    made["dead-letter.v1"] = {
+    messages["dead-letter.v1"] = {
         "name": "labelwatch.dead-letter.v1",
         "title": "Dead letter",
         "contentType": "application/octet-stream",
         "headers": _make_file_ref("dead-letter-headers.v1"),
-        "payload": {"description": "The original bytes, whatever they are"},
-        "bindings": _build_key_binding("the original one", None),
+        "payload": {"description": "The original bytes"},
+        "bindings": _build_key_binding("The original key", None),
     }
-    return made
+    return messages
 
 
 def _make_file_ref(name: str) -> dict[str, str]:

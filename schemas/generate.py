@@ -1,10 +1,10 @@
-"""Writes what is generated from the code: `python -m schemas.generate`, or `make schemas`.
+"""Writes the files that are generated from the code: `python -m schemas.generate`, or `make schemas`.
 
     *.schema.json, asyncapi.yaml, openapi.json            here
     configuration.md                                      in docs/
-    released/VERSION/ (schemas and examples as they are)  with --release: once a version, before it is tagged
+    released/VERSION/ (copies of schemas and examples)    with --release: once per version, before it is tagged
 
-A test fails where a file is not what this would write.
+A test fails if a file differs from what this module would write.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ RELEASED = HERE / "released"
 
 
 def render_files() -> dict[Path, str]:
-    """Everything that is generated, by where it belongs."""
-    made = {HERE / f"{name}.schema.json": _to_json(schema) for name, schema in messages.build_schemas().items()}
-    made[HERE / "asyncapi.yaml"] = _to_yaml(events.build_document())
-    made[HERE / "openapi.json"] = _to_json(build_openapi())
-    made[ROOT / "docs" / "configuration.md"] = configuration.render_configuration()
-    return made
+    """The text of each generated file by its path."""
+    files = {HERE / f"{name}.schema.json": _to_json(schema) for name, schema in messages.build_schemas().items()}
+    files[HERE / "asyncapi.yaml"] = _to_yaml(events.build_document())
+    files[HERE / "openapi.json"] = _to_json(build_openapi())
+    files[ROOT / "docs" / "configuration.md"] = configuration.render_configuration()
+    return files
 
 
 def build_openapi() -> dict[str, Any]:
-    """The document that a service with nothing set serves; the app answers it without any of its parts."""
+    """The document that a service with default settings serves. Building it needs only these parts of the backend."""
     parts = SimpleNamespace(settings=ApiSettings(), telemetry=Telemetry(), open_metrics=False)
     return create_app(cast("Backend", parts)).openapi()
 
@@ -55,12 +55,12 @@ def _to_json(value: object) -> str:
 
 
 def _to_yaml(value: object) -> str:
-    told = "# Written by `make schemas`: change service/ or schemas/events.py instead.\n"
-    return told + yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
+    header = "# Written by `make schemas`: change service/ or schemas/events.py instead.\n"
+    return header + yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
 
 
 def freeze_release(version: str) -> Path:
-    """Freezes the schemas and examples of a version: messages like these must be readable from then on."""
+    """Copies the schemas and examples of a version. Later versions must be able to read messages like these."""
     folder = RELEASED / version
     if folder.exists():
         raise SettingsError(
@@ -75,13 +75,13 @@ def freeze_release(version: str) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write schemas and reference from the code.")
-    parser.add_argument("--release", action="store_true", help="also freeze them as those of this version")
-    chosen = parser.parse_args()
+    parser.add_argument("--release", action="store_true", help="also freeze a copy for this version")
+    arguments = parser.parse_args()
     for path, text in render_files().items():
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
             sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
-    if chosen.release:
+    if arguments.release:
         try:
             sys.stdout.write(f"froze {freeze_release(__version__).relative_to(ROOT)}\n")
         except SettingsError as error:

@@ -1,8 +1,9 @@
-"""The messages by name and version: where each is read and written, and its JSON Schema."""
+"""The messages by name and version, each with its key and its JSON Schema."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from service.contracts import Assessment, Claim, DatasetSettings, Decision, LabelledSentence, Message
@@ -21,8 +22,6 @@ from service.statistics.histogram import HISTOGRAM_FORMAT
 from service.statistics.running import RUNNING_STATS_FORMAT
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from service.statistics.snapshots import SnapshotFormat
 
 Schema = dict[str, Any]
@@ -52,7 +51,7 @@ CONTRACTS = (
     MessageContract("dataset.v1", DatasetSettings, "name of the dataset", "news"),
 )
 
-# Said in code by validators, which pydantic can't put into a schema.
+# Rules of validators, which pydantic can't express in a schema.
 SENTENCE_WITH_WORDS = {
     "required": ["tokens", "labels"],
     "properties": {"tokens": {"minItems": 1}, "labels": {"minItems": 1}},
@@ -62,8 +61,8 @@ DELETED_SENTENCE = {"required": ["deleted", "id"], "properties": {"deleted": {"c
 
 def build_schemas() -> dict[str, Schema]:
     """Every JSON Schema by the name of its message."""
-    made = {one.name: _build_model_schema(one) for one in CONTRACTS}
-    return made | {
+    schemas = {contract.name: _build_model_schema(contract) for contract in CONTRACTS}
+    return schemas | {
         "state.v1": _with_schema_id("state.v1", _build_state_schema()),
         "position.v1": _with_schema_id("position.v1", _build_position_schema()),
         "event-headers.v1": _with_schema_id("event-headers.v1", _build_event_headers_schema()),
@@ -83,10 +82,10 @@ def _build_model_schema(contract: MessageContract) -> Schema:
 
 
 def _drop_discriminators(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Without `discriminator`, which is OpenAPI's and means something else to AsyncAPI; `oneOf` says the same."""
+    """Drops `discriminator`, which has another meaning in AsyncAPI than in OpenAPI. `oneOf` says the same."""
     if isinstance(value, dict):
-        return {name: _drop_discriminators(part) for name, part in value.items() if name != "discriminator"}
-    return [_drop_discriminators(part) for part in value] if isinstance(value, list) else value
+        return {name: _drop_discriminators(item) for name, item in value.items() if name != "discriminator"}
+    return [_drop_discriminators(item) for item in value] if isinstance(value, list) else value
 
 
 def _build_counts_schema(description: str) -> Schema:
@@ -114,11 +113,11 @@ def _build_state_schema() -> Schema:
         "agree_sums": "As sums, of words where the model agrees",
         "agree_counts": "As counts, of words where the model agrees",
     }
-    day = {name: _build_counts_schema(f"{text}; one a class") for name, text in fields.items()}
+    day = {name: _build_counts_schema(f"{text}; one number per class") for name, text in fields.items()}
     bins = {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "integer"}], "minItems": 2, "maxItems": 2}
     return {
         "title": "State",
-        "description": "Raw integer sums of a dataset, a model and a partition. Only the partition's owner writes them",
+        "description": "Integer sums of one dataset, model and partition. Only the worker that owns the partition writes them",
         "type": "object",
         "additionalProperties": False,
         "required": ["version", "n_classes", "keep_days", "buckets", "histogram"],
@@ -127,7 +126,7 @@ def _build_state_schema() -> Schema:
             "n_classes": {"type": "integer", "minimum": 1},
             "keep_days": {"type": ["integer", "null"], "minimum": 1, "description": "None: nothing is forgotten"},
             "buckets": {
-                "description": "By day; one with an empty name where nothing is forgotten",
+                "description": "By day; a single one with an empty name if nothing is forgotten",
                 "type": "object",
                 "additionalProperties": {
                     "type": "object",
@@ -137,7 +136,7 @@ def _build_state_schema() -> Schema:
                 },
             },
             "histogram": {
-                "description": "Priorities seen: the occupied bins and their counts",
+                "description": "The distribution of priorities: bins that are not empty, each with its count",
                 "type": "object",
                 "additionalProperties": False,
                 "required": ["version", "bins"],
@@ -150,7 +149,7 @@ def _build_state_schema() -> Schema:
 def _build_position_schema() -> Schema:
     return {
         "title": "Position",
-        "description": "Where a partition goes on; written with every batch",
+        "description": "The offset of the partition's next record; written with every batch",
         "type": "object",
         "required": ["next_offset", "version"],
         "properties": {"next_offset": {"type": "integer", "minimum": 0}, "version": {"const": POSITION_VERSION}},
@@ -160,20 +159,22 @@ def _build_position_schema() -> Schema:
 EVENT_HEADER_DESCRIPTIONS = {
     "ce_specversion": "Version of CloudEvents",
     "ce_type": "Name and version of the message",
-    "ce_source": "Who wrote it",
-    "ce_id": "Unique to the message",
-    "ce_time": "When it was written",
-    "content-type": "Of the value",
-    REQUEST_ID_HEADER: "The request that it came from, where there was one",
+    "ce_source": "The writer",
+    "ce_id": "Unique id of the message",
+    "ce_time": "Time of writing",
+    "content-type": "Media type of the value",
+    REQUEST_ID_HEADER: "The id of the REST request that wrote it, if one did",
 }
 
 
 def _build_event_headers_schema() -> Schema:
-    """Names as the code writes them, so that one without a text here is an error."""
-    names = [name for name, _ in build_event_headers("", event_id="", at=_make_epoch(), request_id="x")]
+    """The names are those that the code writes: one without a description is an error."""
+    names = [
+        name for name, _ in build_event_headers("", event_id="", at=datetime.fromtimestamp(0, UTC), request_id="x")
+    ]
     return {
         "title": "Event headers",
-        "description": "CloudEvents 1.0 in binary mode. Producers of sentences may leave all of them out",
+        "description": "CloudEvents 1.0 in binary mode. Producers of sentences may leave them out",
         "type": "object",
         "required": [name for name in names if name != REQUEST_ID_HEADER],
         "properties": {name: {"type": "string", "description": EVENT_HEADER_DESCRIPTIONS[name]} for name in names},
@@ -181,11 +182,11 @@ def _build_event_headers_schema() -> Schema:
 
 
 DEAD_LETTER_HEADER_DESCRIPTIONS = {
-    "topic": "Topic it was read from",
-    "partition": "Partition it was read from",
-    "offset": "Offset it was read at",
-    "stage": "What could not be done",
-    "exception.class.name": "Kind of the error",
+    "topic": "Topic that the message was read from",
+    "partition": "Partition that the message was read from",
+    "offset": "Offset of the message",
+    "stage": "The step that failed",
+    "exception.class.name": "Class of the error",
     "exception.message": "The error, which names the field and says what to change",
 }
 
@@ -211,8 +212,8 @@ def _build_dead_letter_headers_schema() -> Schema:
         for name in names
     }
     properties[f"{ERROR_HEADER_PREFIX}.stage"]["enum"] = list_stages()
-    for place in ("partition", "offset"):
-        properties[f"{ERROR_HEADER_PREFIX}.{place}"]["pattern"] = "^[0-9]+$"
+    for name in ("partition", "offset"):
+        properties[f"{ERROR_HEADER_PREFIX}.{name}"]["pattern"] = "^[0-9]+$"
     return {
         "title": "Dead letter headers",
         "description": "Added to the original headers; key and value are the original ones byte for byte",
@@ -220,9 +221,3 @@ def _build_dead_letter_headers_schema() -> Schema:
         "required": names,
         "properties": properties,
     }
-
-
-def _make_epoch() -> datetime:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(0, UTC)

@@ -14,28 +14,28 @@ DASHBOARDS = (quality.DASHBOARD, operations.DASHBOARD)
 
 
 def lay_out_panels(rows: dict[str, tuple[Panel, ...]]) -> list[Json]:
-    """Panels from left to right, a new line where one does not fit, under the row they belong to."""
-    found: list[Json] = []
+    """Places panels from left to right under their row. A panel that does not fit starts a new line."""
+    placed: list[Json] = []
     y = 0
     for title, panels in rows.items():
         row = {
-            "id": len(found) + 1,
+            "id": len(placed) + 1,
             "type": "row",
             "title": title,
             "collapsed": False,
             "gridPos": {"h": 1, "w": GRID_WIDTH, "x": 0, "y": y},
             "panels": [],
         }
-        found.append(row)
+        placed.append(row)
         y += 1
         x = tallest = 0
         for panel in panels:
             if x + panel.width > GRID_WIDTH:
                 x, y, tallest = 0, y + tallest, 0
-            found.append(panel.to_json(len(found) + 1, x, y))
+            placed.append(panel.to_json(len(placed) + 1, x, y))
             x, tallest = x + panel.width, max(tallest, panel.height)
         y += tallest
-    return found
+    return placed
 
 
 def build_variables(queries: dict[str, str]) -> list[Json]:
@@ -76,18 +76,18 @@ def build_variables(queries: dict[str, str]) -> list[Json]:
     ]
 
 
-def build_dashboard(made: Json) -> Json:
-    others = [one for one in DASHBOARDS if one is not made]
+def build_dashboard(dashboard: Json) -> Json:
+    others = [other for other in DASHBOARDS if other is not dashboard]
     return {
-        "uid": made["uid"],
-        "title": made["title"],
-        "description": made["description"],
+        "uid": dashboard["uid"],
+        "title": dashboard["title"],
+        "description": dashboard["description"],
         "tags": ["labelwatch"],
         "schemaVersion": SCHEMA_VERSION,
         "version": 1,
         "editable": True,
         "graphTooltip": 1,
-        "time": {"from": made["range"], "to": "now"},
+        "time": {"from": dashboard["range"], "to": "now"},
         "refresh": "30s",
         "timezone": "browser",
         "fiscalYearStartMonth": 0,
@@ -109,15 +109,16 @@ def build_dashboard(made: Json) -> Json:
             }
             for other in others
         ],
-        "templating": {"list": build_variables(made["variables"])},
-        "panels": lay_out_panels(made["rows"]),
+        "templating": {"list": build_variables(dashboard["variables"])},
+        "panels": lay_out_panels(dashboard["rows"]),
     }
 
 
 def render_files() -> dict[Path, str]:
     return {
-        FOLDER / f"{made['file']}.json": json.dumps(build_dashboard(made), indent=2, ensure_ascii=False) + "\n"
-        for made in DASHBOARDS
+        FOLDER / f"{dashboard['file']}.json": json.dumps(build_dashboard(dashboard), indent=2, ensure_ascii=False)
+        + "\n"
+        for dashboard in DASHBOARDS
     }
 
 

@@ -1,4 +1,4 @@
-"""Operations: what those who run the service look at."""
+"""The dashboard for operators of the service."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def build_quantile_queries(metric: str, labels: str = "", *, by: str = "") -> tu
 OVERVIEW = (
     stat(
         "Ready",
-        "Whether every condition of every process holds.",
+        "Whether every condition of every process is met.",
         f"min(labelwatch_ready{INSTANCE_FILTER})",
         good_from=1,
         mappings=({"type": "value", "options": {"0": {"text": "no", "index": 0}, "1": {"text": "yes", "index": 1}}},),
     ),
     stat(
         "Lag",
-        "Records that wait to be read, over all partitions.",
+        "Records not read yet, over all partitions.",
         f"sum(labelwatch_lag_records{INSTANCE_FILTER})",
         decimals=0,
     ),
     stat(
-        "Records a second",
+        "Records per second",
         "Read and committed, over the last 5 minutes.",
         f"sum(rate(labelwatch_records_total{INSTANCE_FILTER}[5m]))",
         unit="cps",
@@ -73,8 +73,8 @@ OVERVIEW = (
         decimals=0,
     ),
     stat(
-        "Turned away",
-        "Requests answered with 429 or 503 because there was too much to do, in the time range shown.",
+        "Rejected requests",
+        "Requests answered with 429 or 503 because of overload, in the time range shown.",
         f"sum(increase(labelwatch_overload_total{INSTANCE_FILTER}[$__range]))",
         bad_from=1,
         decimals=0,
@@ -100,20 +100,20 @@ STREAM = (
     ),
     time_series(
         "From the log to the commit",
-        "How old a record is when what came of it is committed: what a reviewer waits for.",
+        "Age of a record when its assessment is committed: the delay before a reviewer sees it.",
         *build_quantile_queries("labelwatch_record_seconds"),
         unit="s",
     ),
     time_series(
         "Where a worker's time goes",
-        "Seconds of work a second, by stage. Their sum is how busy the workers are: 1 is one worker that never waits.",
+        "Seconds of work per second, by stage. The sum shows how busy the workers are: 1 is one worker that never waits.",
         Query(f"sum by (stage) (rate(labelwatch_stage_seconds_sum{WORKER_FILTER}[$__rate_interval]))", "{{stage}}"),
         unit="percentunit",
         stacked=True,
     ),
     time_series(
         "Dead letters by reason",
-        "Records that could not be assessed, a minute, by the stage they failed at.",
+        "Records per minute that could not be assessed, by the stage that failed.",
         Query(
             f"60 * sum by (stage) (rate(labelwatch_dead_letters_total{INSTANCE_FILTER}[$__rate_interval]))", "{{stage}}"
         ),
@@ -122,7 +122,7 @@ STREAM = (
     ),
     time_series(
         "Batches",
-        "Committed, and refused by the log: those are read again.",
+        "Committed, and refused by the log. Refused batches are read again.",
         Query(f"sum(rate(labelwatch_committed_batches_total{INSTANCE_FILTER}[$__rate_interval]))", "committed"),
         Query(f"sum(rate(labelwatch_commit_refused_total{INSTANCE_FILTER}[$__rate_interval]))", "refused"),
         unit="cps",
@@ -132,7 +132,7 @@ STREAM = (
 API = (
     time_series(
         "Requests",
-        "By route and class of status.",
+        "By route and status class.",
         Query(
             f"sum by (route, status) (rate(labelwatch_http_requests_total{INSTANCE_FILTER}[$__rate_interval])) > 0",
             "{{route}} {{status}}",
@@ -141,13 +141,13 @@ API = (
         stacked=True,
     ),
     time_series(
-        "Time to answer",
-        "Of all routes but the probes and the events, which never end.",
+        "Response time",
+        "Of all routes except the probes and the event stream, which never ends.",
         *build_quantile_queries("labelwatch_http_request_seconds", 'route!~"/metrics|/healthz|/readyz|/v1/events"'),
         unit="s",
     ),
     time_series(
-        "Time to score, by part",
+        "Scoring time by stage",
         "Of a scoring request: in the queue, in the tokenizer, in the model.",
         *build_quantile_queries("labelwatch_stage_seconds", 'role="api"', by="stage"),
         unit="s",
@@ -163,12 +163,12 @@ API = (
     ),
     time_series(
         "Waiting for the model",
-        "Sentences in the queue. At its limit further requests are answered with 429.",
+        "Sentences in the queue. When it is full, further requests are answered with 429.",
         Query(f"sum by (instance) (labelwatch_http_queue_sentences{INSTANCE_FILTER})", "{{instance}}"),
     ),
     time_series(
-        "Turned away",
-        "Requests a second that were refused, by reason.",
+        "Rejected requests",
+        "Requests per second that were rejected, by reason.",
         Query(f"sum by (reason) (rate(labelwatch_overload_total{INSTANCE_FILTER}[$__rate_interval]))", "{{reason}}"),
         unit="reqps",
     ),
@@ -177,7 +177,7 @@ API = (
 MODEL = (
     heatmap(
         "Batch size",
-        "Sequences in one run of the model. Small ones cost more a sentence.",
+        "Sequences in one run of the model. Small batches take more time per sentence.",
         f"sum by (le) (increase(labelwatch_batch_sequences_bucket{INSTANCE_FILTER}[$__rate_interval]))",
     ),
     time_series(
@@ -193,8 +193,8 @@ MODEL = (
         height=9,
     ),
     time_series(
-        "Tokens a second",
-        "Run through the model, without padding.",
+        "Tokens per second",
+        "Processed by the model, without padding.",
         Query(
             f"sum by (instance) (rate(labelwatch_model_tokens_total{INSTANCE_FILTER}[$__rate_interval]))",
             "{{instance}}",
@@ -212,13 +212,13 @@ MODEL = (
     ),
     table(
         "Model and version",
-        "One fingerprint everywhere: two mean that a change of the model is not finished.",
+        "Expect one fingerprint: two mean that a change of the model is not finished.",
         {"Processes": Query(f"count by (name, fingerprint) (labelwatch_model_info{INSTANCE_FILTER})")},
         by={"name": "Model", "fingerprint": "Fingerprint"},
     ),
     table(
         "Version",
-        "What runs where.",
+        "The version of each instance.",
         {"Runs": Query(f"max by (instance, version) (labelwatch_build_info{INSTANCE_FILTER})")},
         by={"instance": "Instance", "version": "Version"},
         hidden=("Value",),
@@ -228,15 +228,15 @@ MODEL = (
 PROCESS = (
     state_timeline(
         "Readiness by condition",
-        "/readyz says why a condition does not hold.",
+        "/readyz gives the reason if a condition is not met.",
         Query(f"min by (instance, condition) (labelwatch_ready{INSTANCE_FILTER})", "{{instance}} {{condition}}"),
-        texts={1: ("holds", GOOD), 0: ("does not hold", BAD)},
+        texts={1: ("met", GOOD), 0: ("not met", BAD)},
     ),
     state_timeline(
         "Degraded",
-        "What a process has to do without while it goes on.",
+        "Dependencies that a process works without.",
         Query(f"max by (instance, condition) (labelwatch_degraded{INSTANCE_FILTER})", "{{instance}} {{condition}}"),
-        texts={0: ("there", GOOD), 1: ("missing", WARN)},
+        texts={0: ("available", GOOD), 1: ("missing", WARN)},
     ),
     time_series(
         "CPU",
@@ -248,13 +248,13 @@ PROCESS = (
     ),
     time_series(
         "Memory",
-        "Resident.",
+        "Resident memory.",
         Query('process_resident_memory_bytes{job="labelwatch", instance=~"$instance"}', "{{instance}}"),
         unit="bytes",
     ),
     bar_gauge(
         "Refused dataset settings",
-        "Datasets whose newest settings can't be used: workers go on with the ones before. Their log says why.",
+        "Datasets whose newest settings can't be used: workers continue with the previous ones. Their log gives the reason.",
         f"max by (instance) (labelwatch_dataset_settings_refused{INSTANCE_FILTER})",
         "{{instance}}",
         width=24,
@@ -265,7 +265,7 @@ DASHBOARD: Json = {
     "file": "operations",
     "uid": "labelwatch-operations",
     "title": "labelwatch: operations",
-    "description": "Whether the service keeps up, where its time goes, and what it has to do without.",
+    "description": "Whether the service keeps up, where its time goes, and which dependencies are missing.",
     "range": "now-6h",
     "variables": {"instance": "label_values(labelwatch_build_info, instance)"},
     "rows": {

@@ -1,4 +1,4 @@
-"""The few kinds of panels that the dashboards are made of, as Grafana's JSON model."""
+"""The kinds of panels in the dashboards, as Grafana's JSON model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GOOD, WARN, BAD = "green", "orange", "red"
 
 @dataclass(frozen=True)
 class Query:
-    """`name`: the legend, with labels in double braces. `now`: one value at the end of the range, for tables and stats."""
+    """`legend`: with labels in double braces. `instant`: one value at the end of the range, for tables and stats."""
 
     expr: str
     legend: str = ""
@@ -58,7 +58,7 @@ class Panel:
             "description": self.description,
             "datasource": SOURCE,
             "gridPos": {"h": self.height, "w": self.width, "x": x, "y": y},
-            "targets": [query.to_json(chr(ord("A") + place)) for place, query in enumerate(self.queries)],
+            "targets": [query.to_json(chr(ord("A") + index)) for index, query in enumerate(self.queries)],
             "fieldConfig": {"defaults": {"unit": self.unit, **self.defaults}, "overrides": list(self.overrides)},
             "options": self.options,
             "transformations": list(self.transformations),
@@ -151,7 +151,7 @@ def heatmap(title: str, description: str, expr: str, *, unit: str = "short", wid
 
 
 def bar_gauge(title: str, description: str, expr: str, name: str, *, unit: str = "short", width: int = 12) -> Panel:
-    """One bar a series, longest first, as they stand at the end of the range."""
+    """One bar per series, longest first, with the values at the end of the range."""
     options = {
         "displayMode": "basic",
         "orientation": "horizontal",
@@ -180,15 +180,15 @@ def table(
     shares: tuple[str, ...] = (),
     hidden: tuple[str, ...] = (),
 ) -> Panel:
-    """Values of several queries side by side. `columns`: heading → query; `by`: label → heading, in order."""
+    """The values of several queries side by side. `columns`: heading → query; `by`: label → heading, in order."""
     queries = tuple(Query(query.expr, instant=True, as_table=True) for query in columns.values())
-    # With one query the value has no letter behind it.
+    # Grafana names the value of a single query without a letter.
     values = ["Value"] if len(queries) == 1 else [f"Value #{chr(ord('A') + n)}" for n in range(len(queries))]
     headings = dict(zip(values, columns, strict=True))
     order = [*by, *values]
     organize = {
         "excludeByName": dict.fromkeys(["Time", *hidden], True),
-        "indexByName": {name: place for place, name in enumerate(order)},
+        "indexByName": {name: index for index, name in enumerate(order)},
         "renameByName": {**by, **headings},
     }
     transformations = ({"id": "merge", "options": {}},) if len(queries) > 1 else ()
@@ -224,12 +224,12 @@ def table(
 def state_timeline(
     title: str, description: str, query: Query, *, texts: dict[int, tuple[str, str]], width: int = 12
 ) -> Panel:
-    """States over time. `texts`: value → what it is called, and its colour."""
+    """States over time. `texts`: value → its name and its colour."""
     mapping = {
         "type": "value",
         "options": {
-            str(value): {"text": text, "color": color, "index": place}
-            for place, (value, (text, color)) in enumerate(texts.items())
+            str(value): {"text": text, "color": color, "index": index}
+            for index, (value, (text, color)) in enumerate(texts.items())
         },
     }
     options = {
@@ -245,9 +245,9 @@ def state_timeline(
 
 
 def make_threshold_steps(*, bad_from: float | None = None, good_from: float | None = None) -> Json:
-    found: list[Json] = [{"color": BAD if good_from is not None else GOOD, "value": None}]
+    steps: list[Json] = [{"color": BAD if good_from is not None else GOOD, "value": None}]
     if good_from is not None:
-        found.append({"color": GOOD, "value": good_from})
+        steps.append({"color": GOOD, "value": good_from})
     if bad_from is not None:
-        found.append({"color": BAD, "value": bad_from})
-    return {"mode": "absolute", "steps": found}
+        steps.append({"color": BAD, "value": bad_from})
+    return {"mode": "absolute", "steps": steps}

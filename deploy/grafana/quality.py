@@ -1,4 +1,4 @@
-"""Label quality: what annotators and those who lead them look at."""
+"""The dashboard for annotation teams: label quality."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OVERVIEW = (
     ),
     stat(
         "Waiting for review",
-        "Open items of the queue at this moment.",
+        "Open items of the queue now.",
         'sum(max by (dataset) (labelwatch_review_items{dataset=~"$dataset", state="open"}))',
         decimals=0,
     ),
@@ -65,7 +65,7 @@ FLAGS = (
         unit="percentunit",
     ),
     time_series(
-        "Sentences a second",
+        "Sentences per second",
         "Assessed by the workers, by dataset.",
         Query(
             f"sum by (dataset) (rate(labelwatch_assessed_sentences_total{DATASET_FILTER}[$__rate_interval]))",
@@ -76,12 +76,12 @@ FLAGS = (
     ),
     heatmap(
         "Scores",
-        "How the sentence scores of the dataset's method are spread. Low is bad: errors gather in the lowest rows.",
+        "Distribution of the sentence scores. Low is bad: errors gather in the lowest rows.",
         f"sum by (le) (increase(labelwatch_score_bucket{DATASET_FILTER}[$__rate_interval]))",
     ),
     heatmap(
         "Priorities",
-        "The same for the agreement-weighted score that orders the queue. Low is bad.",
+        "Distribution of the priorities, which order the queue. Low is bad.",
         f"sum by (le) (increase(labelwatch_priority_bucket{DATASET_FILTER}[$__rate_interval]))",
     ),
 )
@@ -103,7 +103,7 @@ KINDS = (
     ),
     table(
         "Annotators",
-        "Only names that LABELWATCH_METRICS_ANNOTATORS lets in; the rest are `other`, sentences without a name "
+        "Only names in LABELWATCH_METRICS_ANNOTATORS; all others are `other`, sentences without a name "
         "`unknown`. A high share is a reason to look, not a verdict: some texts are harder.",
         {
             "Sentences": Query(
@@ -128,7 +128,7 @@ KINDS = (
 THRESHOLDS = (
     time_series(
         "Class thresholds",
-        "The mean probability of words given each class: a word is doubted where another class reaches its own.",
+        "The mean probability of words given each class. A word is in doubt if another class reaches its threshold.",
         Query(f"avg by (dataset, class) (labelwatch_class_threshold{DATASET_FILTER})", "{{dataset}} {{class}}"),
         unit="percentunit",
         min_value=None,
@@ -136,7 +136,7 @@ THRESHOLDS = (
     ),
     time_series(
         "Threshold drift",
-        "How far each threshold has moved within the last hour. It settles as words come in; later moves mean that the "
+        "How far each threshold has moved within the last hour. It settles as words arrive; later moves mean that the "
         "labels or the text have changed.",
         Query(
             f"max by (dataset, class) (max_over_time(labelwatch_class_threshold{DATASET_FILTER}[1h])"
@@ -148,7 +148,7 @@ THRESHOLDS = (
     ),
     bar_gauge(
         "Words behind each threshold",
-        "Own words by class. Under 20 a class is warming up.",
+        "The dataset's own words by class. Under 20 a class is warming up.",
         f"max by (dataset, class) (labelwatch_class_words{DATASET_FILTER})",
         "{{dataset}} {{class}}",
         width=24,
@@ -170,7 +170,7 @@ REVIEW = (
     ),
     time_series(
         "Reviewer precision",
-        "Of the decided items, the share that were errors. Worth tuning the flag policy where it stays low.",
+        "Of the decided items, the share that were errors. If it stays low, tune the flag policy.",
         Query(
             f"sum by (dataset) (max by (dataset, given, suggested, method) (labelwatch_reviewer_precision{DATASET_FILTER} * labelwatch_reviewer_precision_items{DATASET_FILTER}))"
             f" / sum by (dataset) (max by (dataset, given, suggested, method) (labelwatch_reviewer_precision_items{DATASET_FILTER}))",
@@ -188,7 +188,7 @@ REVIEW = (
     ),
     table(
         "Precision by pair of labels",
-        "Pairs with a low precision and many items are where reviewers' time goes to waste.",
+        "Pairs with a low precision and many items waste the time of reviewers.",
         {
             "Precision": Query(
                 f"max by (dataset, given, suggested, method) (labelwatch_reviewer_precision{DATASET_FILTER})"
@@ -208,13 +208,13 @@ DASHBOARD: Json = {
     "file": "label-quality",
     "uid": "labelwatch-quality",
     "title": "labelwatch: label quality",
-    "description": "What is wrong with the labels that come in, where, and what reviewers say about it.",
+    "description": "Which labels look wrong, in which datasets, and what reviewers decide.",
     "range": "now-24h",
     "variables": {"dataset": "label_values(labelwatch_assessed_sentences_total, dataset)"},
     "rows": {
         "Overview": OVERVIEW,
         "Flags and scores": FLAGS,
-        "What is confused, and by whom": KINDS,
+        "Confusions and annotators": KINDS,
         "Thresholds": THRESHOLDS,
         "Review": REVIEW,
     },
