@@ -14,13 +14,13 @@ from service.log.topics import Topics
 from service.settings import Settings
 from tests.support.docs_pages import DOCS, ROOT, find_anchors, find_links, strip_code_blocks
 
-PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md")])
+PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("models/**/*.md")])
 ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text())
 RULES = [rule for group in ALERTS["groups"] for rule in group["rules"] if "alert" in rule]
 
 
 def get_page_name(value: object) -> str | None:
-    return value.name if isinstance(value, Path) else None
+    return str(value.relative_to(ROOT)) if isinstance(value, Path) else None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=get_page_name)
