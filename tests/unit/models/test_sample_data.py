@@ -1,4 +1,4 @@
-"""The sample is used by the docs, the tests and `make run`: what its README says of it must stay true."""
+"""The samples are used by the docs, the tests and `make run`: what their README says of them must stay true."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import NamedTuple
 import pytest
 
 SAMPLE = Path(__file__).parents[3] / "models" / "sample"
-FILES = ("sample.tsv", "sample.truth.tsv")
 TYPES = ("PER", "ORG", "LOC", "MISC")
-LABELS = {"O", *(f"{prefix}-{kind}" for prefix in "BI" for kind in TYPES)}
+OWN_LABELS = {"german": ("PER", "ORT", "ORG"), "biomedical": ("DRUG", "DISEASE", "SYMPTOM")}
+SAMPLES = {"sample": TYPES, **OWN_LABELS}
+FILES = [f"{name}{suffix}.tsv" for name in SAMPLES for suffix in ("", ".truth")]
 
 
 class Sentence(NamedTuple):
@@ -105,19 +106,25 @@ def test_file_is_clean_two_column_text(name: str) -> None:
     assert {char for char in text if not char.isprintable()} == {"\n", "\t"}
 
 
-def test_both_files_hold_the_same_words(given: list[Sentence], truth: list[Sentence]) -> None:
+@pytest.mark.parametrize("name", SAMPLES)
+def test_both_files_hold_the_same_words(name: str) -> None:
+    given, truth = read(f"{name}.tsv"), read(f"{name}.truth.tsv")
     assert [sentence.words for sentence in given] == [sentence.words for sentence in truth]
 
 
-def test_no_sentence_is_there_twice(truth: list[Sentence]) -> None:
+@pytest.mark.parametrize("name", SAMPLES)
+def test_no_sentence_is_there_twice(name: str) -> None:
+    truth = read(f"{name}.truth.tsv")
     assert [words for words, n in Counter(sentence.words for sentence in truth).items() if n > 1] == []
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_labels_are_valid_iob2(name: str) -> None:
     # The given labels too: a slip is a wrong entity, and an orphaned I- would let the file pass for IOB1.
+    types = SAMPLES[name.partition(".")[0]]
+    labels = {"O", *(f"{prefix}-{kind}" for prefix in "BI" for kind in types)}
     for sentence in read(name):
-        assert set(sentence.labels) <= LABELS
+        assert set(sentence.labels) <= labels
         for before, label in zip(("O", *sentence.labels), sentence.labels, strict=False):
             assert not label.startswith("I-") or before in {f"B-{label[2:]}", label}, sentence.words
 
@@ -128,14 +135,22 @@ def test_about_nine_percent_of_the_sentences_are_wrong(given: list[Sentence], tr
     assert 0.08 <= wrong / len(truth) <= 0.10
 
 
-def test_one_name_has_one_type(truth: list[Sentence]) -> None:
+@pytest.mark.parametrize(
+    ("name", "ambiguous"),
+    [
+        # Brescia is a soccer club in one story and a town with a theatre in another.
+        ("sample", {"brescia"}),
+        ("german", set()),
+        ("biomedical", set()),
+    ],
+)
+def test_one_name_has_one_type(name: str, ambiguous: set[str]) -> None:
     types: dict[str, set[str]] = {}
-    for sentence in truth:
+    for sentence in read(f"{name}.truth.tsv"):
         for entity in entities(sentence.labels):
-            name = " ".join(sentence.words[entity.start : entity.end]).casefold()
-            types.setdefault(name, set()).add(entity.type)
-    # Brescia is a soccer club in one story and a town with a theatre in another.
-    assert {name for name, kinds in types.items() if len(kinds) > 1} == {"brescia"}
+            text = " ".join(sentence.words[entity.start : entity.end]).casefold()
+            types.setdefault(text, set()).add(entity.type)
+    assert {text for text, kinds in types.items() if len(kinds) > 1} == ambiguous
 
 
 def test_readme_counts_are_those_of_the_data(given: list[Sentence], truth: list[Sentence]) -> None:
@@ -167,3 +182,29 @@ def test_readme_kinds_are_those_of_the_data(given: list[Sentence], truth: list[S
         "In sum {missed} missed, {type} of a wrong type, {boundary} with a wrong boundary and {spurious} spurious."
     )
     assert summary.format_map(kinds) in (SAMPLE / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", OWN_LABELS)
+def test_readme_row_is_that_of_the_data(name: str) -> None:
+    given, truth = read(f"{name}.tsv"), read(f"{name}.truth.tsv")
+    pairs = [(one.labels, other.labels) for one, other in zip(given, truth, strict=True)]
+    types = Counter(entity.type for sentence in truth for entity in entities(sentence.labels))
+    counts = (
+        len(truth),
+        sum(len(sentence.words) for sentence in truth),
+        *(types[kind] for kind in OWN_LABELS[name]),
+        sum(len(planted(true, labels)) for labels, true in pairs),
+    )
+    (row,) = (row for row in readme_rows(7) if row[0] == f"`{name}.tsv`")
+    assert tuple(int(cell.split()[-1].replace(",", "")) for cell in row[1:]) == counts
+    assert [cell.split()[0] for cell in row[3:6]] == list(OWN_LABELS[name])
+    assert len(truth) >= 100
+    assert counts[-1] == sum(labels != true for labels, true in pairs) == 10
+
+
+@pytest.mark.parametrize("name", OWN_LABELS)
+def test_each_kind_of_error_is_planted(name: str) -> None:
+    given, truth = read(f"{name}.tsv"), read(f"{name}.truth.tsv")
+    errors = [error for one, other in zip(given, truth, strict=True) for error in planted(other.labels, one.labels)]
+    assert {error.kind for error in errors} == {"missed", "type", "boundary", "spurious"}
+    assert {error.truth for error in errors} == {*OWN_LABELS[name], "O"}
