@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictStr, field_validator
 
 from service.contracts.base import DatasetName, Message
 from service.contracts.flag_policies import ConfidentPolicy, FlagPolicy
+
+MAX_LABEL_SET_TYPES = 1_000
+MAX_TYPE_CHARS = 200
+
+EntityType = Annotated[StrictStr, Field(min_length=1, max_length=MAX_TYPE_CHARS)]
 
 
 class DatasetSettings(Message):
@@ -20,6 +25,13 @@ class DatasetSettings(Message):
     )
     label_map: dict[str, str] = Field(
         default_factory=dict, description="Label or type of the dataset to a label or type of the model"
+    )
+    label_set: tuple[EntityType, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_LABEL_SET_TYPES,
+        description="Entity types of the dataset, without prefixes; `O` is always in it. Other types of the model are "
+        "never suggested, a label of another type is rejected. null: every type of the model",
     )
     unmapped: Literal["reject", "unscored"] = Field(
         default="reject", description="Whether a sentence with an unmapped label is rejected, or the word unscored"
@@ -39,3 +51,13 @@ class DatasetSettings(Message):
     ranker_epoch: int = Field(
         default=0, ge=0, description="Raise it to make the ranker forget earlier decisions; it can only grow"
     )
+
+    @field_validator("label_set")
+    @classmethod
+    def _check_unique(cls, types: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        seen: set[str] = set()
+        for name in types or ():
+            if name in seen:
+                raise ValueError(f"it names {name!r} twice: name each type once")
+            seen.add(name)
+        return types

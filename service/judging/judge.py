@@ -19,7 +19,7 @@ from service.contracts.defaults import MIN_WORDS, PRIOR_WORDS
 from service.errors import InvalidInput
 from service.judging.assessments import AssessmentBuilder
 from service.judging.types import Observation, SentenceScores, StatsUpdate, ThresholdSet
-from service.labels import UNSCORED, LabelMap, Scheme
+from service.labels import UNSCORED, LabelMap, Scheme, merge_by_type
 from service.scoring.confident import UNREACHABLE_THRESHOLD, apply_weights, flag_sentence
 from service.scoring.flat import merge_classes
 from service.scoring.sentence import DEFAULT_METHOD, METHODS
@@ -81,6 +81,7 @@ class Judge:
             unmapped=settings.unmapped,
             dataset=settings.name if streamed else None,
             unscored_types=folder.unscored_types,
+            label_set=settings.label_set,
         )
         self.classes = self.label_map.classes
         self.label_writer = self.label_map.build_writer()
@@ -92,9 +93,20 @@ class Judge:
         )
 
     def _select_prior(self, folder: ModelFolder) -> HeldOutStats | None:
-        """The model's held-out sums by class, or by type where classes are merged to types."""
-        held_out = folder.held_out if self.label_map.merge is None else folder.held_out_types
-        return None if held_out is None else HeldOutStats(held_out.sums, held_out.counts)
+        """The model's held-out sums by class, or by type where classes are merged to types.
+
+        With a label set they are those of its classes, as the model gave them: without the probability that a sentence
+        of this dataset moves to them from other classes.
+        """
+        by_type = self.label_map.scheme is not folder.scheme
+        held_out = folder.held_out_types if by_type else folder.held_out
+        if held_out is None:
+            return None
+        names = merge_by_type(folder.labels, folder.scheme)[0] if by_type else tuple(folder.labels)
+        if names == self.classes:
+            return HeldOutStats(held_out.sums, held_out.counts)
+        rows = [names.index(name) for name in self.classes]
+        return HeldOutStats(tuple(held_out.sums[k] for k in rows), tuple(held_out.counts[k] for k in rows))
 
     def create_empty_stats(self) -> RunningStats:
         return RunningStats.empty(len(self.classes), keep_days=self.settings.forget_after_days)
@@ -110,7 +122,11 @@ class Judge:
     def observe(
         self, sentence: LabelledSentence, words: WordProbs, *, class_ids: Sequence[int] | None = None
     ) -> Observation:
-        """The scored words of a sentence. `class_ids`: what `to_class_ids` returned, if it was called before."""
+        """The scored words of a sentence. `class_ids`: what `to_class_ids` returned, if it was called before.
+
+        The probability of classes outside the label set goes to the other classes in proportion. If a word has no
+        other probability, all classes are equally probable.
+        """
         ids = self.to_class_ids(sentence) if class_ids is None else class_ids
         given = all_given = np.array(ids, np.intp)
         unscored, probs, word_index = {}, words.probs, np.arange(len(ids))
@@ -119,7 +135,7 @@ class Judge:
             unscored = {i: words.unscored.get(i, NO_CLASS_REASON) for i in np.flatnonzero(~is_scored).tolist()}
             probs, given, word_index = probs[is_scored], given[is_scored], word_index[is_scored]
         if self.label_map.merge is not None:
-            probs = merge_classes(probs, self.label_map.merge)
+            probs = merge_classes(probs, self.label_map.merge, uniform_if_dropped=True)
         return Observation(sentence, probs, given, word_index, unscored, all_given)
 
     def build_threshold_set(self, stats: RunningStats) -> ThresholdSet:

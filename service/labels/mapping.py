@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from service.errors import InvalidInput, UnknownLabelError
 from service.labels.detection import NO_MAPPING, merge_by_type
+from service.labels.label_set import DROPPED, LabelSet
 from service.labels.rendering import DatasetLabelWriter
 from service.labels.schemes import (
     OUTSIDE,
@@ -54,8 +55,8 @@ class LabelMap:
     """How the labels of one dataset are judged by one model.
 
     `classes` are the judged classes, in `scheme`: the model's own classes if the dataset makes the same distinctions,
-    else types. Then `merge` has the type index of each model class (None: the columns stay as they are). Types are
-    judged if either side has no prefixes (IO), or if the model lacks a class for a label that the dataset may contain
+    else types. `merge` has the index of the judged class for each model class (None: the columns stay as they are).
+    With a label set it is DROPPED for the model's classes that no label of the set maps to. Types are judged if either side has no prefixes (IO), or if the model lacks a class for a label that the dataset may contain
     (a model trained on IOB1 often lacks some B-): no correct sentence is refused because of a prefix.
 
     If both sides have the same scheme, labels are judged as given, even if they break the scheme. Between schemes they
@@ -75,6 +76,7 @@ class LabelMap:
     _ids: dict[str, int] | None = field(repr=False, hash=False)  # label -> id; None: it depends on the sentence
     dataset: str | None = None  # of the stream: then error texts name its settings instead of options
     unscored_types: frozenset[str] = frozenset()  # the model knows them and can't judge them: their words are unscored
+    label_set: LabelSet | None = None  # None: every type of the model
 
     @classmethod
     def build(
@@ -88,16 +90,20 @@ class LabelMap:
         unmapped: UnmappedPolicy = "reject",
         dataset: str | None = None,
         unscored_types: Iterable[str] = (),
+        label_set: Sequence[str] | None = None,
     ) -> LabelMap:
         """Maps a dataset onto a model, or raises an error that says what doesn't fit.
 
         `mapping` maps an entity type or a full label of the dataset to a type of the model, to a full label (such a
         type with a prefix of the dataset's scheme) or to "O". Several types may map to one. `dataset_labels`, if all
-        labels of the dataset are known, are checked here.
+        labels of the dataset are known, are checked here. `label_set` are the types that its labels may have.
         """
         tags = _parse_classes(model_classes, model_scheme)
         types = tuple(dict.fromkeys(OUTSIDE if tag.prefix == OUTSIDE else tag.type for tag in tags))
         meanings = build_meanings(types, dataset_scheme, mapping)
+        allowed = None if label_set is None else LabelSet.build(label_set, dataset_scheme)
+        if allowed is not None:
+            meanings = allowed.select_meanings(meanings)
         for label in dataset_labels or ():
             if label not in meanings and (unmapped == "reject" or is_outside_lookalike(label)):
                 raise UnknownLabelError(
@@ -109,23 +115,27 @@ class LabelMap:
             else [meanings[label] for label in dataset_labels if label in meanings]
         )
         label_by_label = dataset_scheme is model_scheme and not (model_scheme is Scheme.IOB1 and _merges_types(used))
-        classes, scheme, merge = tuple(model_classes), model_scheme, None
-        by_tag = {tag: k for k, tag in enumerate(tags)}
+        columns = _select_columns(tags, None if allowed is None else meanings.values())
+        classes, scheme = tuple(model_classes[k] for k in columns), model_scheme
+        merged = tuple(range(len(classes)))
+        by_tag = {tags[column]: k for k, column in enumerate(columns)}
         if not _has_class_for_every_label(used, by_tag, model_scheme, dataset_scheme, label_by_label=label_by_label):
             label_by_label = True
             scheme = Scheme.IO
             if model_scheme is not Scheme.IO:
-                classes, merge = merge_by_type(model_classes, model_scheme)
+                classes, merged = merge_by_type(classes, model_scheme)
             by_tag = {parse_label(name, scheme): k for k, name in enumerate(classes)}
         ids = None
         if label_by_label:
             known = ((label, by_tag.get(_to_tag(meaning, scheme))) for label, meaning in meanings.items())
             ids = {label: k for label, k in known if k is not None}
         names = tuple(model_classes)
+        judged = dict(zip(columns, merged, strict=True))
+        merge = tuple(judged.get(column, DROPPED) for column in range(len(names)))
         return cls(
             classes,
             scheme,
-            merge,
+            None if merge == tuple(range(len(names))) and scheme is model_scheme else merge,
             dataset_scheme,
             unmapped,
             names,
@@ -135,6 +145,7 @@ class LabelMap:
             ids,
             dataset,
             frozenset(unscored_types),
+            allowed,
         )
 
     def build_writer(self) -> DatasetLabelWriter:
@@ -149,6 +160,8 @@ class LabelMap:
 
     def accepts(self, label: str) -> bool:
         """Whether a sentence of the dataset may have the label."""
+        if self.label_set is not None and label not in self._meanings and not self.label_set.contains(label):
+            return False
         if label in self._meanings:
             return True
         if self._is_unscored_type(label):
@@ -193,8 +206,12 @@ class LabelMap:
     def _reject_unmapped(self, label: str, word: int, sentence: int | str | None) -> None:
         """Refuses a label without a class, unless its word may stay unscored.
 
-        A misspelt "O" is refused in any case: it would leave nearly every word unscored.
+        A misspelt "O" is refused in any case: it would leave nearly every word unscored. So is a label outside the
+        label set.
         """
+        if self.label_set is not None and not self.label_set.contains(label) and not is_outside_lookalike(label):
+            problem = self.label_set.explain_outside(label, self.dataset)
+            raise UnknownLabelError(problem, field="labels", sentence=sentence, word=word)
         if self._is_unscored_type(label):
             return
         if self.unmapped == "reject" or is_outside_lookalike(label):
@@ -239,6 +256,17 @@ def _parse_classes(model_classes: Sequence[str], scheme: Scheme) -> list[Tag]:
     if not tags:
         raise InvalidInput("the model has no classes", field="model_classes")
     return tags
+
+
+def _select_columns(tags: Sequence[Tag], meanings: Iterable[LabelMeaning] | None) -> list[int]:
+    """The model's classes that are judged: "O", and the types that the meanings name. None: all classes."""
+    if meanings is None:
+        return list(range(len(tags)))
+    types = {meaning.target for meaning in meanings if meaning.target}
+    columns = [k for k, tag in enumerate(tags) if tag.prefix == OUTSIDE or tag.type in types]
+    if not columns:
+        raise InvalidInput("the model has no class for any of these types", field="label_set")
+    return columns
 
 
 def _to_tag(meaning: LabelMeaning, judged_scheme: Scheme) -> Tag:

@@ -61,7 +61,7 @@ def explain_unknown(
     """Why a label has no class, and what to add to the label map."""
     known = f"Known labels: {format_names(classes)}"
     if len(label) > _MAX_LABEL_CHARS:
-        return f"label {label[:_MAX_LABEL_CHARS]!r}… of {len(label)} characters has no class. {known}"
+        return f"label {truncate_label(label)} has no class. {known}"
     prefix, entity_type = split_prefix(label, scheme)
     model_types = [name for name in types if name != OUTSIDE]
     if is_outside_lookalike(label) or (prefix is None and label.lower() in {"other", "others"}):
@@ -105,6 +105,13 @@ def _find_similar_types(entity_type: str, model_types: Sequence[str]) -> list[st
         and (folded.startswith(other) or other.startswith(folded))
     ]
     return abbreviations or [names[other] for other in get_close_matches(folded, names, n=1, cutoff=_MIN_SIMILARITY)]
+
+
+def truncate_label(label: str) -> str:
+    """The label in quotes; of a very long one the beginning and the length."""
+    if len(label) <= _MAX_LABEL_CHARS:
+        return repr(label)
+    return f"{label[:_MAX_LABEL_CHARS]!r}… of {len(label)} characters"
 
 
 def format_names(names: Sequence[str]) -> str:

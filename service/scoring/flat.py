@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.errors import InvalidInput
+from service.labels.label_set import DROPPED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
@@ -26,9 +27,6 @@ Bools: TypeAlias = NDArray[np.bool_]
 
 SUM_TOLERANCE = 1e-3
 """How far the sum of a word's probabilities may be from 1: half-precision rows pass, logits and percentages don't."""
-
-DROPPED = -1
-"""In a mapping of classes: this class has no counterpart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,10 +243,11 @@ def _get_starts(segments: FlatSentences | Ints) -> Ints:
     return segments.starts if isinstance(segments, FlatSentences) else segments
 
 
-def merge_classes(probs: Floats, mapping: Sequence[int]) -> Floats:
+def merge_classes(probs: Floats, mapping: Sequence[int], *, uniform_if_dropped: bool = False) -> Floats:
     """Sums the columns of classes that become one: column i is added to `mapping[i]`, or dropped if that is -1.
 
-    If a class is dropped, the rest is normalised again. A word whose whole probability is dropped is an error.
+    If a class is dropped, the rest is normalised again: its probability goes to the other classes in proportion. A word
+    whose whole probability is dropped is an error, or with `uniform_if_dropped` equally probable in all classes.
     """
     targets = _check_mapping(mapping, probs.shape[1])
     merged = np.zeros((len(probs), int(targets.max()) + 1))
@@ -258,7 +257,10 @@ def merge_classes(probs: Floats, mapping: Sequence[int]) -> Floats:
     if (targets == DROPPED).any():
         mass = merged.sum(axis=1, keepdims=True)
         if (lost := np.flatnonzero(mass == 0)).size:
-            raise InvalidInput("all its probability is on classes that the mapping drops", word=int(lost[0]))
+            if uniform_if_dropped:
+                merged[lost], mass[lost] = 1.0, merged.shape[1]
+            else:
+                raise InvalidInput("all its probability is on classes that the mapping drops", word=int(lost[0]))
         merged /= mass
     return merged
 

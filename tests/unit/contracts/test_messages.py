@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from service.contracts import (
     Assessment,
@@ -163,3 +164,25 @@ def test_policies_are_told_apart_by_kind() -> None:
     assert DatasetSettings().flag_policy == ConfidentPolicy()
     settings = DatasetSettings.model_validate({"flag_policy": {"kind": "budget", "share": 0.05}})
     assert settings.flag_policy == BudgetPolicy(kind="budget", share=0.05)
+
+
+@pytest.mark.parametrize(
+    ("label_set", "problem"),
+    [
+        ([], "at least 1"),
+        (["T"] * 2, "it names 'T' twice: name each type once"),
+        ([f"T{number}" for number in range(1001)], "at most 1000"),
+        (["T" * 201], "at most 200"),
+        ([""], "at least 1"),
+        ([3], "string"),
+        ("PER", "tuple"),
+    ],
+)
+def test_a_label_set_has_1_to_1000_types_each_once(label_set: object, problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        DatasetSettings.model_validate({"label_set": label_set})
+
+
+def test_a_label_set_is_optional() -> None:
+    assert DatasetSettings().label_set is None
+    assert DatasetSettings.model_validate({"label_set": ["T" * 200, "PER"]}).label_set == ("T" * 200, "PER")

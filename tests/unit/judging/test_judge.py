@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from service.contracts import DatasetSettings, LabelledSentence
+from service.contracts import DatasetSettings, Flag, LabelledSentence
 from service.errors import InvalidInput, UnknownLabelError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.model.folder import HeldOutSums, ModelFolder
@@ -142,6 +142,50 @@ def test_a_label_without_a_class_is_refused_or_left_out_as_the_dataset_says(
     assert assessment.words[1].p_given is not None
 
 
+def test_a_class_outside_the_label_set_is_never_suggested(folder: ModelFolder, classifier: Classifier) -> None:
+    judge = Judge(folder, DatasetSettings(label_set=("PER",)), min_words=0, use_held_out=False)
+    assert judge.classes == ("O", "B-PER", "I-PER")
+    stats = judge.create_empty_stats()
+    columns = [folder.labels.index(name) for name in judge.classes]
+    given = sentences(judge.classes)
+    answers = classifier.infer([sentence.tokens for sentence in given])
+    flags: list[Flag] = []
+    for observation, words in zip(observe_all(judge, classifier, given), answers, strict=True):
+        assert isinstance(words, WordProbs)
+        allowed = words.probs[:, columns]
+        np.testing.assert_allclose(observation.probs, allowed / allowed.sum(axis=1, keepdims=True))
+        assessment = judge.assess(observation, judge.build_threshold_set(stats))
+        stats = judge.learn(observation, stats)
+        flags += assessment.flags
+        assert assessment.worst is None or assessment.worst.suggested in judge.classes
+        assert {span.suggested_span.type for span in assessment.suspects if span.suggested_span} <= {"PER"}
+    assert flags
+    assert {flag.suggested for flag in flags} <= set(judge.classes)
+
+
+def test_a_label_set_of_every_type_judges_as_none(folder: ModelFolder, classifier: Classifier) -> None:
+    types = tuple(dict.fromkeys(name[2:] for name in folder.labels if name != "O"))
+    plain, explicit = (Judge(folder, DatasetSettings(label_set=label_set)) for label_set in (None, types))
+    assert plain.stats_key == explicit.stats_key
+    given = sentences(plain.classes, n=10)
+    for a, b in zip(observe_all(plain, classifier, given), observe_all(explicit, classifier, given), strict=True):
+        np.testing.assert_array_equal(a.probs, b.probs)
+
+
+def test_the_prior_of_a_label_set_is_that_of_its_classes(folder: ModelFolder) -> None:
+    counts = (1000,) * len(folder.labels)
+    sums = HeldOutSums(sums=tuple(100.0 * (k + 1) for k in range(len(folder.labels))), counts=counts)
+    types = list(dict.fromkeys(name[2:] or name for name in folder.labels))
+    by_type = HeldOutSums(sums=tuple(50.0 * (k + 1) for k in range(len(types))), counts=counts[: len(types)])
+    warm = replace(folder, held_out=sums, held_out_types=by_type)
+    judge = Judge(warm, DatasetSettings(label_set=("PER",)))
+    expected = [(folder.labels.index(name) + 1) / 10 for name in judge.classes]
+    np.testing.assert_allclose(judge.build_threshold_set(judge.create_empty_stats()).by_index, expected)
+    judge = Judge(warm, DatasetSettings(label_set=("PER",), scheme="io"))
+    expected = [(types.index(name) + 1) / 20 for name in judge.classes]
+    np.testing.assert_allclose(judge.build_threshold_set(judge.create_empty_stats()).by_index, expected)
+
+
 def test_labels_without_prefixes_are_judged_as_types(folder: ModelFolder, classifier: Classifier) -> None:
     judge = Judge(folder, DatasetSettings(scheme="io"))
     assert all("-" not in name for name in judge.classes)
@@ -239,8 +283,10 @@ def test_a_new_epoch_model_or_class_list_starts_its_own_statistics(folder: Model
         Judge(folder, DatasetSettings(scheme="io")).stats_key,
         Judge(folder, DatasetSettings(pooling="first")).stats_key,
         Judge(other, DatasetSettings()).stats_key,
+        Judge(folder, DatasetSettings(label_set=("PER",))).stats_key,
+        Judge(folder, DatasetSettings(label_set=("LOC", "PER"))).stats_key,
     }
-    assert len(keys) == 5
+    assert len(keys) == 7
 
 
 def test_thresholds_start_from_the_models_own_sums_merged_or_not(folder: ModelFolder) -> None:

@@ -38,10 +38,17 @@ def build(
     dataset: Scheme = IOB2,
     mapping: dict[str, str] | None = None,
     unmapped: UnmappedPolicy = "reject",
+    label_set: Sequence[str] | None = None,
 ) -> LabelMap:
     return LabelMap.build(
-        classes, model_scheme=model, dataset_labels=labels, dataset_scheme=dataset, mapping=mapping or {}, unmapped=unmapped
-    )  # fmt: skip
+        classes,
+        model_scheme=model,
+        dataset_labels=labels,
+        dataset_scheme=dataset,
+        mapping=mapping or {},
+        unmapped=unmapped,
+        label_set=label_set,
+    )
 
 
 def names(label_map: LabelMap, text: str) -> list[str]:
@@ -363,3 +370,78 @@ def test_no_label_is_dropped_whatever_the_settings() -> None:
         mapped = label_map.map(labels_from_spans(entities, 6, dataset))
         assert [k == UNSCORED for k in mapped.ids] == [False, False, True, False, False, False]
         assert parse_spans(mapped.labels, label_map.scheme) == entities
+
+
+# -- label sets ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_label_set_leaves_its_types_and_outside_in_the_order_of_the_model() -> None:
+    label_map = build(label_set=["LOC", "PER"])
+    assert label_map.classes == ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+    assert label_map.merge == (0, -1, -1, 1, 2, -1, -1, 3, 4)
+    assert names(label_map, "O B-LOC I-LOC B-PER") == ["O", "B-LOC", "I-LOC", "B-PER"]
+    assert label_map.build_writer().types == ("PER", "LOC")
+
+
+def test_a_label_set_of_all_types_changes_nothing() -> None:
+    label_map = build(label_set=["MISC", "PER", "ORG", "LOC"])
+    assert replace(label_map, label_set=None) == build()
+
+
+def test_a_label_set_has_the_datasets_names() -> None:
+    label_map = build(mapping={"PERSON": "PER", "FIRM": "ORG"}, label_set=["PERSON", "LOC"])
+    assert label_map.classes == ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+    assert names(label_map, "B-PERSON I-PERSON B-LOC") == ["B-PER", "I-PER", "B-LOC"]
+    assert label_map.build_writer().types == ("PERSON", "LOC")
+    for label in ("B-PER", "B-FIRM", "B-ORG"):
+        assert not label_map.accepts(label)
+        with pytest.raises(UnknownLabelError, match=f"{label!r} is not in the label set"):
+            label_map.map([label])
+
+
+def test_a_label_set_with_bare_types_is_judged_as_types() -> None:
+    label_map = build(dataset=IO, label_set=["PER", "LOC"])
+    assert label_map.classes == ("O", "PER", "LOC")
+    assert label_map.merge == (0, -1, -1, 1, 1, -1, -1, 2, 2)
+
+
+def test_a_label_of_a_set_may_be_outside_of_any_scheme() -> None:
+    label_map = build(mapping={"PER_B": "B-PER", "3": "B-LOC"}, label_set=["PER"])
+    assert names(label_map, "PER_B I-PER") == ["B-PER", "I-PER"]
+    assert not label_map.accepts("3")
+
+
+@pytest.mark.parametrize("unmapped", ["reject", "unscored"])
+def test_a_label_outside_the_label_set_is_refused_by_name(unmapped: UnmappedPolicy) -> None:
+    label_map = replace(build(unmapped=unmapped, label_set=["PER", "LOC"]), dataset="news")
+    with pytest.raises(UnknownLabelError) as caught:
+        label_map.map(["O", "B-LCO"])
+    assert (caught.value.word, caught.value.stage) == (1, "labels")
+    assert "label 'B-LCO' is not in the label set of news. Did you mean 'B-LOC'?" in str(caught.value)
+    assert "The label set: O, PER, LOC" in str(caught.value)
+    assert not label_map.accepts("B-LCO")
+    with pytest.raises(UnknownLabelError, match="outside is spelt 'O'"):
+        label_map.map(["o"])
+
+
+def test_a_type_of_the_set_that_the_model_lacks_is_unmapped() -> None:
+    with pytest.raises(UnknownLabelError, match="'B-DRUG' has no class in the model"):
+        build(label_set=["PER", "DRUG"]).map(["B-DRUG"])
+    label_map = build(label_set=["PER", "DRUG"], unmapped="unscored")
+    assert names(label_map, "B-DRUG I-DRUG B-PER") == ["?", "?", "B-PER"]
+    assert label_map.classes == ("O", "B-PER", "I-PER")
+
+
+@pytest.mark.parametrize(
+    ("label_set", "problem"),
+    [(["PER", "B-LOC"], "'B-LOC' has a prefix .* name the type, 'LOC'"), (["O"], "leave it out")],
+)
+def test_a_label_set_names_types(label_set: list[str], problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem) as caught:
+        build(label_set=label_set)
+    assert caught.value.field == "label_set"
+
+
+def test_a_label_set_without_any_class_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="no class for any of these types"):
+        build(["NOUN", "VERB"], model=IO, dataset=IO, label_set=["DRUG"])

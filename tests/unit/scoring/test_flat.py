@@ -196,6 +196,27 @@ class TestMerge:
         with pytest.raises(InvalidInput, match="word 1: all its probability is on classes that the mapping drops"):
             merge_classes(np.array([[0.5, 0.5], [1.0, 0.0]]), [-1, 0])
 
+    def test_no_mass_left_may_be_uniform_over_the_rest(self) -> None:
+        probs = np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])
+        merged = merge_classes(probs, [-1, 0, 1], uniform_if_dropped=True)
+        np.testing.assert_array_equal(merged, [[0.5, 0.5], [0.5, 0.5]])
+
+    @given(flats(n_classes=5), st.lists(st.booleans(), min_size=5, max_size=5).filter(any))
+    @settings(deadline=None, max_examples=50)
+    def test_rows_without_some_classes_sum_to_1_in_the_same_proportions(
+        self, data: FlatSentences, allowed: list[bool]
+    ) -> None:
+        columns = [k for k, is_allowed in enumerate(allowed) if is_allowed]
+        mapping = [columns.index(k) if k in columns else -1 for k in range(5)]
+        restricted = merge_classes(data.probs, mapping, uniform_if_dropped=True)
+        np.testing.assert_allclose(restricted.sum(axis=1), data.probs.sum(axis=1) if all(allowed) else 1.0)
+        mass = data.probs[:, columns].sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(restricted * mass, data.probs[:, columns], atol=1e-12)
+        np.testing.assert_allclose(restricted[mass[:, 0] == 0], 1 / len(columns))
+        for row in range(data.n_words):  # a word's row does not depend on the other words
+            alone = merge_classes(data.probs[row : row + 1], mapping, uniform_if_dropped=True)
+            np.testing.assert_array_equal(alone[0], restricted[row])
+
     @pytest.mark.parametrize("mapping", [[0], [0, 1, 2], [-1, -1], [-2, 0], [0.0, 1.0], []])
     def test_a_mapping_that_is_none(self, mapping: list[int]) -> None:
         with pytest.raises(InvalidInput, match="`mapping`"):

@@ -147,6 +147,18 @@ def test_settings_and_statistics_of_the_stream_are_used_as_soon_as_they_are_seen
         assert after["assessments"][0]["thresholds"] == after["thresholds"]["mine"]
 
 
+def test_a_label_outside_the_label_set_is_refused_by_name(tmp_path: Path, classifier: Classifier) -> None:
+    with scoring_harness(tmp_path, classifier) as harness:
+        settings = DatasetSettings(name="mine", version=1, label_set=("PER", "LOC"), unmapped="unscored")
+        harness.append(Output(harness.topics.datasets, b"mine", settings.model_dump_json().encode()))
+        body = {**ONE, "dataset": "mine", "labels": ["O", "O", "O", "B-LOK"]}
+        error = problem(harness.post("/v1/score", body), 422, "labels")
+        assert "label 'B-LOK' is not in the label set of mine. Did you mean 'B-LOC'?" in error
+        assert "The label set: O, PER, LOC" in error
+        (assessment,) = harness.post("/v1/score", {**body, "labels": ["O", "O", "O", "B-LOC"]}).json()["assessments"]
+        assert set(assessment["thresholds"]) == {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"}
+
+
 BAD: list[tuple[Any, int, str | None, str]] = [
     (b"{", 400, None, "JSON"),
     (b'{"sentences": [', 400, None, "JSON"),

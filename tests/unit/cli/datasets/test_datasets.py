@@ -177,6 +177,7 @@ def test_settings_that_are_not_in_force_are_not_changed_but_replaced(
         (["flag_policy.kind=budget", "flag_policy.share=0"], "`flag_policy.share`: 0: give more than 0\n"),
         (["flag_policy.kind=below", "flag_policy.cut=1e999"], "`flag_policy`: it can't be written as JSON"),
         (["flag_policy=confident", "flag_policy.cut=1"], "`flag_policy.cut`: kind confident has no such field"),
+        (['label_set=["B-PER"]'], "`label_set`: 'B-PER' has a prefix of scheme iob2: name the type, 'PER'"),
         (["label_map.PERSON=HUMAN"], '`label_map`: "PERSON" is mapped to "HUMAN", but the model has no such type'),
         (["label_map=PERSON"], "`label_map`: 'PERSON': give an object, as {"),
         (["method.name=product"], "`method.name`: it has no fields of its own: write method=…"),
@@ -244,6 +245,31 @@ def test_wrong_usage_is_told(desk: CommandHarness, arguments: list[str], code: i
 
 
 # -- a worker follows them ---------------------------------------------------------------------------------------------
+
+
+def test_the_worker_refuses_a_label_outside_the_label_set(desk: CommandHarness) -> None:
+    put(desk, "news", 'label_set=["PER", "LOC"]', "control_share=1")
+    labels = ["O", "B-MISC"], ["O", "B-LOC"]
+    desk.run(
+        "send",
+        desk.write_file(
+            [
+                {"tokens": ["the", "fox"], "labels": given, "id": str(number), "dataset": "news"}
+                for number, given in enumerate(labels)
+            ]
+        ),
+    )
+    desk.run("worker", "--once")
+    [dead] = desk.read_records(TOPICS.dead_letters)
+    headers = dict(dead.headers)
+    assert headers["__connect.errors.stage"] == b"labels"
+    message = headers["__connect.errors.exception.message"].decode()
+    assert "label 'B-MISC' is not in the label set of news." in message
+    assert "The label set: O, PER, LOC" in message
+    [assessment] = desk.read_assessments()
+    assert set(assessment.thresholds) == {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"}
+    put(desk, "news", "label_set=")
+    assert "label_set" not in shown(desk, "news") or shown(desk, "news")["label_set"] is None
 
 
 def test_the_worker_judges_by_what_was_set(desk: CommandHarness) -> None:
