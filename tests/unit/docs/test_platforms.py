@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from service.api.ingest.webhook_deliveries import MAX_EVENT_KEYS
 from service.contracts import Assessment, LabelledSentence
 from service.formats import read_sentences
 from tests.support.command_harness import CommandHarness
@@ -98,6 +99,11 @@ def test_the_page_names_every_format() -> None:
     text = (DOCS / PAGE).read_text().lower()
     for name in set(FORMATS) - {"conll", "jsonl", "spans"}:
         assert re.search(name.replace("-", " ").replace("huggingface", "hugging face"), text), name
+
+
+def test_the_number_of_remembered_deliveries_is_that_of_the_code() -> None:
+    keys_per_delivery = 2  # its id and its body
+    assert f"last {MAX_EVENT_KEYS // keys_per_delivery:,} deliveries" in (DOCS / PAGE).read_text()
 
 
 def test_programs_are_valid_python() -> None:
