@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.evaluation.data import EvaluationData, data_from_npz
+from service.evaluation.data import EvaluationData, read_evaluation_data
 from service.evaluation.tables import EvaluationResult, evaluate
 
-__all__ = ["EvaluationData", "EvaluationResult", "data_from_npz", "evaluate"]
+__all__ = ["EvaluationData", "EvaluationResult", "evaluate", "read_evaluation_data"]

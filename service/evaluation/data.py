@@ -85,8 +85,8 @@ class EvaluationData:
             given, corrected = merge_labels(given, self.merge), merge_labels(corrected, self.merge)
             classes = name_merged_classes(self.labels, self.merge)
         lengths = self.flat.lengths[self.keep]
-        kept = FlatSentences(probs, given, np.cumsum(lengths) - lengths)
-        return Variant(name, classes, kept, corrected, self.held_out.get(name))
+        flat = FlatSentences(probs, given, np.cumsum(lengths) - lengths)
+        return Variant(name, classes, flat, corrected, self.held_out.get(name))
 
 
 def name_merged_classes(labels: Sequence[str], merge: Sequence[int]) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def name_merged_classes(labels: Sequence[str], merge: Sequence[int]) -> tuple[st
     return tuple(get_entity_type(labels[merge.index(number)]) for number in range(max(merge) + 1))
 
 
-def data_from_npz(path: Path) -> EvaluationData:
+def read_evaluation_data(path: Path) -> EvaluationData:
     """Reads and validates an .npz. InvalidInput names the array that is wrong, and the entry."""
     arrays = _load_arrays(path)
     for key in REQUIRED_ARRAYS:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from service.inference.model.folder import ModelFolder
 
 
-class ScoredSentence(NamedTuple):
+class EvaluatedSentence(NamedTuple):
     """The scored words of one sentence."""
 
     probs: NDArray[np.float64]
@@ -32,7 +32,7 @@ class ScoredSentence(NamedTuple):
     keep: bool
 
 
-def data_from_model(
+def build_evaluation_data(
     folder: ModelFolder,
     given: Sequence[LabelledSentence],
     corrected: Sequence[LabelledSentence],
@@ -53,7 +53,7 @@ def data_from_model(
     rows = [
         row
         for given_sentence, corrected_sentence, result in zip(given, corrected, results, strict=True)
-        if (row := _build_scored_sentence(given_sentence, corrected_sentence, result, labels)) is not None
+        if (row := _build_evaluated_sentence(given_sentence, corrected_sentence, result, labels)) is not None
     ]
     if not any(row.keep for row in rows):
         raise InvalidInput("no sentence is left to evaluate", field="given")
@@ -93,9 +93,9 @@ def check_same_words(given: Sequence[LabelledSentence], corrected: Sequence[Labe
             )
 
 
-def _build_scored_sentence(
+def _build_evaluated_sentence(
     given_sentence: LabelledSentence, corrected_sentence: LabelledSentence, result: InferenceResult, labels: LabelMap
-) -> ScoredSentence | None:
+) -> EvaluatedSentence | None:
     if isinstance(result, InferenceError):
         raise InvalidInput(str(result), sentence=given_sentence.id)
     given = np.array(labels.map(given_sentence.labels, sentence=given_sentence.id).ids, np.intp)
@@ -104,4 +104,4 @@ def _build_scored_sentence(
     if not scored.any():
         return None
     text = join_words(given_sentence.tokens).text
-    return ScoredSentence(result.probs[scored], given[scored], corrected[scored], len(text) > 1 and "#" not in text)
+    return EvaluatedSentence(result.probs[scored], given[scored], corrected[scored], len(text) > 1 and "#" not in text)

@@ -27,11 +27,11 @@ class MappingAdvice(NamedTuple):
     bare_types: str = ""
 
 
-def _mapping_to_json(source: str, target: str) -> str:
+def _encode_mapping(source: str, target: str) -> str:
     return f"{{{json.dumps(source, ensure_ascii=False)}: {json.dumps(target, ensure_ascii=False)}}}"
 
 
-GENERIC_ADVICE = MappingAdvice(_mapping_to_json)
+GENERIC_ADVICE = MappingAdvice(_encode_mapping)
 CLI_ADVICE = MappingAdvice(
     lambda source, target: f"--map {shlex.quote(f'{source}={target}')}", " (--unmapped unscored)", " (--scheme io)"
 )
@@ -43,7 +43,7 @@ def build_settings_advice(dataset: str) -> MappingAdvice:
     return MappingAdvice(
         lambda source, target: (
             f"`{command} {shlex.quote(f'label_map.{source}={target}')}`, or "
-            f'{{"label_map": {_mapping_to_json(source, target)}}} in its settings'
+            f'{{"label_map": {_encode_mapping(source, target)}}} in its settings'
         ),
         f" (`{command} unmapped=unscored`)",
         f" (`{command} scheme=io`)",

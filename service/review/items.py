@@ -109,7 +109,7 @@ class ReviewItem(Message):
 
     @property
     def shown(self) -> Shown:
-        """What a decision about this item records of it. Not part of the body: it tells control sentences apart."""
+        """What a decision about this item records of it. Not part of the body: it would reveal control sentences."""
         return self._shown or Shown(labels=self.labels, method=self.method, annotator=self.annotator)
 
     def with_shown(self, shown: Shown) -> ReviewItem:

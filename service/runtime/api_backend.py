@@ -54,11 +54,11 @@ def build_backend(
 
     def conditions() -> dict[str, str]:
         return merge_conditions(
-            {"model": batcher.unavailable_reason}, supervisor.conditions, worker.conditions() if worker else {}
+            {"model": batcher.unavailable_reason}, supervisor.conditions, worker.get_conditions() if worker else {}
         )
 
     def degraded() -> dict[str, str]:
-        return merge_conditions({"review": projector.error}, worker.degraded() if worker else {})
+        return merge_conditions({"review": projector.error}, worker.get_degraded() if worker else {})
 
     state_view = StateView(state_log, topics, build_datasets(settings, classifier.folder))
     appender = LogAppender(
@@ -118,15 +118,15 @@ class WorkerReadiness:
         self._runner = runner
         self._was_ready = False
 
-    def conditions(self) -> dict[str, str]:
+    def get_conditions(self) -> dict[str, str]:
         conditions = {
             "worker" if name == "worker" else f"worker_{name}": reason
-            for name, reason in self._runner.conditions().items()
+            for name, reason in self._runner.get_conditions().items()
         }
         self._was_ready = self._was_ready or not any(conditions.values())
         return dict.fromkeys(conditions, "") if self._was_ready else conditions
 
-    def degraded(self) -> dict[str, str]:
-        reasons = {reason for reason in self._runner.conditions().values() if reason}
+    def get_degraded(self) -> dict[str, str]:
+        reasons = {reason for reason in self._runner.get_conditions().values() if reason}
         own = {"worker": "; ".join(sorted(reasons))} if self._was_ready else {}
-        return {**own, **self._runner.degraded()}
+        return {**own, **self._runner.get_degraded()}

@@ -177,7 +177,11 @@ def _listen(api: ApiSettings) -> socket.socket:
             "port, or 0 for any free one"
         ) from error
     if not api.known_keys:
-        reach = "this machine" if ipaddress.ip_address(address[0]).is_loopback else f"whoever can reach {api.host}"
+        reach = (
+            "this machine"
+            if ipaddress.ip_address(address[0]).is_loopback
+            else f"every client that can reach {api.host}"
+        )
         logger.warning("no API keys are set: %s may read and write everything (see `labelwatch key new`)", reach)
     return server_socket
 

@@ -62,15 +62,15 @@ def _start_probes(settings: Settings, supervisor: Supervisor, runner: WorkerRunn
     """Serves metrics and health on the worker's own port, since its process has no API."""
 
     def conditions() -> dict[str, str]:
-        return merge_conditions(runner.conditions(), supervisor.conditions)
+        return merge_conditions(runner.get_conditions(), supervisor.conditions)
 
-    telemetry.watch_readiness(conditions, runner.degraded)
+    telemetry.watch_readiness(conditions, runner.get_degraded)
     probes = ProbeServer(
         telemetry,
         host=settings.worker.metrics_host,
         port=settings.worker.metrics_port or 0,
         conditions=conditions,
-        degraded=runner.degraded,
+        degraded=runner.get_degraded,
         alive=lambda: supervisor.alive,
     )
     supervisor.start("probes", probes.run)
@@ -161,7 +161,7 @@ class WorkerRunner:
         if telemetry is not None:
             if classifier is None:
                 register_model(telemetry, self._classifier)
-            telemetry.on_scrape(lambda: telemetry.set_lag(self.lag()))
+            telemetry.on_scrape(lambda: telemetry.set_lag(self.get_lag()))
         logger.info("model %s: %d classes, fingerprint %.12s", folder.name, len(folder.labels), folder.fingerprint)
 
     def run(self, stop: threading.Event) -> None:
@@ -211,18 +211,18 @@ class WorkerRunner:
             lost_records=before.lost_records + now.lost_records,
         )
 
-    def conditions(self) -> dict[str, str]:
+    def get_conditions(self) -> dict[str, str]:
         """Conditions for readiness: the reason why one is not met, or empty text."""
         worker = self._worker
         status = WorkerStatus() if worker is None else worker.status
         return {"worker": "", "log": self._log_error or status.degraded["stream"], **status.conditions}
 
-    def degraded(self) -> dict[str, str]:
+    def get_degraded(self) -> dict[str, str]:
         """What the worker waits for, or works without."""
         worker = self._worker
         return {} if worker is None else dict(worker.status.degraded)
 
-    def lag(self) -> dict[int, int]:
+    def get_lag(self) -> dict[int, int]:
         """Records behind the end by assigned partition; empty while the log does not answer."""
         session = self._session
         try:

@@ -71,7 +71,7 @@ class _Sample:
         while self._words > self._max_words and len(self._heap) > 1:
             self._words -= len(heapq.heappop(self._heap)[2])
 
-    def sorted_by_order(self) -> list[tuple[tuple[str, ...], tuple[Span, ...], str]]:
+    def list_in_order(self) -> list[tuple[tuple[str, ...], tuple[Span, ...], str]]:
         return [(words, spans, name) for _, _, words, spans, name in sorted(self._heap, key=lambda entry: -entry[1])]
 
 
@@ -93,7 +93,7 @@ def collect_sentences(
             continue
         sample.add(read, tuple(sentence.tokens), tuple(parse_spans(sentence.labels, scheme)), str(sentence.id or read))
         read += 1
-    chosen = sample.sorted_by_order()
+    chosen = sample.list_in_order()
     if read < min_sentences:
         raise InvalidInput(
             f"training needs at least {min_sentences} labelled sentences, there are {read}: label more, or audit with "

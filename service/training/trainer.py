@@ -88,7 +88,7 @@ def _project_states(
         return np.zeros((len(data.given), 0), np.float32), None
     extractor = WordStateExtractor(encoder, threads=threads)
     n = len(data.sentences)
-    # Every step-th sentence: a fair sample, whatever order the data is in. Encoding it twice costs some seconds.
+    # Every step-th sentence: a fair sample, whatever order the data is in. It is encoded twice.
     step = -(-len(data.given) // MAX_PROJECTION_WORDS)
     projection = StateProjection.fit(np.concatenate(list(extractor.extract(data.sentences[::step]))))
     projected = np.zeros((len(data.given), projection.matrix.shape[1]), np.float32)

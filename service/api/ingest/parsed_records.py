@@ -1,4 +1,4 @@
-"""The records of a request body after parsing, and the outcome of each as the response tells it."""
+"""The records of a request body after parsing, and the outcome of each for the response."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class QueueWatcher:
             return counts
 
 
-async def queue_events(backend: Backend, watcher: QueueWatcher, dataset: str | None) -> AsyncIterator[str]:
+async def stream_queue_events(backend: Backend, watcher: QueueWatcher, dataset: str | None) -> AsyncIterator[str]:
     """One event at the start, one for every change, and a comment as a heartbeat in between."""
     sent_version: int | None = None
     sent_at = time.monotonic()
@@ -88,7 +88,7 @@ class QueueEventsResponse(StreamingResponse):
 
     def __init__(self, backend: Backend, watcher: QueueWatcher, dataset: str | None) -> None:
         super().__init__(
-            queue_events(backend, watcher, dataset),
+            stream_queue_events(backend, watcher, dataset),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )

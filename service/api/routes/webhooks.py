@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from service.formats.webhook import Webhook, WebhookQuery, WebhookSignature
     from service.log.protocol import Output
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_DEAD_LETTER_BYTES = MAX_OUTPUT_BYTES - (1 << 16)  # headers count too
 ALREADY_DELIVERED = "it was delivered before"
@@ -179,7 +179,7 @@ async def _append_dead_letter(
     backend: Backend, platform: str, raw: bytes, error: InvalidInput, *, outcome: Literal["refused", "late"] = "refused"
 ) -> None:
     """Stores an event as a dead letter whose origin is the webhook. An event larger than the topic allows is cut."""
-    log.warning("an event of %s is refused: %s", platform, error)
+    logger.warning("an event of %s is refused: %s", platform, error)
     letter = build_dead_letter(
         backend.topics.dead_letters, Record(f"webhook:{platform}", 0, 0, None, raw[:MAX_DEAD_LETTER_BYTES]), error
     )

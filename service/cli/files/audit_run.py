@@ -54,7 +54,7 @@ class AuditOutputs:
     def check_paths(self, rejects: RejectHandler) -> None:
         """Fails before the audit if its results could not be written after it."""
         if self.report == STDOUT and self.output == STDOUT:
-            raise typer.BadParameter("standard output is taken by --output: give a file", param_hint="--report")
+            raise typer.BadParameter("--output already writes to standard output: give a file", param_hint="--report")
         skipped = str(rejects.path or STDOUT)
         outputs = {"--output": self.output, "--report": self.report, "the list of skipped sentences": skipped}
         check_distinct_paths(self.files, outputs)

@@ -14,8 +14,8 @@ from tqdm import tqdm
 from service.cli.shared.model_options import ModelOption, PrecisionOption, ThreadsOption
 from service.errors import SettingsError
 from service.evaluation import curves, markdown
-from service.evaluation.data import MERGED, UNMERGED, EvaluationData, data_from_npz
-from service.evaluation.from_model import check_same_words, data_from_model
+from service.evaluation.data import MERGED, UNMERGED, EvaluationData, read_evaluation_data
+from service.evaluation.from_model import build_evaluation_data, check_same_words
 from service.evaluation.metrics import DEFAULT_RESAMPLES, DEFAULT_SEED
 from service.evaluation.report import EvaluationReport, build_document
 from service.evaluation.tables import BOTH, compare, compute_model_f1, judge_all, measure_flags, measure_runs
@@ -93,7 +93,7 @@ def evaluate(
     """Measure how well the scores find labels that are known to be wrong: the paper's tables, with intervals."""
     data = _load_evaluation_data(ProbabilitySource(given, corrected, probs, model, precision, threads))
     runs = judge_all(data, stream=stream, classes=classes)
-    other = None if against is None else data_from_npz(against)
+    other = None if against is None else read_evaluation_data(against)
     evaluation = EvaluationReport(
         data=data,
         runs=runs,
@@ -118,7 +118,7 @@ def _load_evaluation_data(source: ProbabilitySource) -> EvaluationData:
     if source.probs is not None:
         if files or source.model:
             raise typer.BadParameter("--probs brings its own labels: leave GIVEN, CORRECTED and --model out")
-        return data_from_npz(source.probs)
+        return read_evaluation_data(source.probs)
     if len(files) != 2:
         raise typer.BadParameter("give the files GIVEN and CORRECTED, or the probabilities with --probs FILE.npz")
     folder = ModelFolder.load(find_model(source.model, read_settings()), precision=source.precision)
@@ -133,7 +133,7 @@ def _load_evaluation_data(source: ProbabilitySource) -> EvaluationData:
         disable=None,
         file=sys.stderr,
     )
-    return data_from_model(folder, given, corrected, answers, name=name)
+    return build_evaluation_data(folder, given, corrected, answers, name=name)
 
 
 def _write_evaluation(evaluation: EvaluationReport, out: Path) -> None:

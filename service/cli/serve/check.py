@@ -109,7 +109,7 @@ def _check_embedded_log(path: Path, topics: Topics) -> Iterator[CheckResult]:
     if not path.exists():
         parent = next(parent for parent in path.resolve().parents if parent.exists())
         try:
-            # Permissions do not tell everything: only a file shows that the folder takes files.
+            # Permissions are not enough: a full or read-only file system shows only when a file is created.
             with tempfile.TemporaryFile(dir=parent):
                 pass
         except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from typing import TYPE_CHECKING, Final, Literal, TextIO, get_args
+from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 from service.contracts import Assessment, WordScore
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OutputFormat = Literal["jsonl", "csv"]
-OUTPUT_FORMATS: Final[tuple[str, ...]] = get_args(OutputFormat)
 
 ASSESSMENT_COLUMNS: Final = (
     "rank",

@@ -116,7 +116,7 @@ def read_manifest(folder: Path) -> tuple[Manifest, dict[str, Any]]:
             f"{folder} has neither {MANIFEST_FILE} nor {CONFIG_FILE}: name a folder with model.onnx, tokenizer.json and config.json, "
             "as Hugging Face tools export it"
         )
-    content = _manifest_from_config(folder)
+    content = _derive_manifest(folder)
     return _validate_manifest(content, folder / CONFIG_FILE), content
 
 
@@ -132,7 +132,7 @@ def _validate_manifest(content: dict[str, Any], path: Path) -> Manifest:
         raise ModelError(f"{path}: {to_invalid_input(error)}; correct it or export it again") from error
 
 
-def _manifest_from_config(folder: Path) -> dict[str, Any]:
+def _derive_manifest(folder: Path) -> dict[str, Any]:
     config = read_json_object(folder / CONFIG_FILE)
     labels = _read_labels(config, folder / CONFIG_FILE)
     try:

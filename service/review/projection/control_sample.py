@@ -55,7 +55,7 @@ def position_all_controls(db: sqlite3.Connection, dataset: str) -> None:
 
 
 def position_control(db: sqlite3.Connection, dataset: str, sentence_id: str) -> None:
-    """Positions one control sentence as soon as it arrives, so that nobody sees its own numbers."""
+    """Positions one control sentence as soon as it arrives, so that its own numbers are never shown."""
     _position_controls(db, db.execute(f"{SELECT_CONTROLS} AND id = ?", (dataset, sentence_id)).fetchall())
 
 

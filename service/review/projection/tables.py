@@ -83,7 +83,7 @@ def to_timestamp(moment: datetime | None) -> float:
     return min(max(seconds, MIN_TIMESTAMP), MAX_TIMESTAMP)
 
 
-def _finite_or_none(number: float | None) -> float | None:
+def _discard_non_finite(number: float | None) -> float | None:
     return None if number is None or not math.isfinite(number) else number
 
 
@@ -137,7 +137,7 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
         return False
     drop_item(db, *key)
     lowest_scores = compute_lowest_by_type(assessment) if assessment.reason == "flagged" else {}
-    priority, score = _finite_or_none(assessment.priority), _finite_or_none(assessment.score)
+    priority, score = _discard_non_finite(assessment.priority), _discard_non_finite(assessment.score)
     number = db.execute(
         "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, shown_priority,"
         " shown_score, inclusion, annotator, day, scored_at, types)"
@@ -210,7 +210,7 @@ def compute_lowest_by_type(assessment: Assessment) -> dict[str, float]:
     """The lowest weighted score per type. The ranker needs no more: the lowest word of each type decides the rank."""
     lowest: dict[str, float] = {}
     for label, weighted_score in zip(assessment.labels, compute_weighted_scores(assessment), strict=False):
-        score = _finite_or_none(weighted_score)
+        score = _discard_non_finite(weighted_score)
         if score is not None:
             label_type = get_entity_type(label)
             lowest[label_type] = min(score, lowest.get(label_type, score))

@@ -90,7 +90,7 @@ class QueuePosition:
 def build_page_query(
     queue_filter: QueueFilter, *, limit: int, after: str | None, now: float, rare_facet: str | None
 ) -> tuple[str, SqlValues]:
-    """The query for the items of a page, and for one more, which tells whether there is a next page.
+    """The query for the items of a page, and for one more: if it exists, there is a next page.
 
     `rare_facet` is a facet of the filter that few items have: the query starts from them.
     """

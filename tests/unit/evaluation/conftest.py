@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from service.evaluation.data import EvaluationData, data_from_npz
+from service.evaluation.data import EvaluationData, read_evaluation_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,4 +53,4 @@ def save(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def data(arrays: Arrays, save: Callable[..., Path]) -> EvaluationData:
-    return data_from_npz(save(arrays))
+    return read_evaluation_data(save(arrays))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.evaluation.data import UNMERGED, data_from_npz
+from service.evaluation.data import UNMERGED, read_evaluation_data
 from service.evaluation.metrics import compute_noise_matrix
 from service.evaluation.tables import compute_model_f1, evaluate, judge_all, measure_flags
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.conll
 def test_figures_of_the_study(
     conll: Path, name: str, worst_token: tuple[float, float], priority: tuple[float, float]
 ) -> None:
-    results = evaluate(data_from_npz(conll / f"{name}.npz"), stream=True, bootstrap=0, classes=UNMERGED)
+    results = evaluate(read_evaluation_data(conll / f"{name}.npz"), stream=True, bootstrap=0, classes=UNMERGED)
     (plain,) = [
         r
         for r in results
@@ -38,7 +38,7 @@ def test_figures_of_the_study(
 
 
 def test_the_data_of_the_paper(conll: Path) -> None:
-    data = data_from_npz(conll / "minilm_probs.npz")
+    data = read_evaluation_data(conll / "minilm_probs.npz")
     unmerged, merged = data.build_variant("unmerged"), data.build_variant("merged")
     assert (unmerged.flat.n_sentences, merged.classes) == (3449, ("O", "MISC", "PER", "ORG", "LOC"))
     assert (int(unmerged.wrong_sentences.sum()), int(merged.wrong_sentences.sum())) == (186, 184)
@@ -55,14 +55,14 @@ def test_the_data_of_the_paper(conll: Path) -> None:
 
 
 def test_running_flags_find_what_the_study_found(conll: Path) -> None:
-    run = judge_all(data_from_npz(conll / "minilm_probs.npz"), stream=True, classes=UNMERGED)[1]
+    run = judge_all(read_evaluation_data(conll / "minilm_probs.npz"), stream=True, classes=UNMERGED)[1]
     figures = measure_flags(run)
     assert (figures.rate, figures.precision, figures.recall) == pytest.approx((0.105, 0.36, 0.70), abs=0.01)
 
 
 def test_every_method_keeps_its_figures(conll: Path) -> None:
     """AUPRC in batch, nine classes, self-confidence where a token score is needed."""
-    results = evaluate(data_from_npz(conll / "minilm_probs.npz"), stream=False, bootstrap=0, classes=UNMERGED)
+    results = evaluate(read_evaluation_data(conll / "minilm_probs.npz"), stream=False, bootstrap=0, classes=UNMERGED)
     measured = {
         r.method: r.metrics["auprc"]
         for r in results

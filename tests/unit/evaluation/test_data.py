@@ -14,7 +14,7 @@ from service.evaluation.data import (
     UNMERGED,
     EvaluationData,
     check_same_sentences,
-    data_from_npz,
+    read_evaluation_data,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def test_reads_what_is_there(arrays: Arrays, data: EvaluationData) -> None:
 def test_a_missing_array_is_named(arrays: Arrays, save: Save, key: str) -> None:
     del arrays[key]
     with pytest.raises(InvalidInput, match=f"no array '{key}'") as raised:
-        data_from_npz(save(arrays))
+        read_evaluation_data(save(arrays))
     assert raised.value.field == key
 
 
@@ -90,27 +90,27 @@ def drop_last(key: str) -> Callable[[Arrays], None]:
 def test_errors_name_what_is_wrong(arrays: Arrays, save: Save, change: Callable[[Arrays], None], message: str) -> None:
     change(arrays)
     with pytest.raises(InvalidInput, match=message):
-        data_from_npz(save(arrays))
+        read_evaluation_data(save(arrays))
 
 
 def test_no_sentences_at_all(arrays: Arrays, save: Save) -> None:
     empty = {key: value if key in {"labels", "merge"} else value[:0] for key, value in arrays.items()}
     with pytest.raises(InvalidInput, match="contains no sentences"):
-        data_from_npz(save(empty))
+        read_evaluation_data(save(empty))
 
 
 def test_pickled_arrays_are_refused(arrays: Arrays, save: Save) -> None:
     arrays["labels"] = np.array(["O", None, "A", "B", "C"], dtype=object)
     with pytest.raises(DecodeError, match="plain arrays"):
-        data_from_npz(save(arrays))
+        read_evaluation_data(save(arrays))
 
 
 def test_a_file_that_is_no_archive(tmp_path: Path) -> None:
     np.save(tmp_path / "single.npy", np.zeros(3))
     with pytest.raises(DecodeError, match=r"not an \.npz"):
-        data_from_npz(tmp_path / "single.npy")
+        read_evaluation_data(tmp_path / "single.npy")
     with pytest.raises(InvalidInput, match="no file"):
-        data_from_npz(tmp_path / "none.npz")
+        read_evaluation_data(tmp_path / "none.npz")
 
 
 def test_a_damaged_archive(arrays: Arrays, save: Save) -> None:
@@ -119,7 +119,7 @@ def test_a_damaged_archive(arrays: Arrays, save: Save) -> None:
     content[200:400] = bytes(200)
     path.write_bytes(content)
     with pytest.raises(DecodeError, match="can't be read"):
-        data_from_npz(path)
+        read_evaluation_data(path)
 
 
 def test_sentences_that_are_not_kept_are_left_out(arrays: Arrays, data: EvaluationData) -> None:
@@ -142,7 +142,7 @@ def test_merging_forgives_a_wrong_prefix(arrays: Arrays, save: Save) -> None:
     index = int(np.flatnonzero(arrays["corrected"] == 1)[0])
     arrays["given"][index] = 2
     arrays["keep"] = np.ones(80, dtype=bool)
-    data = data_from_npz(save(arrays))
+    data = read_evaluation_data(save(arrays))
     assert data.build_variant(UNMERGED).wrong_words.sum() == 1
     merged = data.build_variant(MERGED)
     assert merged.wrong_words.sum() == 0
@@ -152,13 +152,13 @@ def test_merging_forgives_a_wrong_prefix(arrays: Arrays, save: Save) -> None:
 
 def test_merging_that_merges_nothing_is_left_out(arrays: Arrays, save: Save) -> None:
     arrays["merge"] = np.arange(5)
-    assert data_from_npz(save(arrays)).variants == (UNMERGED,)
+    assert read_evaluation_data(save(arrays)).variants == (UNMERGED,)
 
 
 def test_held_out_words_give_sums_of_each_variant(arrays: Arrays, save: Save) -> None:
     arrays["dev_probs"] = np.array([[0.1, 0.5, 0.3, 0.1, 0.0], [0.0, 0.2, 0.6, 0.1, 0.1]])
     arrays["dev_given"] = np.array([1, 2])
-    held_out = data_from_npz(save(arrays)).held_out
+    held_out = read_evaluation_data(save(arrays)).held_out
     assert held_out[UNMERGED].sums == pytest.approx((0, 0.5, 0.6, 0, 0))
     assert held_out[UNMERGED].counts == (0, 1, 1, 0, 0)
     assert held_out[MERGED].sums == pytest.approx((0, 1.6, 0))
@@ -169,10 +169,10 @@ def test_held_out_words_obey_the_same_rules(arrays: Arrays, save: Save) -> None:
     arrays["dev_given"] = np.array([1, 2])
     arrays["dev_probs"] = np.array([[0.1, 0.5, 0.3, 0.1, 0.0], [0.0, 0.2, 0.2, 0.1, 0.1]])
     with pytest.raises(InvalidInput, match="word 1, `dev_probs`"):
-        data_from_npz(save(arrays))
+        read_evaluation_data(save(arrays))
     arrays["dev_probs"] = np.array([[0.5, 0.5], [1, 0]])
     with pytest.raises(InvalidInput, match="2 classes where probs has 5"):
-        data_from_npz(save(arrays))
+        read_evaluation_data(save(arrays))
 
 
 @pytest.mark.parametrize("key", ["given", "corrected"])
@@ -181,5 +181,5 @@ def test_other_labels_are_not_the_same_sentences(arrays: Arrays, data: Evaluatio
     arrays[key] = arrays[key].copy()
     arrays[key][5] = (arrays[key][5] + 1) % 5
     with pytest.raises(InvalidInput, match="not the same sentences") as raised:
-        check_same_sentences(data, data_from_npz(save(arrays, "other.npz")))
+        check_same_sentences(data, read_evaluation_data(save(arrays, "other.npz")))
     assert raised.value.field == key

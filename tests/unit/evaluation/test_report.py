@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from service.evaluation import markdown, paper
-from service.evaluation.data import EvaluationData, data_from_npz
+from service.evaluation.data import EvaluationData, read_evaluation_data
 from service.evaluation.report import EvaluationReport, build_document
 from service.evaluation.tables import compare, compute_model_f1, judge_all, measure_flags, measure_runs
 from service.scoring.sentence import METHODS
@@ -91,7 +91,7 @@ def test_noise_matrix_in_percent_of_the_truth(arrays: Arrays, save: Callable[...
     arrays["keep"] = np.ones(80, dtype=bool)
     persons = np.flatnonzero(arrays["corrected"] == 1)
     arrays["given"][persons[0]] = 3
-    text = markdown.render_markdown(evaluate_data(data_from_npz(save(arrays)), n=0))
+    text = markdown.render_markdown(evaluate_data(read_evaluation_data(save(arrays)), n=0))
     head, _, *rows = section(text, "Noise matrix, 5 classes")
     assert head == ["truth", "O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
     assert rows[1] == ["B-PER", "", "–", "", f"{1 / len(persons):.2%}", ""]
@@ -126,7 +126,7 @@ def test_document_is_json_and_whole(data: EvaluationData) -> None:
 
 def test_comparison_is_in_both(arrays: Arrays, data: EvaluationData, save: Callable[..., Path]) -> None:
     arrays["probs"] = (0.9 * arrays["probs"] + 0.02).astype(np.float32)
-    report = evaluate_data(data, against=data_from_npz(save(arrays, "flatter.npz")))
+    report = evaluate_data(data, against=read_evaluation_data(save(arrays, "flatter.npz")))
     against = build_document(report)["against"]
     assert isinstance(against, dict)
     assert against["name"] == "flatter"
@@ -138,7 +138,7 @@ def test_comparison_is_in_both(arrays: Arrays, data: EvaluationData, save: Calla
 
 def test_nothing_wrong_leaves_dashes(arrays: Arrays, save: Callable[..., Path]) -> None:
     arrays["corrected"] = arrays["given"]
-    report = evaluate_data(data_from_npz(save(arrays)), n=5)
+    report = evaluate_data(read_evaluation_data(save(arrays)), n=5)
     assert "nan" not in markdown.render_markdown(report)
     assert json.dumps(build_document(report), allow_nan=False)
     _, _, *rows = section(markdown.render_markdown(report), "AUPRC")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.errors import InvalidInput
-from service.evaluation.data import UNMERGED, EvaluationData, data_from_npz
+from service.evaluation.data import UNMERGED, EvaluationData, read_evaluation_data
 from service.evaluation.runs import BATCH, PRIORITY, STREAM, judge_batch, judge_stream
 from service.scoring.confident import flag_words, prune_by_noise_rate
 
@@ -66,11 +66,11 @@ def test_stream_judges_before_it_learns(data: EvaluationData) -> None:
 def test_what_comes_later_changes_nothing_in_the_stream(arrays: Arrays, save: Callable[..., Path]) -> None:
     """The first sentences are judged the same whatever follows them, but not in a batch."""
     arrays["keep"] = np.ones(80, dtype=bool)
-    whole = data_from_npz(save(arrays)).build_variant(UNMERGED)
+    whole = read_evaluation_data(save(arrays)).build_variant(UNMERGED)
     n = int(arrays["lengths"][:50].sum())
     part = dict(arrays, lengths=arrays["lengths"][:50], keep=arrays["keep"][:50])
     part |= {key: arrays[key][:n] for key in ("probs", "given", "corrected")}
-    begun = data_from_npz(save(part, "part.npz")).build_variant(UNMERGED)
+    begun = read_evaluation_data(save(part, "part.npz")).build_variant(UNMERGED)
     np.testing.assert_array_equal(judge_stream(whole).flags[:n], judge_stream(begun).flags)
     np.testing.assert_array_equal(judge_stream(whole).word_priority[:n], judge_stream(begun).word_priority)
     assert (judge_batch(whole).word_priority[:n] != judge_batch(begun).word_priority).any()
@@ -82,9 +82,9 @@ def test_held_out_words_are_the_prior_of_flags(arrays: Arrays, save: Callable[..
     arrays["given"] = arrays["given"].copy()
     arrays["probs"] = arrays["probs"].copy()
     arrays["given"][0], arrays["probs"][0] = 1, [0.99, 0.01, 0, 0, 0]
-    bare = judge_stream(data_from_npz(save(arrays)).build_variant(UNMERGED))
+    bare = judge_stream(read_evaluation_data(save(arrays)).build_variant(UNMERGED))
     arrays |= {"dev_probs": arrays["probs"], "dev_given": arrays["given"]}
-    primed = judge_stream(data_from_npz(save(arrays)).build_variant(UNMERGED))
+    primed = judge_stream(read_evaluation_data(save(arrays)).build_variant(UNMERGED))
     assert (bool(bare.flags[0]), bool(primed.flags[0])) == (False, True)
     np.testing.assert_array_equal(bare.word_priority, primed.word_priority)
     assert "held-out" in primed.flag_rule

@@ -12,7 +12,7 @@ import pytest
 
 from service.errors import InvalidInput
 from service.evaluation import metrics, paper
-from service.evaluation.data import MERGED, UNMERGED, EvaluationData, data_from_npz
+from service.evaluation.data import MERGED, UNMERGED, EvaluationData, read_evaluation_data
 from service.evaluation.tables import (
     EvaluationResult,
     compare,
@@ -134,7 +134,7 @@ def test_a_record_is_plain_json(data: EvaluationData) -> None:
 
 def test_nothing_wrong_is_null_not_nan(arrays: Arrays, save: Callable[..., Path]) -> None:
     arrays["corrected"] = arrays["given"]
-    clean = data_from_npz(save(arrays))
+    clean = read_evaluation_data(save(arrays))
     results = evaluate(clean, stream=True, bootstrap=5)
     assert all(r.to_json()["auprc"] is None for r in results)
     assert json.dumps([r.to_json() for r in results], allow_nan=False)
@@ -163,7 +163,7 @@ def test_comparison_with_other_probabilities(arrays: Arrays, data: EvaluationDat
     arrays["probs"] = (0.2 * arrays["probs"] + 0.8 * np.roll(uniform, 1)).astype(np.float32)
     rng = np.random.default_rng(0)
     arrays["probs"] = rng.permutation(arrays["probs"])
-    other = data_from_npz(save(arrays, "other.npz"))
+    other = read_evaluation_data(save(arrays, "other.npz"))
     rows = compare(data, other, stream=True, n=40)
     keys = [(r.method, r.variant, r.mode, r.metric) for r in rows]
     assert len(keys) == len(set(keys)) == 2 * (2 + 1) * 2
@@ -177,7 +177,7 @@ def test_comparison_with_other_probabilities(arrays: Arrays, data: EvaluationDat
 
 def test_f1_of_the_likeliest_labels(arrays: Arrays, save: Callable[..., Path]) -> None:
     arrays["probs"] = np.eye(5, dtype=np.float32)[arrays["corrected"]]
-    f1 = compute_model_f1(data_from_npz(save(arrays)))
+    f1 = compute_model_f1(read_evaluation_data(save(arrays)))
     assert f1 is not None
     assert f1["corrected"].f1 == 1.0
     assert f1["given"].f1 < 1.0
@@ -185,4 +185,4 @@ def test_f1_of_the_likeliest_labels(arrays: Arrays, save: Callable[..., Path]) -
 
 def test_no_f1_where_names_follow_no_scheme(arrays: Arrays, save: Callable[..., Path]) -> None:
     arrays["labels"] = np.array(["O", "B-PER", "PER", "I-LOC", "LOC"])
-    assert compute_model_f1(data_from_npz(save(arrays))) is None
+    assert compute_model_f1(read_evaluation_data(save(arrays))) is None

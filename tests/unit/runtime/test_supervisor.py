@@ -18,8 +18,9 @@ def test_a_thread_that_ends_without_being_stopped_ends_the_process() -> None:
 
     supervisor.start("patient", patient)
     supervisor.start("fickle", lambda stop: None)
-    with pytest.raises(ThreadEndedError, match=r"^the thread `fickle` ended although it was not stopped$"):
+    with pytest.raises(ThreadEndedError, match=r"^the thread `fickle` ended although it was not stopped$") as caught:
         supervisor.wait()
+    assert caught.value.exit_code == 1
     assert stopped.is_set()
 
 

@@ -59,7 +59,7 @@ def test_a_worker_without_its_log_is_not_ready_and_says_why(
     desk: CommandHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_to_open(*_: object, **__: object) -> SqliteWorkerSession:
-        observed.append(runner.conditions())
+        observed.append(runner.get_conditions())
         if len(observed) > 1:
             stop.set()
         raise StreamError("the broker is unavailable")
@@ -74,8 +74,8 @@ def test_a_worker_without_its_log_is_not_ready_and_says_why(
     runner.run(stop)
     assert observed[0]["state"] == "the state is not read yet"
     assert observed[1]["log"] == "the broker is unavailable"
-    assert runner.lag() == {}
-    assert runner.degraded() == {}
+    assert runner.get_lag() == {}
+    assert runner.get_degraded() == {}
 
 
 def test_a_shared_model_is_registered_by_its_owner(desk: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:

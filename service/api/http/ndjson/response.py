@@ -67,9 +67,9 @@ class NdjsonResponse(Response):
         with self._limiter.acquire():
             async with Upload(receive, self._limiter, get_read_error=get_read_error) as upload:
                 lines = await upload.read_batch(self._first_batch_lines)
-                with upload.processing():
+                with upload.suspend_idle_timeout():
                     answers = await self._handler(lines, True) if lines else []
-                with upload.sending():
+                with upload.lift_read_ahead_limit():
                     await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 upload.response_started = True
                 await _send_lines(upload, send, answers)
@@ -83,14 +83,14 @@ class NdjsonResponse(Response):
                     await _send_lines(
                         upload, send, [render_problem_line(final, request_id=self._request_id, line=line)]
                     )
-                with upload.sending():
+                with upload.lift_read_ahead_limit():
                     await send(_build_body_message(b"", more=False))
 
     async def _stream_rest(self, upload: Upload, send: Send) -> None:
         tasks: deque[tuple[list[BodyLine], asyncio.Task[list[bytes]]]] = deque()
 
         async def answer(lines: list[BodyLine]) -> list[bytes]:
-            with upload.processing():
+            with upload.suspend_idle_timeout():
                 return await self._handler(lines, False)
 
         try:
@@ -125,7 +125,7 @@ async def _send_lines(upload: Upload, send: Send, lines: Sequence[bytes]) -> Non
         chunk.append(line)
         size += len(line)
         if size >= SEND_CHUNK_BYTES or count == len(lines):
-            with upload.sending():
+            with upload.lift_read_ahead_limit():
                 await send(_build_body_message(b"".join(chunk)))
             chunk, size = [], 0
 

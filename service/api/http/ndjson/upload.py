@@ -130,7 +130,7 @@ class Upload:
         self._data_ready.set()
 
     @contextmanager
-    def processing(self) -> Iterator[None]:
+    def suspend_idle_timeout(self) -> Iterator[None]:
         """While lines are being answered the client may wait: it does not count as idle."""
         self._batches_in_progress += 1
         try:
@@ -140,7 +140,7 @@ class Upload:
             self._note_activity()
 
     @contextmanager
-    def sending(self) -> Iterator[None]:
+    def lift_read_ahead_limit(self) -> Iterator[None]:
         """While the client does not take what is sent to it, the body is read past `MAX_READ_AHEAD_BYTES`."""
         self._send_pending = True
         self._space_free.set()

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
-from service.api.routes.events import QueueWatcher, queue_events
+from service.api.routes.events import QueueWatcher, stream_queue_events
 from service.contracts import BelowPolicy, Claim, DatasetSettings
 from service.errors import StreamError
 from service.log.codec import get_header
@@ -305,7 +305,7 @@ def test_listeners_get_an_event_for_each_change(full: ApiHarness) -> None:
     async def listen() -> list[str]:
         counters = QueueWatcher(full.backend, poll_interval=0.01)
         heard = []
-        async for event in queue_events(full.backend, counters, "news"):
+        async for event in stream_queue_events(full.backend, counters, "news"):
             heard.append(event)
             if len(heard) == 2:
                 full.send(*make_sentences(1, seed=5, dataset="news"))
@@ -327,7 +327,9 @@ def test_a_heartbeat_is_sent_while_nothing_changes(harness: ApiHarness, monkeypa
 
     async def listen() -> list[str]:
         heard = []
-        async for event in queue_events(harness.backend, QueueWatcher(harness.backend, poll_interval=0.01), None):
+        async for event in stream_queue_events(
+            harness.backend, QueueWatcher(harness.backend, poll_interval=0.01), None
+        ):
             heard.append(event)
             if len(heard) == 3:
                 harness.backend.draining.set()

@@ -322,7 +322,7 @@ def test_input_options_reach_the_reader(run: RunCommand, reader: Path, tmp_path:
         (["--map", "A=B", "--map", "A=C"], "A is mapped to B and to C"),
         (["--top", "0"], "greater than or equal to 1"),
         (["--on-error", "cry"], "cry"),
-        (["-o", "-", "--report", "-"], "standard output is taken by --output: give a file"),
+        (["-o", "-", "--report", "-"], "--output already writes to standard output: give a file"),
     ],
 )
 def test_wrong_usage(run: RunCommand, data: Path, arguments: list[str], message: str) -> None:

@@ -71,7 +71,7 @@ def test_a_trained_model_scores_and_is_listed_checked_added_and_removed(
         (["--name", "Über uns"], "is no name of a model: use lower-case letters"),
         (["--name", "../etc"], "is no name of a model"),
         (["--name", "med", "--encoder", "nowhere"], "nowhere has no encoder.json"),
-        (["--name", "med", "--report", "-", "--output", "-"], "standard output is taken by --output"),
+        (["--name", "med", "--report", "-", "--output", "-"], "--output already writes to standard output"),
     ],
 )
 def test_wrong_options_are_refused_before_any_work(
