@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from service.contracts import Assessment, Claim, DatasetSettings, Decision, LabelledSentence, Message
+from service.contracts import AnnotatedSentence, Assessment, Claim, DatasetSettings, Decision, LabelledSentence, Message
 from service.errors import InferenceError, InvalidInput
 from service.log.codec import (
     ERROR_HEADER_PREFIX,
@@ -76,7 +76,7 @@ def _with_schema_id(name: str, body: Schema) -> Schema:
 
 def _build_model_schema(contract: MessageContract) -> Schema:
     body = contract.model.model_json_schema(mode="validation")
-    if issubclass(contract.model, LabelledSentence):
+    if issubclass(contract.model, AnnotatedSentence):
         body["anyOf"] = [SENTENCE_WITH_WORDS, DELETED_SENTENCE]
     return _with_schema_id(contract.name, _drop_discriminators(body))
 

@@ -17,10 +17,12 @@ from service.contracts.flag_policies import (
 )
 from service.contracts.kinds import Reason, SuspectKind
 from service.contracts.platform_task import PlatformTask
+from service.contracts.probabilities import WordProbabilities
 from service.contracts.sentence import (
     MAX_WORDS,
     NOT_AN_OBJECT,
     NOT_UNICODE,
+    AnnotatedSentence,
     LabelledSentence,
     describe_label_mismatch,
     read_sentence,
@@ -32,6 +34,7 @@ __all__ = [
     "MAX_WORDS",
     "NOT_AN_OBJECT",
     "NOT_UNICODE",
+    "AnnotatedSentence",
     "Assessment",
     "BelowPolicy",
     "BudgetPolicy",
@@ -53,6 +56,7 @@ __all__ = [
     "Shown",
     "SuspectKind",
     "SuspectSpan",
+    "WordProbabilities",
     "WordScore",
     "describe_flag_policies",
     "describe_label_mismatch",

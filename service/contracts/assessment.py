@@ -8,7 +8,7 @@ from pydantic import Field
 
 from service.contracts.base import Message
 from service.contracts.kinds import Reason, SuspectKind
-from service.contracts.sentence import LabelledSentence
+from service.contracts.sentence import AnnotatedSentence
 
 
 class WordScore(Message):
@@ -59,7 +59,7 @@ class Position(Message):
     offset: int
 
 
-class Assessment(LabelledSentence):
+class Assessment(AnnotatedSentence):
     """The verdict on one sentence. Low is bad in `score` and `priority`; no number is rounded."""
 
     reason: Reason

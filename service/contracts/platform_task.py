@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from service.contracts.sentence import LabelledSentence
+    from service.contracts.sentence import AnnotatedSentence
 
 _SEPARATOR: Final = ":task:"
 
@@ -30,7 +30,7 @@ class PlatformTask(NamedTuple):
         return cls(platform, number) if separator else None
 
     @classmethod
-    def from_sentence(cls, sentence: LabelledSentence) -> PlatformTask | None:
+    def from_sentence(cls, sentence: AnnotatedSentence) -> PlatformTask | None:
         meta = sentence.meta or {}
         platform, number = meta.get("format"), meta.get("task", meta.get("record"))  # Argilla's tasks are records
         is_number = isinstance(number, str) or (isinstance(number, int) and not isinstance(number, bool))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -20,9 +20,15 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError, from_json
+from pydantic_core import ErrorDetails, from_json
 
 from service.contracts.base import DatasetName, Message, validate_iso_time
+from service.contracts.probabilities import (
+    WORDS_FIELD,
+    WordProbabilities,
+    build_field_error,
+    describe_row_mismatch,
+)
 from service.contracts.validation import (
     FieldError,
     describe,
@@ -41,8 +47,8 @@ NOT_AN_OBJECT = (
 NOT_UNICODE = "it contains half of a surrogate pair: send valid Unicode text"
 
 
-class LabelledSentence(Message):
-    """Words with one given label each. Bare `{"tokens": […], "labels": […]}` is a valid message."""
+class AnnotatedSentence(Message):
+    """The fields of a sentence that its assessment repeats: words, given labels and where they come from."""
 
     tokens: tuple[StrictStr, ...] = Field(default=(), description="The words")
     labels: tuple[StrictStr, ...] = Field(default=(), description="One label per word, in the names of the dataset")
@@ -63,21 +69,38 @@ class LabelledSentence(Message):
     _iso = field_validator("annotated_at", mode="before")(validate_iso_time)
 
     @model_validator(mode="after")
-    def _check_consistency(self) -> LabelledSentence:
+    def _check_consistency(self) -> Self:
         if self.deleted and self.id is None:
-            raise _build_field_error("id", "a deletion needs the id of the deleted sentence")
+            raise build_field_error("id", "a deletion needs the id of the deleted sentence")
         if not self.deleted and not self.tokens:
-            raise _build_field_error("tokens", "it is empty: send at least one word, or `deleted: true`")
+            raise build_field_error("tokens", "it is empty: send at least one word, or `deleted: true`")
         if not self.deleted and len(self.tokens) != len(self.labels):
-            raise _build_field_error("labels", describe_label_mismatch(len(self.labels), len(self.tokens)))
+            raise build_field_error("labels", describe_label_mismatch(len(self.labels), len(self.tokens)))
         for field, texts in (("tokens", self.tokens), ("labels", self.labels)):
             if "".join(texts).isascii():
                 continue
             for word, text in enumerate(texts):
                 if not _is_encodable(text):
-                    raise _build_field_error(field, NOT_UNICODE, word=word)
+                    raise build_field_error(field, NOT_UNICODE, word=word)
         if self.meta is not None:
             _check_meta(self.meta)
+        return self
+
+
+class LabelledSentence(AnnotatedSentence):
+    """Words with one given label each. Bare `{"tokens": […], "labels": […]}` is a valid message."""
+
+    probabilities: WordProbabilities | None = Field(
+        default=None, description="Class probabilities of each word. If they are sent, no model runs for the sentence"
+    )
+
+    @model_validator(mode="after")
+    def _check_probabilities(self) -> Self:
+        if self.probabilities is None or self.deleted:
+            return self
+        if len(self.probabilities.words) != len(self.tokens):
+            problem = describe_row_mismatch(len(self.probabilities.words), len(self.tokens))
+            raise build_field_error(WORDS_FIELD, problem)
         return self
 
 
@@ -85,11 +108,6 @@ def describe_label_mismatch(labels: int, words: int) -> str:
     """The error text for a number of labels that is not the number of words."""
     given = f"{labels} label{'' if labels == 1 else 's'}"
     return f"{given} for {words} word{'' if words == 1 else 's'}: give each word one label"
-
-
-def _build_field_error(field: str, problem: str, *, word: int | None = None) -> PydanticCustomError:
-    """A validation error that carries its field and word to `read_sentence`."""
-    return PydanticCustomError("labelwatch", "{problem}", {"problem": problem, "field": field, "word": word})
 
 
 def _is_encodable(text: str) -> bool:
@@ -107,9 +125,9 @@ def _check_meta(meta: dict[str, JsonValue]) -> None:
     try:
         json.dumps(meta, allow_nan=False, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise _build_field_error("meta", NOT_UNICODE) from None
+        raise build_field_error("meta", NOT_UNICODE) from None
     except ValueError:
-        raise _build_field_error(
+        raise build_field_error(
             "meta", "it contains NaN or an infinity, which JSON does not have: leave it out or send null"
         ) from None
 
@@ -154,16 +172,19 @@ def _to_field_error(error: ErrorDetails) -> FieldError:
     if error["type"] == "labelwatch":
         return FieldError(describe(error), context["field"], context["word"])
     if error["type"] == "extra_forbidden":
-        problem = f"there is no such field: the fields are {', '.join(LabelledSentence.model_fields)}"
+        fields = WordProbabilities.model_fields if location[0] == "probabilities" else LabelledSentence.model_fields
+        problem = f"there is no such field: the fields are {', '.join(fields)}"
         return FieldError(problem, join_path(location))
     if len(location) == 2 and location[0] in ("tokens", "labels") and isinstance(location[1], int):
         return FieldError(describe(error), str(location[0]), location[1])
+    if location[:2] == ("probabilities", "words") and len(location) > 2 and isinstance(location[2], int):
+        return FieldError(describe(error), WORDS_FIELD, location[2])
     return to_field_error(error)
 
 
 def _attach_token(error: InvalidInput, raw: bytes | str | dict[str, Any]) -> None:
     """Adds the text of the word to its index, if the message contains it."""
-    if error.word is None or str(error.field).rpartition(".")[2] != "labels":
+    if error.word is None or not str(error.field).endswith(("labels", WORDS_FIELD)):
         return
     fields = raw if isinstance(raw, dict) else from_json(raw)
     tokens = fields.get("tokens")

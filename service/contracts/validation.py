@@ -31,6 +31,8 @@ _HINTS_BY_KIND: Final[Mapping[str, str]] = {
     "string_sub_type": "give text in quotes",
     "string_too_short": "give at least {min_length}",
     "string_too_long": "give at most {max_length}",
+    "too_short": "give at least {min_length}",
+    "too_long": "give at most {max_length}",
     "string_unicode": "give valid Unicode text",
     "int_type": _INTEGER_HINT,
     "int_parsing": _INTEGER_HINT,
@@ -77,9 +79,10 @@ def describe(error: ErrorDetails | Mapping[str, Any], *, show_input: bool = True
         return str(error["msg"]).removeprefix("Value error, ")
     if kind in ("literal_error", "enum"):
         context = {"expected": str(context.get("expected", "")).replace("'", "").replace(" or ", ", ")}
+    unit, units = ("character", "characters") if kind.startswith("string_") else ("entry", "entries")
     for name in ("min_length", "max_length"):
         if name in context:
-            context[name] = f"{context[name]} character{'' if context[name] == 1 else 's'}"
+            context[name] = f"{context[name]} {unit if context[name] == 1 else units}"
     for name in ("gt", "ge", "lt", "le"):
         if isinstance(context.get(name), float):
             context[name] = f"{context[name]:g}"  # 1, not 1.0

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings, is_dataset_name
 from service.contracts.defaults import MAX_DATASETS
+from service.contracts.probabilities import CLASSES_FIELD
 from service.datasets.settings_records import LatestSettings, get_dataset_name, read_settings_record
 from service.errors import InvalidInput, LabelwatchError, UnknownDatasetError
+from service.judging.class_source import MAX_CLASS_LISTS, ExternalClasses, get_external_classes
 from service.judging.judge import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from service.contracts import LabelledSentence
     from service.inference.model.folder import ModelFolder
     from service.log.protocol import Record
 
@@ -50,6 +53,7 @@ class DatasetRegistry:
         self._prior_words = prior_words
         self._settings: dict[str, DatasetSettings] = {}
         self._judges: dict[str, Judge] = {}
+        self._external_judges: dict[str, dict[tuple[str, ...], Judge]] = {}  # by dataset and class list
         self._existing: set[str] = set()
         self._latest: dict[str, LatestSettings] = {}
         self.refused_settings: dict[str, str] = {}
@@ -66,6 +70,7 @@ class DatasetRegistry:
             if record.value is None:
                 self._settings.pop(name, None)
                 self._judges.pop(name, None)
+                self._external_judges.pop(name, None)
                 self.refused_settings.pop(name, None)
                 continue
             try:
@@ -80,6 +85,7 @@ class DatasetRegistry:
         judge = self.build_judge(settings)  # raises if the settings don't fit the model
         self._settings[settings.name] = settings
         self._judges[settings.name] = judge
+        self._external_judges.pop(settings.name, None)
         self.refused_settings.pop(settings.name, None)
 
     def get_judge(self, name: str) -> Judge:
@@ -94,6 +100,23 @@ class DatasetRegistry:
             judge = self._judges[name] = self.build_judge(DatasetSettings(name=name))
         return judge
 
+    def get_sentence_judge(self, sentence: LabelledSentence) -> Judge:
+        """The judge for the sentence's probabilities: the dataset's, or one for the class list that was sent with it."""
+        judge = self.get_judge(sentence.dataset)
+        classes = get_external_classes(sentence)
+        if classes is None:
+            return judge
+        judges = self._external_judges.setdefault(sentence.dataset, {})
+        if classes not in judges:
+            if len(judges) >= MAX_CLASS_LISTS:
+                raise InvalidInput(
+                    f"the dataset {sentence.dataset!r} has {MAX_CLASS_LISTS} other class lists: send the same classes in "
+                    "the same order with every sentence",
+                    field=CLASSES_FIELD,
+                )
+            judges[classes] = self.build_judge(judge.settings, classes)
+        return judges[classes]
+
     def get_settings_state(self, name: str) -> SettingsState:
         """What a change of the dataset's settings builds on."""
         in_force = self._settings.get(name) or DatasetSettings(name=name)
@@ -102,9 +125,15 @@ class DatasetRegistry:
     def _get_latest(self, name: str) -> LatestSettings:
         return self._latest.get(name, LatestSettings())
 
-    def build_judge(self, settings: DatasetSettings) -> Judge:
-        """A new judge with these settings, which the registry does not store; raises if they don't fit the model."""
-        return Judge(self._folder, settings, min_words=self._min_words, prior_words=self._prior_words, streamed=True)
+    def build_judge(self, settings: DatasetSettings, classes: tuple[str, ...] | None = None) -> Judge:
+        """A new judge with these settings, which the registry does not store; raises if they don't fit the model.
+
+        With `classes` it judges probabilities that are sent for this class list.
+        """
+        source = (
+            self._folder if classes is None else ExternalClasses.from_labels(classes, dataset_scheme=settings.scheme)
+        )
+        return Judge(source, settings, min_words=self._min_words, prior_words=self._prior_words, streamed=True)
 
     def __contains__(self, name: str) -> bool:
         return name in self._judges

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 WORD_FIELDS = ("tokens", "words")
 ID_FIELDS = ("id", "sentence_id", "sent_id")
 # Fields of a sentence that are copied if a file has them.
-PASSTHROUGH_FIELDS = ("dataset", "revision", "update", "deleted", "annotator", "source", "annotated_at", "meta")
+PASSTHROUGH_FIELDS = (
+    "dataset",
+    "revision",
+    "update",
+    "deleted",
+    "annotator",
+    "source",
+    "annotated_at",
+    "meta",
+    "probabilities",
+)
 _MAX_SOURCE_LENGTH = 2048
 _ESCAPED_BYTES = re.compile("[\udc80-\udcff]")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -41,7 +41,7 @@ class AssessmentBuilder:
         path = None if self._label_writer.is_direct(observation.sentence.labels) else self._decode_path(observation)
         rows = np.flatnonzero(scores.flags).tolist() if has_flags else ()
         return Assessment.model_construct(
-            **observation.sentence.__dict__,
+            **_get_annotation(observation.sentence),
             reason=scores.reason,
             score=scores.score,
             method=self._settings.method,
@@ -67,7 +67,7 @@ class AssessmentBuilder:
     def build_deleted(self, sentence: LabelledSentence) -> Assessment:
         """The assessment of a deleted sentence, which closes its review item."""
         return Assessment(
-            **dict(sentence),
+            **_get_annotation(sentence),
             reason="deleted",
             method=self._settings.method,
             token_score=self._settings.token_score,
@@ -160,6 +160,13 @@ class AssessmentBuilder:
                 else self._label_writer.resolve_type(span, labels)
             )
         return EntitySpan(start=span.start, end=span.end, type=name)
+
+
+def _get_annotation(sentence: LabelledSentence) -> dict[str, Any]:
+    """The fields that an assessment repeats. The probabilities are not among them: `words` has those of the labels."""
+    fields = dict(sentence.__dict__)
+    fields.pop("probabilities", None)
+    return fields
 
 
 def suggest_class(probs: npt.NDArray[np.float64], given: int) -> int:

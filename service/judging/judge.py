@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
     from service.contracts import Assessment, DatasetSettings, LabelledSentence, Reason
     from service.inference.classifier import WordProbs
-    from service.inference.model.folder import ModelFolder
+    from service.judging.class_source import ClassSource
 
 NO_CLASS_REASON = "its label has no class in the model"
 
 
 class Judge:
-    """Judges the sentences of one dataset with one model, and learns from them."""
+    """Judges the sentences of one dataset whose probabilities come from one source, and learns from them."""
 
     def __init__(
         self,
-        folder: ModelFolder,
+        source: ClassSource,
         settings: DatasetSettings,
         *,
         min_words: int = MIN_WORDS,
@@ -71,38 +71,36 @@ class Judge:
         self._has_custom_score = (settings.method, settings.token_score) != (DEFAULT_METHOD, DEFAULT_TOKEN_SCORE)
         self.min_words = min_words
         self.prior_words = prior_words
-        self.scheme = Scheme(settings.scheme) if settings.scheme else folder.scheme
+        self.scheme = Scheme(settings.scheme) if settings.scheme else source.scheme
         self.label_map = LabelMap.build(
-            folder.labels,
-            model_scheme=folder.scheme,
+            source.labels,
+            model_scheme=source.scheme,
             dataset_labels=None,
             dataset_scheme=self.scheme,
             mapping=settings.label_map,
             unmapped=settings.unmapped,
             dataset=settings.name if streamed else None,
-            unscored_types=folder.unscored_types,
+            unscored_types=source.unscored_types,
             label_set=settings.label_set,
         )
         self.classes = self.label_map.classes
         self.label_writer = self.label_map.build_writer()
-        self._held_out = self._select_prior(folder) if use_held_out else None
-        model = ModelName(name=folder.name, fingerprint=folder.fingerprint)
-        self._assessment_builder = AssessmentBuilder(settings, self.label_map, self.label_writer, model)
-        self.stats_key = (
-            f"{folder.compute_stats_key(settings.pooling or folder.pooling, self.classes)}/{settings.epoch}"
-        )
+        self._held_out = self._select_prior(source) if use_held_out else None
+        self.model = ModelName(name=source.name, fingerprint=source.fingerprint)
+        self._assessment_builder = AssessmentBuilder(settings, self.label_map, self.label_writer, self.model)
+        self.stats_key = f"{source.compute_stats_key(settings.pooling, self.classes)}/{settings.epoch}"
 
-    def _select_prior(self, folder: ModelFolder) -> HeldOutStats | None:
+    def _select_prior(self, source: ClassSource) -> HeldOutStats | None:
         """The model's held-out sums by class, or by type where classes are merged to types.
 
         With a label set they are those of its classes, as the model gave them: without the probability that a sentence
         of this dataset moves to them from other classes.
         """
-        by_type = self.label_map.scheme is not folder.scheme
-        held_out = folder.held_out_types if by_type else folder.held_out
+        by_type = self.label_map.scheme is not source.scheme
+        held_out = source.held_out_types if by_type else source.held_out
         if held_out is None:
             return None
-        names = merge_by_type(folder.labels, folder.scheme)[0] if by_type else tuple(folder.labels)
+        names = merge_by_type(source.labels, source.scheme)[0] if by_type else tuple(source.labels)
         if names == self.classes:
             return HeldOutStats(held_out.sums, held_out.counts)
         rows = [names.index(name) for name in self.classes]

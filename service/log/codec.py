@@ -105,8 +105,9 @@ def build_sentence_message(
     """
     value = sentence.model_dump_json(exclude_defaults=True).encode()
     if len(value) > MAX_SENTENCE_BYTES:
+        remedy = "" if sentence.probabilities is None else ", or send fewer digits per probability"
         raise MessageTooLargeError(
-            f"the message has {len(value):,} bytes, the limit is {MAX_SENTENCE_BYTES:,}: split the sentence",
+            f"the message has {len(value):,} bytes, the limit is {MAX_SENTENCE_BYTES:,}: split the sentence{remedy}",
             field=location,
         )
     headers = build_event_headers(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from service.contracts import Assessment, LabelledSentence, PlatformTask
+from service.contracts import AnnotatedSentence, Assessment, PlatformTask
 from service.review.decisions import select_in_force
 from service.review.messages import ErasedAssessment, ErasedDecision
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from service.review.items import ItemState
 
 SentenceKey = tuple[str, str]  # dataset and id
-S = TypeVar("S", bound=LabelledSentence)
+S = TypeVar("S", bound=AnnotatedSentence)
 
 CLOSING_REASONS: Final[tuple[Reason, ...]] = ("update", "deleted")
 
@@ -33,7 +33,7 @@ def supersedes(revision: int, held_revision: int | None) -> bool:
     return held_revision is None or revision >= held_revision
 
 
-def is_task_deletion(sentence: LabelledSentence) -> bool:
+def is_task_deletion(sentence: AnnotatedSentence) -> bool:
     """Whether the sentence only says that a task is deleted. It never was an annotation itself."""
     task = PlatformTask.from_sentence(sentence)
     return sentence.deleted and task is not None and sentence.id == task.deletion_id
@@ -83,13 +83,13 @@ class NewestRevisions(Generic[S]):
     def erase(self, dataset: str, sentence_id: str) -> None:
         self._sentences.pop((dataset, sentence_id), None)
 
-    def is_deleted_with_task(self, sentence: LabelledSentence) -> bool:
+    def is_deleted_with_task(self, sentence: AnnotatedSentence) -> bool:
         task = PlatformTask.from_sentence(sentence)
         deletion = None if task is None else self.get(sentence.dataset, task.deletion_id)
         deleted_at = deletion.revision if deletion is not None and deletion.deleted else None
         return is_deleted_with_task(sentence.revision, deleted_at)
 
-    def is_deleted(self, sentence: LabelledSentence) -> bool:
+    def is_deleted(self, sentence: AnnotatedSentence) -> bool:
         """Whether the sentence was deleted, by itself or with its task."""
         return sentence.deleted or self.is_deleted_with_task(sentence)
 
@@ -115,7 +115,7 @@ class ReviewState(Generic[S]):
         else:
             decisions[message.reviewer] = message
 
-    def get_decisions(self, sentence: LabelledSentence) -> list[Decision]:
+    def get_decisions(self, sentence: AnnotatedSentence) -> list[Decision]:
         """The decisions in force about this revision of the sentence, by reviewer."""
         decisions = self._decisions.get((sentence.dataset, str(sentence.id)), {})
         return select_in_force((decision for _, decision in sorted(decisions.items())), sentence.revision)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from service.errors import SettingsError
 from service.inference.classifier import Classifier
+from service.judging.class_source import is_external_key
 from service.log.codec import to_position_key, to_position_value
 from service.log.protocol import Output
 from service.log.read import read_compacted_topic
@@ -77,6 +78,8 @@ def read_replay_positions(settings: Settings, folder: ModelFolder, log: Log, top
     state = read_state(log, topics)
     datasets = load_datasets(settings, folder, log, topics)
     for key in state.snapshot.keys:
+        if is_external_key(key.stats_key):  # no model computed these probabilities
+            continue
         current = datasets.get_judge(key.dataset).stats_key
         if _get_model_part(key.stats_key) != _get_model_part(current):
             raise SettingsError(

@@ -57,6 +57,9 @@ QUERY_PARAMETERS: Final[list[dict[str, Any]]] = [
 
 SENTENCE_SCHEMA: Final[dict[str, Any]] = LabelledSentence.model_json_schema() | {"additionalProperties": False}
 SENTENCE_SCHEMA["properties"]["meta"]["anyOf"][0]["additionalProperties"] = True
+SENTENCE_SCHEMA["properties"]["probabilities"]["anyOf"][0] = SENTENCE_SCHEMA["$defs"]["WordProbabilities"] | {
+    "additionalProperties": False
+}
 del SENTENCE_SCHEMA["$defs"]
 RECORD_SCHEMA: Final[dict[str, Any]] = {
     "type": "object",

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from service.api.backend import get_backend, get_request_id
 from service.api.http.disconnect import cancel_on_disconnect
+from service.contracts.probabilities import CLASSES_FIELD
 from service.contracts.validation import join_path
 from service.errors import InvalidInput
+from service.judging.class_source import get_external_classes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +36,7 @@ async def score_unless_disconnected(
 def check_datasets(sentences: Sequence[LabelledSentence], locations: Sequence[str | None]) -> None:
     """Raises `InvalidInput` if there are too many. `locations`: the path of each sentence in the body, if it is a list."""
     datasets: set[str] = set()
+    class_lists: set[tuple[str, tuple[str, ...] | None]] = set()
     for sentence, location in zip(sentences, locations, strict=True):
         datasets.add(sentence.dataset)
         if len(datasets) > MAX_DATASETS_PER_REQUEST:
@@ -41,4 +44,11 @@ def check_datasets(sentences: Sequence[LabelledSentence], locations: Sequence[st
                 f"{sentence.dataset!r} is dataset number {len(datasets)} of the request, the limit is "
                 f"{MAX_DATASETS_PER_REQUEST}: send several requests",
                 field=join_path((location, "dataset")),
+            )
+        class_lists.add((sentence.dataset, get_external_classes(sentence)))
+        if len(class_lists) > MAX_DATASETS_PER_REQUEST:
+            raise InvalidInput(
+                f"it is number {len(class_lists)} of the class lists and datasets of the request, the limit is "
+                f"{MAX_DATASETS_PER_REQUEST}: send the same classes in the same order with every sentence",
+                field=join_path((location, CLASSES_FIELD)),
             )

@@ -12,7 +12,9 @@ from pydantic_core import to_json
 
 from service.api.batching.results import BatchedInference, Timing
 from service.api.http.problems import OverloadedError
+from service.contracts.probabilities import CLASSES_FIELD
 from service.errors import InferenceError, InvalidInput
+from service.judging.class_source import get_external_classes, to_word_probs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from service.inference.pooling import Pooling
     from service.judging.judge import Judge
     from service.stream.state.context import JudgingContext
+
+    ContextKey = tuple[str, tuple[str, ...] | None]  # dataset, class list of the probabilities sent with sentences
 
 SENTENCES_PER_YIELD = 16  # then the event loop serves other requests
 
@@ -35,7 +39,10 @@ class ScoreOptions(NamedTuple):
 
 
 class ScoringResult(NamedTuple):
-    """For each sentence its assessment as JSON, or an error; with the contexts used and the time taken."""
+    """For each sentence its assessment as JSON, or an error; with the contexts used and the time taken.
+
+    `contexts` has one per dataset: that of its first sentence, if others are of another class list.
+    """
 
     answers: Sequence[bytes | InvalidInput | InferenceError]
     contexts: dict[str, JudgingContext]
@@ -52,45 +59,64 @@ class ScoringResult(NamedTuple):
         )
 
 
+class _MappedSentence(NamedTuple):
+    """A sentence whose labels have classes, and what it is judged with."""
+
+    sentence: LabelledSentence
+    class_ids: list[int]
+    context: JudgingContext
+
+
 class Scorer:
     """Must be used in the event loop's thread only."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def get_context(self, dataset: str, options: ScoreOptions) -> JudgingContext:
-        """What sentences of the dataset are judged with now. Raises `InvalidInput` for unknown options."""
-        context = self._backend.state_view.get_context(dataset)
+    def get_context(
+        self, dataset: str, options: ScoreOptions, classes: tuple[str, ...] | None = None
+    ) -> JudgingContext:
+        """What sentences of the dataset are judged with now. Raises `InvalidInput` for unknown options.
+
+        `classes`: the class list, if probabilities are sent with the sentences.
+        """
+        context = self._backend.state_view.get_context(dataset, classes)
         return context.with_scores(method=options.method, token_score=options.token_score)
 
     async def score(
         self, sentences: Sequence[LabelledSentence], options: ScoreOptions, *, request_id: str, wait: bool = False
     ) -> ScoringResult:
         """One answer per sentence. A full queue raises `OverloadedError`; with `wait` the call waits for space."""
-        contexts: dict[str, JudgingContext] = {}
+        contexts: dict[ContextKey, JudgingContext] = {}
         answers: list[bytes | InvalidInput | InferenceError | None] = []
-        class_ids: dict[int, list[int]] = {}
+        to_judge: dict[int, _MappedSentence] = {}
         for index, sentence in enumerate(sentences):
-            if sentence.dataset not in contexts:
-                if contexts:  # building one takes time: the event loop serves other requests in between
-                    await asyncio.sleep(0)
-                contexts[sentence.dataset] = self.get_context(sentence.dataset, options)
+            key = sentence.dataset, get_external_classes(sentence)
             try:
-                class_ids[index] = _map_labels(sentence, contexts[sentence.dataset].judge)
+                if key not in contexts:
+                    if contexts:  # building one takes time: the event loop serves other requests in between
+                        await asyncio.sleep(0)
+                    contexts[key] = self.get_context(sentence.dataset, options, key[1])
+            except InvalidInput as error:
+                if error.field != CLASSES_FIELD:  # of the request, not of this sentence
+                    raise
+                answers.append(error)
+                continue
+            try:
+                class_ids = _map_labels(sentence, contexts[key].judge)
             except InvalidInput as error:
                 answers.append(error)
             else:
                 answers.append(None)
-        inferred = await self._infer([sentences[index] for index in class_ids], contexts, wait=wait)
+                to_judge[index] = _MappedSentence(sentence, class_ids, contexts[key])
+        inferred = await self._infer(list(to_judge.values()), wait=wait)
         started = time.perf_counter()
         shared_fields = b"," + to_json({"scored_at": datetime.now(UTC), "request_id": request_id})[1:]
-        for count, (index, words) in enumerate(zip(class_ids, inferred.answers, strict=True), 1):
+        for count, (index, words) in enumerate(zip(to_judge, inferred.answers, strict=True), 1):
             if isinstance(words, InferenceError):
                 answers[index] = words
             else:
-                sentence = sentences[index]
-                context = contexts[sentence.dataset]
-                answers[index] = _render_assessment(sentence, words, class_ids[index], context) + shared_fields
+                answers[index] = _render_assessment(to_judge[index], words) + shared_fields
             if count % SENTENCES_PER_YIELD == 0:
                 await asyncio.sleep(0)
         judge_seconds = time.perf_counter() - started
@@ -104,20 +130,24 @@ class Scorer:
                 "judge": judge_seconds,
             },
         )
-        return ScoringResult([answer for answer in answers if answer is not None], contexts, timing, judge_seconds)
+        by_dataset: dict[str, JudgingContext] = {}
+        for (dataset, _), context in contexts.items():
+            by_dataset.setdefault(dataset, context)
+        return ScoringResult([answer for answer in answers if answer is not None], by_dataset, timing, judge_seconds)
 
-    async def _infer(
-        self, sentences: Sequence[LabelledSentence], contexts: dict[str, JudgingContext], *, wait: bool
-    ) -> BatchedInference:
-        """Runs together the sentences whose datasets use the same pooling of subwords."""
+    async def _infer(self, sentences: Sequence[_MappedSentence], *, wait: bool) -> BatchedInference:
+        """Runs together the sentences whose datasets use the same pooling. Those with probabilities are not run."""
         by_pooling: dict[Pooling | None, list[int]] = {}
-        for index, sentence in enumerate(sentences):
-            by_pooling.setdefault(contexts[sentence.dataset].judge.settings.pooling, []).append(index)
         answers: dict[int, InferenceResult] = {}
+        for index, (sentence, _, context) in enumerate(sentences):
+            if sentence.probabilities is not None:
+                answers[index] = to_word_probs(sentence.probabilities)
+            else:
+                by_pooling.setdefault(context.judge.settings.pooling, []).append(index)
         timings: list[Timing] = []
         try:
             for pooling, indexes in by_pooling.items():
-                tokens = [sentences[index].tokens for index in indexes]
+                tokens = [sentences[index].sentence.tokens for index in indexes]
                 inferred = await self._backend.batcher.infer(tokens, pooling=pooling, wait=wait)
                 answers |= zip(indexes, inferred.answers, strict=True)
                 timings.append(inferred.timing)
@@ -134,10 +164,9 @@ def _map_labels(sentence: LabelledSentence, judge: Judge) -> list[int]:
     return judge.to_class_ids(sentence)
 
 
-def _render_assessment(
-    sentence: LabelledSentence, words: WordProbs, class_ids: list[int], context: JudgingContext
-) -> bytes:
+def _render_assessment(mapped: _MappedSentence, words: WordProbs) -> bytes:
     """The assessment as JSON without its closing brace."""
+    sentence, class_ids, context = mapped
     observation = context.judge.observe(sentence, words, class_ids=class_ids)
     scores = context.judge.score_words(observation, context.threshold_set)
     if scores.reason == "update":  # the reason is for the review queue, and this sentence does not enter it

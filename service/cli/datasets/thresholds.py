@@ -115,7 +115,7 @@ def _render_thresholds(thresholds: DatasetThresholds, prior_words: int) -> str:
     ]
     if thresholds.other_statistics:
         count = pluralize(len(thresholds.other_statistics), "set")
-        lines.append(f"({count} of statistics of older models or epochs beside it)")
+        lines.append(f"({count} of statistics of other models, class lists or epochs beside it)")
     if thresholds.problem is not None:
         lines.append(sanitize(f"newer settings are not in force: {thresholds.problem}"))
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.shared.terminal import STDOUT, open_output, print_stderr
-from service.contracts import Assessment, LabelledSentence, read_sentence
+from service.contracts import AnnotatedSentence, Assessment, LabelledSentence, read_sentence
 from service.datasets.registry import check_dataset_exists
 from service.errors import InvalidInput, SettingsError
 from service.formats import FORMATS, choose_format, write_sentences
@@ -216,7 +216,7 @@ def read_review_state(log: Log, topics: Topics, dataset: str) -> ReviewState[Lab
 
 
 def _to_sentence(assessment: Assessment) -> LabelledSentence:
-    fields = {name: getattr(assessment, name) for name in LabelledSentence.model_fields}
+    fields = {name: getattr(assessment, name) for name in AnnotatedSentence.model_fields}
     return LabelledSentence.model_validate(fields)
 
 

@@ -22,7 +22,7 @@ from service.labels import OUTSIDE, Scheme, Span, labels_from_spans, parse_spans
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from service.contracts import LabelledSentence
+    from service.contracts import AnnotatedSentence
 
 __all__ = [
     "AlignedText",
@@ -144,7 +144,7 @@ def _find_loose_spans(
 # -- back to the text --------------------------------------------------------------------------------------------------
 
 
-def find_word_offsets(sentence: LabelledSentence) -> list[CharacterRange] | None:
+def find_word_offsets(sentence: AnnotatedSentence) -> list[CharacterRange] | None:
     """The offsets of the words in the text of the sentence's `meta`; None if they can't be found."""
     meta = sentence.meta or {}
     text, offsets = meta.get("text"), meta.get("offsets")
@@ -167,7 +167,7 @@ def _parse_word(value: object) -> CharacterRange | None:
             return None
 
 
-def to_text_spans(sentence: LabelledSentence, entities: Iterable[Span] | None = None) -> list[TextSpan] | None:
+def to_text_spans(sentence: AnnotatedSentence, entities: Iterable[Span] | None = None) -> list[TextSpan] | None:
     """Entities over words (by default those of the labels) as spans over the text; None without its text."""
     words = find_word_offsets(sentence)
     if words is None:
@@ -182,7 +182,7 @@ def to_text_spans(sentence: LabelledSentence, entities: Iterable[Span] | None = 
     return spans
 
 
-def get_given_scheme(sentence: LabelledSentence) -> Scheme:
+def get_given_scheme(sentence: AnnotatedSentence) -> Scheme:
     """The scheme in which spans became labels."""
     name = (sentence.meta or {}).get("scheme")
     return Scheme(name) if isinstance(name, str) and name in set(Scheme) else Scheme.IOB2

@@ -107,8 +107,9 @@ class ModelFolder:
             raise ModelError(f"{self.path} has no tokenizer: its heads read words only")
         return self.tokenizer
 
-    def compute_stats_key(self, pooling: Pooling, classes: Sequence[str]) -> str:
+    def compute_stats_key(self, pooling: Pooling | None, classes: Sequence[str]) -> str:
         """The key of the statistics of these probabilities. A change that alters the probabilities changes the key."""
+        pooling = pooling or self.pooling
         return hash_json([self.fingerprint, self._manifest_digest, pooling, self.joining, list(classes)])[:16]
 
 

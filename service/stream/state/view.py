@@ -11,9 +11,9 @@ import threading
 import time
 from collections import OrderedDict
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
-from service.contracts import DatasetSettings
 from service.datasets.settings_records import get_dataset_name
 from service.errors import StateError, StreamError
 from service.log.protocol import PingableFollower
@@ -24,6 +24,7 @@ from service.stream.state.snapshot import StateSnapshot, StatsKey
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
+    from service.contracts import DatasetSettings
     from service.datasets.registry import DatasetRegistry, SettingsState
     from service.judging.judge import Judge
     from service.judging.types import ThresholdSet
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
     from service.log.topics import Topics
     from service.statistics.running import RunningStats
 
+    ClassList = tuple[str, ...] | None  # of probabilities sent with sentences; None: the model's
+
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 0.05
 RETRY_INTERVAL_S = 1.0
 CHECK_INTERVAL_S = 5.0
-MAX_CONTEXTS = 1_024  # datasets whose judge and thresholds stay in memory, the last used ones
+MAX_CONTEXTS = 1_024  # datasets and class lists whose judge and thresholds stay in memory, the last used ones
 
 
 class StateView:
@@ -49,7 +52,7 @@ class StateView:
         self._lock = threading.RLock()
         self._followers: dict[str, Follower] = {}
         self._snapshot = StateSnapshot()
-        self._contexts: OrderedDict[str, JudgingContext] = OrderedDict()
+        self._contexts: OrderedDict[tuple[str, ClassList], JudgingContext] = OrderedDict()
         self._unreadable: dict[Hashable, str] = {}  # by record key, or by stats key where the model does not fit
         self._caught_up = False
         self._answered_at = time.monotonic()
@@ -118,8 +121,9 @@ class StateView:
         if not records:
             return
         self._datasets.apply_records(records)
-        for record in records:
-            self._contexts.pop(get_dataset_name(record), None)
+        changed = {get_dataset_name(record) for record in records}
+        for key in [key for key in self._contexts if key[0] in changed]:
+            del self._contexts[key]
 
     def _read_state(self, records: Sequence[Record]) -> tuple[StateSnapshot, dict[Hashable, StateError | None]]:
         """The snapshot with these records, and the errors by key; None for a key that is readable or deleted."""
@@ -178,26 +182,32 @@ class StateView:
         with self._lock:
             return self._datasets.list_names(self._snapshot.datasets)
 
-    def get_context(self, dataset: str) -> JudgingContext:
+    def get_context(self, dataset: str, classes: ClassList = None) -> JudgingContext:
         """What sentences of the dataset are judged with now. The same object until settings or statistics change.
 
-        A dataset without settings has the default ones and is not registered: its name may be made up.
+        With `classes` those whose probabilities are sent for this class list. A dataset without settings has the
+        default ones and is not registered: its name may be made up.
         """
+        key = dataset, classes
         with self._lock:
-            context = self._contexts.get(dataset)
-            judge = self._find_judge(dataset, context)
+            context = self._contexts.get(key)
+            judge = self._find_judge(dataset, classes, context)
             learned = self._find_stats(judge)
             if context is None or context.judge is not judge or context.learned is not learned:
-                context = self._contexts[dataset] = JudgingContext(judge, learned, self.build_judge)
-            self._contexts.move_to_end(dataset)
+                context = self._contexts[key] = JudgingContext(
+                    judge, learned, partial(self._datasets.build_judge, classes=classes)
+                )
+            self._contexts.move_to_end(key)
             if len(self._contexts) > MAX_CONTEXTS:
                 self._contexts.popitem(last=False)
             return context
 
-    def _find_judge(self, dataset: str, context: JudgingContext | None) -> Judge:
-        if dataset in self._datasets:
+    def _find_judge(self, dataset: str, classes: ClassList, context: JudgingContext | None) -> Judge:
+        if dataset in self._datasets and classes is None:
             return self._datasets.get_judge(dataset)
-        return self.build_judge(DatasetSettings(name=dataset)) if context is None else context.judge
+        if context is not None:  # the settings are the same: a change removes the context
+            return context.judge
+        return self._datasets.build_judge(self._datasets.get_settings_state(dataset).in_force, classes)
 
     def _find_stats(self, judge: Judge) -> RunningStats | None:
         try:

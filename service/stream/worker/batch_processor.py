@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts import MAX_WORDS, Assessment, LabelledSentence, Position, read_sentence
 from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError
+from service.judging.class_source import to_word_probs
 from service.judging.types import StatsUpdate
 from service.log.codec import (
     ASSESSMENT_EVENT_TYPE,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """A record, the sentence in it, and the judge of its dataset."""
+    """A record, the sentence in it, and the judge for its probabilities."""
 
     record: Record
     sentence: LabelledSentence
@@ -103,26 +104,35 @@ class BatchProcessor:
         if sentence.id is None:
             identity = f"{record.topic}-{record.partition}-{record.offset}"
             sentence = sentence.model_copy(update={"id": identity})
-        return DecodedRecord(record, sentence, self._datasets.get_judge(sentence.dataset))
+        return DecodedRecord(record, sentence, self._datasets.get_sentence_judge(sentence))
 
     def _infer(
         self, decoded_records: list[DecodedRecord], report: BatchReport
     ) -> Iterator[tuple[DecodedRecord, WordProbs | InferenceError | None]]:
         """The records in their order, each with its word probabilities; None for a deleted sentence."""
-        with_words = [decoded for decoded in decoded_records if not decoded.sentence.deleted]
-        encoded = self._classifier.encode([decoded.sentence.tokens for decoded in with_words])
+        to_infer = {
+            index: decoded.sentence.tokens
+            for index, decoded in enumerate(decoded_records)
+            if not decoded.sentence.deleted and decoded.sentence.probabilities is None
+        }
+        encoded = dict(zip(to_infer, self._classifier.encode(list(to_infer.values())), strict=True))
         report.end_stage("tokenize")
         by_pooling: dict[Pooling | None, list[int]] = {}  # nearly always one
-        for index, decoded in enumerate(with_words):
-            by_pooling.setdefault(decoded.judge.settings.pooling, []).append(index)
+        for index in to_infer:
+            by_pooling.setdefault(decoded_records[index].judge.settings.pooling, []).append(index)
         words: dict[int, WordProbs | InferenceError] = {}
         for pooling, indexes in by_pooling.items():
             results = self._classifier.run([encoded[index] for index in indexes], pooling=pooling)
             words.update(zip(indexes, results, strict=True))
         report.end_stage("inference")
-        indexes_in_order = iter(range(len(with_words)))
-        for decoded in decoded_records:
-            yield decoded, None if decoded.sentence.deleted else words[next(indexes_in_order)]
+        for index, decoded in enumerate(decoded_records):
+            sentence = decoded.sentence
+            if sentence.deleted:
+                yield decoded, None
+            elif sentence.probabilities is not None:
+                yield decoded, to_word_probs(sentence.probabilities)
+            else:
+                yield decoded, words[index]
 
     def _process_one(
         self,

@@ -37,7 +37,9 @@ SENTENCE_COLUMN_NAMES = (
 )
 _WORD_ROW_COLUMN_NAMES = ("word", "token", "form")
 # The fields of a sentence that a cell can hold.
-_PASSTHROUGH_COLUMNS = tuple(name for name in PASSTHROUGH_FIELDS if name not in {"meta", "update", "deleted"})
+_PASSTHROUGH_COLUMNS = tuple(
+    name for name in PASSTHROUGH_FIELDS if name not in {"meta", "update", "deleted", "probabilities"}
+)
 DELIMITERS = (",", "\t", ";", "|")
 # Rows that are inspected to find out whether a row is a word or a sentence.
 _SAMPLE_ROWS = 50

@@ -421,9 +421,11 @@ def test_other_requests_run_between_datasets(shared: ScoringHarness, monkeypatch
     passed = 0
     real = Scorer.get_context
 
-    def counted(self: Scorer, dataset: str, choice: ScoreOptions) -> JudgingContext:
+    def counted(
+        self: Scorer, dataset: str, choice: ScoreOptions, classes: tuple[str, ...] | None = None
+    ) -> JudgingContext:
         turns.append(passed)
-        return real(self, dataset, choice)
+        return real(self, dataset, choice, classes)
 
     async def work(_: httpx.AsyncClient) -> None:
         nonlocal passed
