@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from service.labels.detection import detect_class_scheme, detect_scheme, merge_by_type
+from service.labels.label_set import LabelSet
 from service.labels.mapping import UNSCORED, LabelIds, LabelMap, UnmappedPolicy
 from service.labels.rendering import DatasetLabelWriter
 from service.labels.schemes import (
@@ -18,6 +19,7 @@ from service.labels.schemes import (
     labels_from_spans,
     parse_spans,
 )
+from service.labels.sequences import find_sequence_problem
 
 __all__ = [
     "OUTSIDE",
@@ -25,12 +27,14 @@ __all__ = [
     "DatasetLabelWriter",
     "LabelIds",
     "LabelMap",
+    "LabelSet",
     "Scheme",
     "Span",
     "UnmappedPolicy",
     "convert_scheme",
     "detect_class_scheme",
     "detect_scheme",
+    "find_sequence_problem",
     "get_entity_type",
     "is_valid_end",
     "is_valid_sequence",

@@ -54,7 +54,7 @@ class LabelSet:
     def _has_own_type(self, label: str) -> bool:
         return self.scheme is Scheme.IO or split_prefix(label, self.scheme)[0] is not None
 
-    def explain_outside(self, label: str, dataset: str | None) -> str:
+    def explain_outside(self, label: str, dataset: str | None = None) -> str:
         """Why a label is refused, the label that may be meant, and the list."""
         prefix, entity_type = split_prefix(label, self.scheme)
         folded = {name.casefold(): name for name in self.types}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from service.contracts import describe_label_mismatch
 from service.errors import InvalidInput
+from service.labels import find_sequence_problem
+from service.labels.unknown_labels import format_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from service.contracts import Decision, Shown
-    from service.labels import LabelMap
+    from service.labels import LabelMap, LabelSet, Scheme
     from service.review.items import ReviewItem
 
 Agreement = Literal["agree", "differ"]
@@ -39,8 +41,8 @@ def check_decision(
 ) -> Decision:
     """The decision as it is recorded: with its time, and with what the reviewer was shown.
 
-    Raises InvalidInput, which names the field, for a decision that does not fit the item, or that corrects a label to
-    one outside the dataset's `label_map`.
+    Raises InvalidInput, which names the field, for a decision that does not fit the item. With the dataset's `label_map`
+    also for corrected labels that are not labels of the dataset, or no valid sequence of its scheme.
     """
     if (decision.dataset, decision.id) != (item.dataset, item.id):
         raise InvalidInput(f"it is about {decision.dataset}/{decision.id}, not {item.dataset}/{item.id}", field="id")
@@ -87,16 +89,47 @@ def _check_labels(item: ReviewItem, decision: Decision, label_map: LabelMap | No
             raise InvalidInput("it is empty", field="labels", word=index, token=item.tokens[index])
         # A given label is always accepted, even if the settings have changed since the sentence was judged.
         if label_map is not None and index in changed and label not in item.labels and not label_map.accepts(label):
+            types = label_map.build_writer().types if label_map.label_set is None else label_map.label_set.types
             raise InvalidInput(
-                f"{label!r} is no label of {item.dataset}: use its own, of the types {', '.join(label_map.build_writer().types)}",
+                f"{label!r} is no label of {item.dataset}: use its own, of the types {format_names(types)}",
                 field="labels",
                 word=index,
                 token=item.tokens[index],
             )
+    if label_map is not None:
+        check_correction(item, labels, scheme=label_map.dataset_scheme, label_set=label_map.label_set)
     if decision.words and changed != set(decision.words):
         raise InvalidInput(
             "they are not the words whose label is corrected: leave `words` or `labels` out", field="words"
         )
+
+
+class Correctable(Protocol):
+    """A sentence with its given labels: a review item or a received sentence."""
+
+    @property
+    def tokens(self) -> Sequence[str]: ...
+    @property
+    def labels(self) -> Sequence[str]: ...
+
+
+def check_correction(
+    sentence: Correctable, labels: Sequence[str], *, scheme: Scheme, label_set: LabelSet | None
+) -> None:
+    """Raises InvalidInput, which names the word, for a correction outside the label set or the scheme.
+
+    Words whose label is not corrected are not checked, except beside a corrected one.
+    """
+    pairs = enumerate(zip(labels, sentence.labels, strict=True))
+    changed = {index for index, (new, given) in pairs if new != given}
+    for index in sorted(changed):
+        if label_set is not None and not label_set.contains(labels[index]):
+            raise InvalidInput(
+                label_set.explain_outside(labels[index]), field="labels", word=index, token=sentence.tokens[index]
+            )
+    problem = find_sequence_problem(labels, scheme, changed)
+    if problem is not None:
+        raise InvalidInput(problem.text, field="labels", word=problem.word, token=sentence.tokens[problem.word])
 
 
 def _ensure_timezone(moment: datetime) -> datetime:

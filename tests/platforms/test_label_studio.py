@@ -137,7 +137,7 @@ def test_what_reviewers_decide_is_pushed_in_place_of_the_models_word(
     assert push(watch, studio, project, dataset).out.startswith("3 predictions pushed")
     assert [spans(one) for task in tasks for one in studio.list_predictions(task)] == [OTHER_RIGHT] * 3
 
-    labels = ["B-MISC" if label == "B-ORG" else label for label in queue[names[1]]["labels"]]
+    labels = [label.replace("-ORG", "-MISC") for label in queue[names[1]]["labels"]]
     right = {"dataset": dataset, "id": names[0], "reviewer": "kim", "verdict": "ok"}
     wrong = {"dataset": dataset, "id": names[1], "reviewer": "kim", "verdict": "error", "labels": labels}
     answer = watch.http.post("/v1/decisions", json={"decisions": [right, wrong]})

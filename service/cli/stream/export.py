@@ -17,8 +17,9 @@ from service.datasets.registry import check_dataset_exists
 from service.errors import InvalidInput, SettingsError
 from service.formats import FORMATS, choose_format, write_sentences
 from service.formats.text.restored_text import WriteContext
+from service.labels import LabelSet
 from service.log.read import read_topic
-from service.review.decisions import resolve_decisions
+from service.review.decisions import check_correction, resolve_decisions
 from service.review.messages import iterate_assessments, iterate_decisions
 from service.review.review_state import NewestRevisions, ReviewState
 from service.runtime.dataset_schemes import DatasetSchemes
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 AUTO_FORMAT = "auto"
 EXPORT_FORMATS = (AUTO_FORMAT, *FORMATS)
+INVALID_OUTCOME = "invalid"
+MAX_PRINTED_PROBLEMS = 5
 
 
 def _check_format(name: str) -> str:
@@ -94,6 +97,9 @@ def export(
         if not sentences:
             _check_dataset_exists(log, topics, dataset)
         scheme = DatasetSchemes(settings, log, topics).get(dataset)
+        dataset_settings = read_dataset_settings(log, topics).get(dataset)
+    types = None if dataset_settings is None else dataset_settings.label_set
+    label_set = None if types is None else LabelSet.build(types, scheme)
     outcomes: Counter[str] = Counter()
     exported: list[LabelledSentence] = []
     for sentence in sentences:
@@ -101,12 +107,28 @@ def export(
         in_force = [decision for decision in in_force if reviewer in (None, decision.reviewer)]
         if decided_only and not in_force:
             continue
+        outcome: str
         outcome, labels = resolve_decisions(in_force, len(sentence.tokens))
+        if labels is not None and (problem := _find_problem(sentence, labels, scheme, label_set)) is not None:
+            outcome, labels = INVALID_OUTCOME, None
+            if outcomes[INVALID_OUTCOME] < MAX_PRINTED_PROBLEMS:
+                print_stderr(f"{dataset}/{sentence.id}: the correction is not used: {problem}")
         outcomes[outcome] += 1
         exported.append(sentence if labels is None else sentence.model_copy(update={"labels": labels}))
     write_export(exported, form, output, dataset=dataset, scheme=scheme)
     summary = _summarize_outcomes(outcomes) if decisions else ""
     print_stderr(f"{pluralize(outcomes.total(), 'sentence')} of {dataset}{summary}")
+
+
+def _find_problem(
+    sentence: LabelledSentence, labels: tuple[str, ...], scheme: Scheme, label_set: LabelSet | None
+) -> InvalidInput | None:
+    """Why a correction can't be used. REST refuses such decisions, but any producer may write to the decisions topic."""
+    try:
+        check_correction(sentence, labels, scheme=scheme, label_set=label_set)
+    except InvalidInput as error:
+        return error
+    return None
 
 
 def write_export(
@@ -168,6 +190,7 @@ def _summarize_outcomes(outcomes: Counter[str]) -> str:
         "ok": "found right",
         "uncorrected": "wrong, but nobody gave the right labels",
         "differ": "where reviewers differ: their labels are as given",
+        INVALID_OUTCOME: "with a correction that is not valid: their labels are as given",
     }
     parts = [f"{outcomes[outcome]:,} {text}" for outcome, text in texts.items() if outcomes[outcome]]
     return f" ({'; '.join(parts)})" if parts else " (no decisions)"

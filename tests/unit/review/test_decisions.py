@@ -54,7 +54,7 @@ def test_corrected_labels_must_be_labels_of_the_dataset(harness: QueueHarness) -
         dataset_scheme=Scheme.IOB2,
         mapping={"PLACE": "LOC"},
     )
-    for label in ("B-PLACE", "B-LOC", "I-PER", "O"):
+    for label in ("B-PLACE", "B-LOC", "b-PER", "O"):
         assert check_decision(
             harness.get_item("1"), make_decision(labels=["O", label, "O"]), label_map=labels
         ).labels == (
@@ -69,6 +69,57 @@ def test_corrected_labels_must_be_labels_of_the_dataset(harness: QueueHarness) -
     harness.write(make_review_output(make_assessment("1", labels=("B-ORG", "B-PER", "O"), revision=1)))
     unchanged = make_decision(labels=["B-ORG", "O", "O"], revision=1)  # B-ORG was given under earlier settings
     assert check_decision(harness.get_item("1"), unchanged, label_map=labels).labels == ("B-ORG", "O", "O")
+
+
+def build_label_map(scheme: Scheme = Scheme.IOB2, label_set: tuple[str, ...] | None = None) -> LabelMap:
+    return LabelMap.build(
+        ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"],
+        model_scheme=Scheme.IOB2,
+        dataset_labels=None,
+        dataset_scheme=scheme,
+        label_set=label_set,
+    )
+
+
+@pytest.mark.parametrize(
+    ("scheme", "labels", "word", "text"),
+    [
+        (Scheme.IOB2, ["I-PER", "I-LOC", "I-PER"], 0, "'I-PER' can't begin a sentence in scheme iob2: write 'B-PER'"),
+        (Scheme.IOB2, ["B-PER", "I-LOC", "O"], 1, "'I-LOC' can't follow 'B-PER' in scheme iob2: write 'B-LOC' for"),
+        (Scheme.IOB2, ["O", "I-PER", "O"], 1, "'I-PER' can't follow 'O' in scheme iob2: write 'B-PER'"),
+        (Scheme.IOB1, ["B-PER", "O", "O"], 0, "'B-PER' can't begin a sentence in scheme iob1: write 'I-PER'"),
+        (Scheme.BILUO, ["O", "B-LOC", "O"], 1, "'O' can't follow 'B-LOC' in scheme biluo: write 'U-LOC'"),
+        (Scheme.BILUO, ["O", "O", "B-LOC"], 2, "'B-LOC' can't end a sentence in scheme biluo: write 'U-LOC'"),
+    ],
+)
+def test_corrected_labels_must_be_a_valid_sequence(
+    harness: QueueHarness, scheme: Scheme, labels: list[str], word: int, text: str
+) -> None:
+    harness.write(make_review_output(make_assessment("1")))
+    with pytest.raises(InvalidInput) as caught:
+        check_decision(harness.get_item("1"), make_decision(labels=labels), label_map=build_label_map(scheme))
+    assert (caught.value.field, caught.value.word) == ("labels", word)
+    assert text in caught.value.problem
+
+
+def test_what_the_annotator_gave_may_break_the_scheme(harness: QueueHarness) -> None:
+    harness.write(make_review_output(make_assessment("1", labels=("I-PER", "O", "O"))))
+    item, label_map = harness.get_item("1"), build_label_map()
+    assert check_decision(item, make_decision(labels=["I-PER", "O", "B-LOC"]), label_map=label_map).labels is not None
+    with pytest.raises(InvalidInput, match="'I-LOC' can't follow 'I-PER'"):
+        check_decision(item, make_decision(labels=["I-PER", "I-LOC", "O"]), label_map=label_map)
+
+
+def test_corrected_labels_are_in_the_label_set(harness: QueueHarness) -> None:
+    harness.write(make_review_output(make_assessment("1", labels=("B-LOC", "B-PER", "O"))))
+    item, label_map = harness.get_item("1"), build_label_map(label_set=("PER",))
+    with pytest.raises(InvalidInput, match="label 'B-LOC' is not in the label set") as caught:
+        check_decision(item, make_decision(labels=["B-LOC", "B-LOC", "O"]), label_map=label_map)
+    assert (caught.value.field, caught.value.word, caught.value.token) == ("labels", 1, item.tokens[1])
+    with pytest.raises(InvalidInput, match="no label of default: use its own, of the types PER"):
+        check_decision(item, make_decision(labels=["B-LOC", "B-ORG", "O"]), label_map=label_map)
+    # The given label of another word may be older than the label set.
+    assert check_decision(item, make_decision(labels=["B-LOC", "O", "O"]), label_map=label_map).labels is not None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 /** Labels to spans and spans to labels, in the dataset's scheme. As lenient as the service. */
 
-/** @import { Flag, Item, Span, SpanChange } from "../types.js" */
+/** @import { Flag, Item, Span, SpanChange, Suspect } from "../types.js" */
 
 const OUTSIDE = "O";
 const IOB_PREFIXES = { B: "B", I: "I", b: "B", i: "I" };
@@ -23,15 +23,17 @@ const BILUO_PREFIXES = {
 const PREFIXES_BY_SCHEME = { iob1: IOB_PREFIXES, iob2: IOB_PREFIXES, biluo: BILUO_PREFIXES, io: { I: "I", i: "I" } };
 /** @type {Record<string, string>} */
 const WRITTEN_PREFIXES = { iob1: "BI", iob2: "BI", biluo: "BILU", io: "" };
+/** A suggestion is prefilled if the service is at least this sure of it. */
+export const MIN_PREFILL_CONFIDENCE = 0.5;
 const N_COLOURS = 12;
 const FIXED_COLOUR_TYPES = ["LOC", "PER", "ORG", "MISC"];
 
 export class Scheme {
   /**
    * @param {string} name
-   * @param {{ types: string[], labels: string[], targets: Map<string,
-   *   string> } | null} labelSet the dataset's types and
-   *   labels, and the model's type for each type that has another name there; null if not known
+   * @param {{ types: string[], labels: string[], targets: Map<string, string>, isExplicit: boolean } | null} labelSet
+   *   the dataset's types and labels, the model's type for each type that has another name there, and whether the
+   *   settings name the types; null if not known
    */
   constructor(name, labelSet = null) {
     this.name = name in PREFIXES_BY_SCHEME ? name : "iob2";
@@ -40,7 +42,7 @@ export class Scheme {
 
   /**
    * The scheme and label set of a dataset: from its settings, else from the model.
-   * @param {{ scheme?: string | null, label_map?: Record<string, string> }} settings
+   * @param {{ scheme?: string | null, label_map?: Record<string, string>, label_set?: string[] | null }} settings
    * @param {{ scheme: string, labels: string[] }} model
    */
   static fromSettings(settings, model) {
@@ -55,15 +57,21 @@ export class Scheme {
       .filter((pair) => !isWholeLabel(pair))
       .map(([key, to]) => [scheme.getType(key), toModelType(to)]);
     const mappedNames = new Set(Object.keys(settings.label_map ?? {}));
-    const types = modelTypes.flatMap((type) => {
-      const datasetTypes = typePairs.filter(([, to]) => to === type).map(([key]) => key);
-      return datasetTypes.length || mappedNames.has(type) ? datasetTypes : [type];
-    });
-    const labels = mapping.filter(isWholeLabel).map(([key]) => key);
+    const types =
+      settings.label_set ??
+      modelTypes.flatMap((type) => {
+        const datasetTypes = typePairs.filter(([, to]) => to === type).map(([key]) => key);
+        return datasetTypes.length || mappedNames.has(type) ? datasetTypes : [type];
+      });
+    const labels = mapping
+      .filter(isWholeLabel)
+      .filter(([key, to]) => !settings.label_set || [key, toModelType(to)].some((name) => types.includes(name)))
+      .map(([key]) => key);
     return new Scheme(scheme.name, {
       types: [...new Set(types)],
       labels,
       targets: new Map(typePairs.map(([key, to]) => [key, to])),
+      isExplicit: Boolean(settings.label_set),
     });
   }
 
@@ -135,12 +143,66 @@ export class Scheme {
   }
 
   /**
+   * Whether the strict scheme allows one label after the other; undefined stands for the start and end of the sentence.
+   * A label without a prefix of the scheme may stand beside any other.
+   * @param {string | undefined} previous
+   * @param {string | undefined} following
+   */
+  canFollow(previous, following) {
+    if (this.name === "io" || [previous, following].some((label) => label && !this.isReadable(label))) return true;
+    const [before, beforeType] = this.parse(previous ?? OUTSIDE);
+    const [after, afterType] = this.parse(following ?? OUTSIDE);
+    if (this.name === "biluo") {
+      const [isOpen, continues] = ["BI".includes(before), "IL".includes(after)];
+      return isOpen && continues ? beforeType === afterType : isOpen === continues;
+    }
+    const bound = this.name === "iob1" ? "B" : "I"; // the prefix that must follow its own type
+    return after !== bound || (before !== OUTSIDE && beforeType === afterType);
+  }
+
+  /** @param {string} label */
+  isReadable(label) {
+    return label === OUTSIDE || this.parse(label)[1] !== label;
+  }
+
+  /**
+   * The same entities, with other prefixes where a changed label breaks the scheme. What was given may break it.
+   * @param {string[]} labels
+   * @param {string[]} given
+   * @returns {string[]}
+   */
+  repair(labels, given) {
+    const repaired = [...labels];
+    const isChanged = (/** @type {number} */ index) => repaired[index] !== given[index];
+    const spans = this.parseSpans(labels);
+    let isStable = false;
+    while (!isStable) {
+      isStable = true;
+      for (let index = 0; index <= labels.length; index += 1) {
+        if (!isChanged(index - 1) && !isChanged(index)) continue;
+        if (this.canFollow(repaired[index - 1], repaired[index])) continue;
+        for (const span of spans.filter(({ start, end }) => start <= index && end >= index)) {
+          for (const word of listIndices(span)) {
+            const label = this.formatLabel(span, word, repaired);
+            if (this.isReadable(repaired[word]) && repaired[word] !== label) {
+              repaired[word] = label;
+              isStable = false;
+            }
+          }
+        }
+      }
+    }
+    return repaired;
+  }
+
+  /**
    * All labels that a word can get: those in use and those that the types allow.
    * @param {Item} item
    * @returns {string[]}
    */
   listOptions(item) {
-    const seen = [...item.labels, ...item.doubtful.map((flag) => flag.suggested)];
+    // Other types than those of an explicit label set are not offered, even if the sentence has them.
+    const seen = this.labelSet?.isExplicit ? [] : [...item.labels, ...item.doubtful.map((flag) => flag.suggested)];
     // Thresholds have the names of the model's classes. They are used if the dataset's label set is not known.
     const labels = [...(this.labelSet ? this.labelSet.labels : Object.keys(item.thresholds)), ...seen];
     const withoutWhole = labels.filter((label) => !this.labelSet?.labels.includes(label));
@@ -159,7 +221,8 @@ export class Scheme {
 }
 
 /**
- * The labels that the service suggests: those of the suspects' spans, and of flagged words that no suspect covers.
+ * The labels that the service suggests. Only words of suspects change, and of flagged words that no suspect covers, if
+ * the service is at least MIN_PREFILL_CONFIDENCE sure. The result is valid beside every changed word.
  * @param {Item} item
  * @param {Scheme} scheme
  * @returns {string[]}
@@ -167,46 +230,65 @@ export class Scheme {
 export function proposeLabels(item, scheme) {
   const labels = [...item.labels];
   const flags = new Map(item.doubtful.map((flag) => [flag.index, flag]));
-  const suggestedSpans = item.suspects.map((suspect) => suspect.suggested_span).filter((span) => span !== null);
-  const coveredIndices = new Set(suggestedSpans.flatMap(listIndices));
-  /** @param {Flag} flag @param {number} index */
-  const toLabel = (flag, index) =>
-    flag.suggested === OUTSIDE ||
-    scheme.name === "io" ||
-    scheme.labelSet?.labels.includes(flag.suggested) ||
-    scheme.parse(flag.suggested)[1] !== flag.suggested
-      ? flag.suggested
-      : scheme.formatLabel({ start: index, end: index + 1, type: flag.suggested }, index, labels);
-  for (const suspect of item.suspects) {
-    const [givenSpan, suggestedSpan] = [suspect.given_span, suspect.suggested_span];
-    for (const index of givenSpan ? listIndices(givenSpan) : []) {
-      if (coveredIndices.has(index) || flags.has(index)) continue;
-      if (suspect.kind === "type" && suggestedSpan)
-        labels[index] = replaceType(labels[index], suggestedSpan.type, scheme);
-      else if (suspect.kind === "spurious" || item.doubtful.length > 1) labels[index] = OUTSIDE;
-    }
-  }
-  for (const [index, flag] of flags) labels[index] = toLabel(flag, index);
+  const suspects = selectConfidentSuspects(item, scheme);
+  const suggestedSpans = suspects.map((suspect) => suspect.suggested_span).filter((span) => span !== null);
+  const replacedSpans = suspects.map((suspect) => suspect.given_span).filter((span) => span !== null);
+  for (const index of replacedSpans.flatMap(listIndices)) labels[index] = OUTSIDE;
   for (const span of suggestedSpans) {
-    for (const index of listIndices(span)) {
-      const flag = flags.get(index);
-      if (flag && scheme.labelSet?.labels.includes(flag.suggested)) continue;
-      if (flag && scheme.getType(flag.suggested) === span.type && scheme.parse(flag.suggested)[1] !== flag.suggested)
-        continue;
-      if (scheme.getType(labels[index]) !== span.type || flag) labels[index] = scheme.formatLabel(span, index, labels);
-    }
+    for (const index of listIndices(span))
+      labels[index] = matchSpelling(scheme.formatLabel(span, index, labels), flags.get(index), scheme);
   }
-  return labels;
+  const suspectWords = new Set(
+    item.suspects.flatMap(({ given_span, suggested_span }) =>
+      [given_span, suggested_span].filter((span) => span !== null).flatMap(listIndices),
+    ),
+  );
+  for (const flag of item.doubtful) {
+    if (!suspectWords.has(flag.index) && isConfident(flag.p_suggested)) labels[flag.index] = flag.suggested;
+  }
+  return scheme.repair(labels, item.labels);
 }
 
 /**
- * The label with another type and the same prefix.
- * @param {string} label
- * @param {string} type
+ * The suspects to prefill. Suspects that share an entity change together or not at all, and a suggested entity that
+ * overlaps a given one which is not in doubt is left out.
+ * @param {Item} item
  * @param {Scheme} scheme
  */
-function replaceType(label, type, scheme) {
-  return scheme.parse(label)[1] === label ? type : `${label.slice(0, 2)}${type}`;
+function selectConfidentSuspects(item, scheme) {
+  const givenSpans = scheme.parseSpans(item.labels);
+  const overlaps = (/** @type {Span | null} */ a, /** @type {Span | null} */ b) => a && b && overlap(a, b);
+  let selected = item.suspects.filter((suspect) => isConfident(suspect.confidence));
+  for (;;) {
+    const rest = item.suspects.filter((suspect) => !selected.includes(suspect));
+    const isBlocked = (/** @type {Suspect} */ { given_span, suggested_span }) =>
+      rest.some((other) => overlaps(other.given_span, given_span) || overlaps(other.suggested_span, suggested_span)) ||
+      givenSpans.some(
+        (span) => overlaps(span, suggested_span) && !selected.some((other) => overlaps(other.given_span, span)),
+      );
+    const unblocked = selected.filter((suspect) => !isBlocked(suspect));
+    if (unblocked.length === selected.length) return selected;
+    selected = unblocked;
+  }
+}
+
+/** Whether a suggestion is prefilled. The confidence is null where it is hidden. @param {number | null} confidence */
+const isConfident = (confidence) => confidence === null || confidence >= MIN_PREFILL_CONFIDENCE;
+
+/** @param {Span} a @param {Span} b */
+const overlap = (a, b) => a.start < b.end && b.start < a.end;
+
+/**
+ * The label as the service writes it for this word ("S-PER" for "U-PER"), if it suggests the same.
+ * @param {string} label
+ * @param {Flag | undefined} flag
+ * @param {Scheme} scheme
+ */
+function matchSpelling(label, flag, scheme) {
+  if (!flag) return label;
+  if (scheme.labelSet?.labels.includes(flag.suggested)) return flag.suggested;
+  const [[prefix, type], [suggestedPrefix, suggestedType]] = [scheme.parse(label), scheme.parse(flag.suggested)];
+  return prefix === suggestedPrefix && type === suggestedType ? flag.suggested : label;
 }
 
 /** @param {Span} span */

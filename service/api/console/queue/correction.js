@@ -28,15 +28,17 @@ export function createDraft(item, scheme) {
 }
 
 /**
- * The correction of a decision: the corrected labels, or only the wrong words, or nothing.
+ * The correction of a decision: the corrected labels, or only the wrong words, or nothing. Prefixes are adapted to what the
+ * reviewer chose, so that the labels are valid in the scheme.
  * @param {Item} item
  * @param {Draft} draft
+ * @param {Scheme} scheme
  * @returns {{ labels?: string[], words?: number[] }}
  */
-export function collectCorrection(item, draft) {
+export function collectCorrection(item, draft, scheme) {
   const changed = item.labels.map((_, index) => index).filter((index) => draft.labels[index] !== item.labels[index]);
   if (draft.otherLabel.size) return { words: [...new Set([...changed, ...draft.otherLabel])].sort((a, b) => a - b) };
-  return changed.length ? { labels: draft.labels } : {};
+  return changed.length ? { labels: scheme.repair(draft.labels, item.labels) } : {};
 }
 
 /** The table with one row per word. */
@@ -128,7 +130,7 @@ export class Correction {
           "data-choice": index,
           name: `label-${index}`,
         },
-        this.options.map((label) =>
+        [...new Set([...this.options, given, draft.labels[index]])].map((label) =>
           h(
             "option",
             { value: label },

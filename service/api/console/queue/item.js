@@ -290,7 +290,10 @@ export class ItemView {
   /** The correction and the note of a decision. @param {Verdict} verdict */
   collectAnswer(verdict) {
     const note = this.draft.note.trim();
-    return { ...(verdict === "error" ? collectCorrection(this.item, this.draft) : {}), ...(note ? { note } : {}) };
+    return {
+      ...(verdict === "error" ? collectCorrection(this.item, this.draft, this.scheme) : {}),
+      ...(note ? { note } : {}),
+    };
   }
 
   focus() {

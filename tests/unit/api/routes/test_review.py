@@ -376,3 +376,14 @@ def test_of_many_simultaneous_listeners_no_more_than_the_limit_are_accepted(
         for client in clients:
             client.close()
         wait_for(lambda: harness.app.state.queue_watcher.listeners == 0)  # a client that disconnects makes room
+
+
+def test_a_correction_is_a_valid_sequence(full: ApiHarness) -> None:
+    [item, *_] = full.client.get("/v1/review", params={"dataset": "news"}).json()["items"]
+    alternating = [("I-PER", "I-LOC")[index % 2] for index in range(len(item["labels"]))]
+    decision = {"dataset": "news", "id": item["id"], "reviewer": "anna", "verdict": "error", "labels": alternating}
+    answer = full.client.post("/v1/decisions", json=decision)
+    assert (answer.status_code, answer.json()["field"]) == (422, "labels")
+    detail = answer.json()["detail"]
+    assert f"word 0 ({item['tokens'][0]!r})" in detail
+    assert "'I-PER' can't begin a sentence in scheme iob2: write 'B-PER' for 'I-PER'" in detail
