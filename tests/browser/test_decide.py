@@ -232,7 +232,7 @@ def test_two_reviewers_and_whether_they_agree(harness: BrowserHarness) -> None:
     expect(decisions.locator(".tag")).to_have_text("differ")
 
 
-def test_what_was_chosen_survives_a_look_elsewhere(harness: BrowserHarness) -> None:
+def test_a_choice_survives_a_look_at_another_item(harness: BrowserHarness) -> None:
     order = harness.service.fill_queue("drafted", 2)
     page = harness.open_page("#/queue?dataset=drafted")
     expect(page.locator(TITLE)).to_have_text(f"drafted / {order[0]}")

@@ -77,7 +77,7 @@ def test_it_follows_by_itself_and_over_all_datasets(harness: BrowserHarness) -> 
     expect(page.locator("#thresholds h2")).to_have_text("Class thresholds")
 
 
-def test_what_the_ranker_has_learned_is_told(harness: BrowserHarness) -> None:
+def test_the_page_shows_what_the_ranker_has_learned(harness: BrowserHarness) -> None:
     service = harness.service
     order = service.fill_queue("ranked", 26)
     page = harness.open_page("#/overview?dataset=ranked")

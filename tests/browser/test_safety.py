@@ -70,7 +70,7 @@ def test_no_script_can_be_put_into_the_page(harness: BrowserHarness) -> None:
     assert "unsafe" not in CONTENT_SECURITY_POLICY
 
 
-def test_the_key_is_asked_for_once_and_kept_in_the_tab(harness: BrowserHarness) -> None:
+def test_the_key_is_asked_for_once_and_stored_in_the_tab(harness: BrowserHarness) -> None:
     harness.expected_statuses = {401}
     page = harness.open_page(key=None, reviewer=None)
     box = page.get_by_role("dialog")

@@ -87,7 +87,7 @@ def run_one_pass(model: Path, records: list[Record]) -> Expected:
     return expected
 
 
-def write_files(desk: CommandHarness, rng: random.Random) -> list[Path]:
+def write_files(harness: CommandHarness, rng: random.Random) -> list[Path]:
     """Writes sentences of two datasets with some updates and some unknown labels."""
     paths = []
     for number in range(FILES):
@@ -97,15 +97,15 @@ def write_files(desk: CommandHarness, rng: random.Random) -> list[Path]:
             sentence["update"] = rng.random() < 0.05
             if rng.random() < 0.02:
                 sentence["labels"] = ["B-GHOST"] * len(sentence["labels"])  # type: ignore[arg-type]
-        paths.append(desk.write_file(sentences, f"{number}.jsonl"))
+        paths.append(harness.write_file(sentences, f"{number}.jsonl"))
     return paths
 
 
 class ProgressMonitor:
     """Reads the position of the worker from the log."""
 
-    def __init__(self, desk: CommandHarness) -> None:
-        self._log = SqliteLog(desk.log_path, TOPICS)
+    def __init__(self, harness: CommandHarness) -> None:
+        self._log = SqliteLog(harness.log_path, TOPICS)
 
     def read_position(self) -> int:
         state = {record.key: record.value for record in self._log.read(TOPICS.state, 0, 1_000)}
@@ -141,24 +141,24 @@ def kill_at_a_random_moment(
 @pytest.mark.parametrize("seed", range(SEED, SEED + RUNS))
 def test_kill_9_loses_and_repeats_nothing(seed: int, tmp_path: Path, model: Path) -> None:
     rng = random.Random(seed)
-    desk = CommandHarness(tmp_path, model)
-    waiting = write_files(desk, rng)
-    sent = wait_for(desk.start("send", waiting.pop(0)))
+    harness = CommandHarness(tmp_path, model)
+    waiting = write_files(harness, rng)
+    sent = wait_for(harness.start("send", waiting.pop(0)))
     assert sent.startswith(f"{PER_FILE} sentences sent to labelwatch.sentences in ")
     interrupted = worked = 0
-    with closing(ProgressMonitor(desk)) as progress:
+    with closing(ProgressMonitor(harness)) as progress:
         for _ in range(KILLS):
-            senders = [desk.start("send", waiting.pop(0))] if waiting else []
-            worker = desk.start("worker", LABELWATCH_WORKER_BATCH_RECORDS=str(rng.choice([2, 8, 32])))
+            senders = [harness.start("send", waiting.pop(0))] if waiting else []
+            worker = harness.start("worker", LABELWATCH_WORKER_BATCH_RECORDS=str(rng.choice([2, 8, 32])))
             has_messages_left, has_read = kill_at_a_random_moment(worker, progress, rng)
             interrupted += has_messages_left
             worked += has_read
             assert [wait_for(sender) for sender in senders] == [sent] * len(senders)
-    wait_for(desk.start("worker", "--once"))
+    wait_for(harness.start("worker", "--once"))
     print(f"seed {seed}: {KILLS} kills, {worked} after a commit, {interrupted} with messages left")
     assert interrupted
     assert worked
-    check(desk, model, FILES * PER_FILE)
+    check(harness, model, FILES * PER_FILE)
 
 
 def wait_for(process: subprocess.Popen[str]) -> str:
@@ -168,24 +168,24 @@ def wait_for(process: subprocess.Popen[str]) -> str:
     return out
 
 
-def check(desk: CommandHarness, model: Path, sent: int) -> None:
-    records = desk.read_records(TOPICS.sentences)
+def check(harness: CommandHarness, model: Path, sent: int) -> None:
+    records = harness.read_records(TOPICS.sentences)
     assert len(records) == sent
     assert len({record.key for record in records}) == len(records)
     expected = run_one_pass(model, records)
-    with closing(SqliteLog(desk.log_path, TOPICS)) as log:
+    with closing(SqliteLog(harness.log_path, TOPICS)) as log:
         state = read_state(log, TOPICS)
     assert state.positions == {PARTITION: len(records)}
     assert state.snapshot.keys == set(expected.totals)
     for key, total in expected.totals.items():
         assert state.snapshot.get_total(key, total.keep_days) == total
     # Every write takes an offset. None is missing, so compaction has not removed a duplicate.
-    review = desk.read_records(TOPICS.review)
+    review = harness.read_records(TOPICS.review)
     assert [record.offset for record in review] == list(range(len(expected.review)))
-    for assessment, expected_assessment in zip(desk.read_assessments(), expected.review, strict=True):
+    for assessment, expected_assessment in zip(harness.read_assessments(), expected.review, strict=True):
         published = {"position", "scored_at", "request_id"}
         assert assessment.model_dump(exclude=published) == expected_assessment.model_dump(exclude=published)
-    letters = [DeadLetter(record) for record in desk.read_records(TOPICS.dead_letters)]
+    letters = [DeadLetter(record) for record in harness.read_records(TOPICS.dead_letters)]
     assert [letter.origin for letter in letters] == [
         f"{TOPICS.sentences}-0-{offset}" for offset in expected.dead_letter_offsets
     ]
@@ -196,12 +196,12 @@ def check(desk: CommandHarness, model: Path, sent: int) -> None:
 def test_the_check_finds_a_batch_that_was_processed_twice(
     back: int, tmp_path: Path, model: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    desk = CommandHarness(tmp_path, model, capfd=capfd)
+    harness = CommandHarness(tmp_path, model, capfd=capfd)
     sentences = [*make_sentences(19), {"id": "ghost", "tokens": ["a"], "labels": ["B-GHOST"]}]
-    desk.run("send", desk.write_file(sentences))
-    desk.run("worker", "--once")
-    check(desk, model, 20)
-    desk.append(Output(TOPICS.state, to_position_key(PARTITION), to_position_value(20 - back)))
-    desk.run("worker", "--once")
+    harness.run("send", harness.write_file(sentences))
+    harness.run("worker", "--once")
+    check(harness, model, 20)
+    harness.append(Output(TOPICS.state, to_position_key(PARTITION), to_position_value(20 - back)))
+    harness.run("worker", "--once")
     with pytest.raises(AssertionError):
-        check(desk, model, 20)
+        check(harness, model, 20)

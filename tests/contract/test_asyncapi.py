@@ -39,7 +39,7 @@ def test_the_parser_accepts_it() -> None:
     assert code == 0
 
 
-def test_the_parser_would_tell_a_mistake(tmp_path: Path) -> None:
+def test_the_parser_reports_a_mistake(tmp_path: Path) -> None:
     for path in generate.HERE.glob("*.schema.json"):
         (tmp_path / path.name).write_text(path.read_text())
     broken = tmp_path / "asyncapi.yaml"

@@ -273,7 +273,7 @@ def test_who_listens_gets_a_first_event_as_the_document_says(harness: ApiHarness
         wait_for(lambda: counters.listeners == 0)
 
 
-def test_who_may_not_listen_is_told(harness: ApiHarness) -> None:
+def test_a_client_that_may_not_listen_gets_a_problem(harness: ApiHarness) -> None:
     problem = harness.app.openapi()["components"]["schemas"]["Problem"]
     for query, headers, status in (("", {}, 401), ("?dataset=No!", ALLOWED, 422)):
         answer = harness.client.get(f"/v1/events{query}", headers=headers)

@@ -89,7 +89,7 @@ def test_the_installed_command_works_from_elsewhere(image: Image) -> None:
 
 
 @pytest.mark.parametrize("command", ["as it is", "worker"])
-def test_a_container_gets_healthy_and_ends_when_told(image: Image, command: str) -> None:
+def test_a_container_gets_healthy_and_stops_on_request(image: Image, command: str) -> None:
     """The service and a worker alone, started and checked by the image's own commands."""
     (port,) = find_free_ports(1)
     environment = {

@@ -66,9 +66,9 @@ def watch(service: LabelwatchInstance, capfd: pytest.CaptureFixture[str]) -> Lab
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory, studio: LabelStudioServer) -> Iterator[LabelwatchInstance]:
     """`labelwatch up` that wants a key; it must also end well."""
-    desk = CommandHarness(tmp_path_factory.mktemp("labelwatch"), find_default_model())
+    harness = CommandHarness(tmp_path_factory.mktemp("labelwatch"), find_default_model())
     key = generate_key()
-    process = desk.start(
+    process = harness.start(
         "up",
         LABELWATCH_API_PORT="0",
         LABELWATCH_API_KEYS=f"label-studio:write:{hash_key(key)}",
@@ -81,7 +81,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, studio: LabelStudioServer)
         assert found is not None, ready or process.communicate()[1]
         headers = {"Authorization": f"Bearer {key}"}
         with httpx.Client(base_url=found[0], headers=headers, timeout=WAIT_TIMEOUT_S, trust_env=False) as http:
-            yield LabelwatchInstance(found[0], key, desk, http)
+            yield LabelwatchInstance(found[0], key, harness, http)
     finally:
         process.terminate()
         out, err = process.communicate(timeout=WAIT_TIMEOUT_S)

@@ -34,8 +34,8 @@ def test_up_from_a_sentence_to_a_decision(tmp_path: Path, kafka_settings: KafkaS
         "LABELWATCH_TOPICS_PREFIX": kafka_topics.prefix,
         "LABELWATCH_WORKER_GROUP": f"{kafka_topics.prefix}workers",
     }
-    desk = CommandHarness(tmp_path, make_model(tmp_path / "model", "wordpiece"), variables, topics=kafka_topics)
-    process = desk.start("up")
+    harness = CommandHarness(tmp_path, make_model(tmp_path / "model", "wordpiece"), variables, topics=kafka_topics)
+    process = harness.start("up")
     try:
         assert process.stdout is not None
         address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())

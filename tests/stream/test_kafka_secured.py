@@ -42,7 +42,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]
 
 
 @pytest.fixture
-def desk(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
+def harness(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
     return CommandHarness(tmp_path, make_model(tmp_path / "model", "wordpiece"), capfd=capfd)
 
 
@@ -55,10 +55,10 @@ def settings(broker: SecuredCluster) -> Iterator[KafkaSettings]:
 
 
 @contextmanager
-def serving(desk: CommandHarness, **variables: str) -> Iterator[httpx.Client]:
+def serving(harness: CommandHarness, **variables: str) -> Iterator[httpx.Client]:
     """Runs `labelwatch api` as a process, which must stop cleanly on SIGTERM."""
     quiet = "warning"  # nothing reads its output before it ends
-    process = desk.start("api", LABELWATCH_API_PORT="0", LABELWATCH_LOGS_LEVEL=quiet, **variables)
+    process = harness.start("api", LABELWATCH_API_PORT="0", LABELWATCH_LOGS_LEVEL=quiet, **variables)
     try:
         assert process.stdout is not None
         address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
@@ -115,13 +115,13 @@ def make_overlapping_event() -> dict[str, Any]:
     return bodies.make_event(annotation=bodies.make_annotation(*both))
 
 
-def test_the_rights_in_the_docs_are_sufficient(broker: SecuredCluster, desk: CommandHarness) -> None:
+def test_the_rights_in_the_docs_are_sufficient(broker: SecuredCluster, harness: CommandHarness) -> None:
     """Each command runs as its user in the table. A user without a row is refused."""
     one_copy = {"LABELWATCH_TOPICS_REPLICATION": "1", "LABELWATCH_TOPICS_MIN_ISR": "1"}
     worker = {"LABELWATCH_WORKER_ID": "w-0", "LABELWATCH_WORKER_PUBLISH_SCORES": "true"}
 
     def run(user: str, *arguments: object, **variables: str) -> CommandResult:
-        return desk.run(*arguments, **broker.make_login_settings(user), **one_copy, **variables)
+        return harness.run(*arguments, **broker.make_login_settings(user), **one_copy, **variables)
 
     def run_ok(user: str, *arguments: object, **variables: str) -> CommandResult:
         result = run(user, *arguments, **variables)
@@ -131,8 +131,8 @@ def test_the_rights_in_the_docs_are_sufficient(broker: SecuredCluster, desk: Com
 
     run_ok("topics-create", "topics", "create")
     run_ok("datasets-set", "datasets", "set", "news", "control_share=0.1")
-    file = desk.write_file([{**each, "dataset": "news"} for each in make_sentences(5)])
-    with serving(desk, **broker.make_login_settings("API")) as client:
+    file = harness.write_file([{**each, "dataset": "news"} for each in make_sentences(5)])
+    with serving(harness, **broker.make_login_settings("API")) as client:
         wait_until(lambda: client.get("/readyz").json()["degraded"] == {})
         run_ok("your-producers", "send", file)
         assert client.post("/v1/sentences", json={"tokens": ["a"], "labels": ["B-GHOST"]}).status_code == 202
@@ -152,7 +152,7 @@ def test_the_rights_in_the_docs_are_sufficient(broker: SecuredCluster, desk: Com
     assert run_ok("thresholds-show", "thresholds", "show").out
     assert "2 dead letters" in run_ok("dead-letters-list", "dead-letters", "list").err
     run_ok("dead-letters-replay", "dead-letters", "replay")
-    assert run_ok("replay", "replay", "--from", "0", "--to-prefix", "v2.", "--model", desk.model).out
+    assert run_ok("replay", "replay", "--from", "0", "--to-prefix", "v2.", "--model", harness.model).out
     run_ok("thresholds-reset", "thresholds", "reset", "news", "--yes")
     run_ok("datasets-delete", "datasets", "delete", "news", "--yes")
     assert "WRONG" not in run_ok("check", "check").out
@@ -165,7 +165,7 @@ def test_the_rights_in_the_docs_are_sufficient(broker: SecuredCluster, desk: Com
 
 
 def test_the_api_survives_an_outage_of_the_broker(
-    broker: SecuredCluster, settings: KafkaSettings, desk: CommandHarness
+    broker: SecuredCluster, settings: KafkaSettings, harness: CommandHarness
 ) -> None:
     cluster, topics = broker.cluster, Topics()
     create_topics(settings, topics, partitions=2, replication=1, min_isr=1)
@@ -184,7 +184,7 @@ def test_the_api_survives_an_outage_of_the_broker(
         readiness: dict[str, Any] = response.json()
         return readiness
 
-    with serving(desk, LABELWATCH_API_TIMEOUT_S="6", **broker.make_login_settings("API")) as client:
+    with serving(harness, LABELWATCH_API_TIMEOUT_S="6", **broker.make_login_settings("API")) as client:
         wait_until(lambda: read_readiness()["degraded"] == {})
         assert post(before).json()["ids"] == [before]
         judged = client.post("/v1/score", json=one).json()["assessments"]

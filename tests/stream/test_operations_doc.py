@@ -91,11 +91,11 @@ def test_decisions_and_settings_are_saved_and_restored(
 def test_a_sentence_is_erased_from_the_embedded_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / ".labelwatch"
     folder.mkdir()
-    desk = CommandHarness(folder, make_model(tmp_path / "model", "wordpiece"), capfd=capfd)
-    topics = desk.topics
+    harness = CommandHarness(folder, make_model(tmp_path / "model", "wordpiece"), capfd=capfd)
+    topics = harness.topics
 
     def process(*messages: dict[str, object]) -> str:
-        desk.append(
+        harness.append(
             *(
                 Output(
                     topics.sentences,
@@ -105,23 +105,23 @@ def test_a_sentence_is_erased_from_the_embedded_log(tmp_path: Path, capfd: pytes
                 for message in messages
             )
         )
-        return desk.run("worker", "--once", LABELWATCH_WORKER_PUBLISH_SCORES="true").err
+        return harness.run("worker", "--once", LABELWATCH_WORKER_PUBLISH_SCORES="true").err
 
-    desk.append_settings(name="news", flag_policy={"kind": "below", "cut": 2.0})
+    harness.append_settings(name="news", flag_policy={"kind": "below", "cut": 2.0})
     others: list[dict[str, object]] = [
         {"id": str(number), "tokens": ["Oslo"], "labels": ["B-LOC"]} for number in range(3)
     ]
     process({"id": "4711", "tokens": [RARE_WORD, "ran"], "labels": ["B-PER", "O"]}, *others)
-    desk.append(build_decision_message(topics, make_decision(4711)))
+    harness.append(build_decision_message(topics, make_decision(4711)))
     (folder / "queue.sqlite").write_text("a queue")
-    assert RARE_WORD.encode() in desk.log_path.read_bytes()
+    assert RARE_WORD.encode() in harness.log_path.read_bytes()
     process({"id": "4711", "deleted": True, "revision": 1})
 
     run_shell(ERASE, tmp_path)
     assert not [path.name for path in folder.iterdir() if RARE_WORD.encode() in path.read_bytes()]
     assert not list(folder.glob("queue.sqlite*"))
-    assert desk.read_records(topics.decisions) == []
-    assert [assessment.reason for assessment in desk.read_assessments() if assessment.id == "4711"] == ["deleted"]
+    assert harness.read_records(topics.decisions) == []
+    assert [assessment.reason for assessment in harness.read_assessments() if assessment.id == "4711"] == ["deleted"]
     assert "1 message read, 1 to review" in process({"id": "after", "tokens": ["Oslo"], "labels": ["B-LOC"]})
 
 
@@ -145,10 +145,10 @@ def test_the_embedded_log_is_saved_while_it_is_open(tmp_path: Path, capfd: pytes
     command = line.split("`")[1]
     folder = tmp_path / ".labelwatch"
     folder.mkdir()
-    desk = CommandHarness(folder, tmp_path, capfd=capfd)
-    with closing(SqliteLog(desk.log_path, desk.topics)) as log:
-        log.append([Output(desk.topics.decisions, b"a/1/x", b"{}")])
+    harness = CommandHarness(folder, tmp_path, capfd=capfd)
+    with closing(SqliteLog(harness.log_path, harness.topics)) as log:
+        log.append([Output(harness.topics.decisions, b"a/1/x", b"{}")])
         run_shell(command, tmp_path)
-        log.append([Output(desk.topics.decisions, b"a/2/x", b"{}")])
-    with closing(SqliteLog(tmp_path / "backup.sqlite", desk.topics)) as saved:
-        assert [record.key for record in saved.read(desk.topics.decisions, 0, 10)] == [b"a/1/x"]
+        log.append([Output(harness.topics.decisions, b"a/2/x", b"{}")])
+    with closing(SqliteLog(tmp_path / "backup.sqlite", harness.topics)) as saved:
+        assert [record.key for record in saved.read(harness.topics.decisions, 0, 10)] == [b"a/1/x"]

@@ -54,11 +54,11 @@ def test_the_examples_of_the_page_work(
         "LABELWATCH_TOPICS_PREFIX": kafka_topics.prefix,
         "LABELWATCH_WORKER_GROUP": f"{kafka_topics.prefix}workers",
     }
-    desk = CommandHarness(tmp_path, find_default_model(), variables, capfd, kafka_topics)
-    result = desk.run("worker", "--once")
+    harness = CommandHarness(tmp_path, find_default_model(), variables, capfd, kafka_topics)
+    result = harness.run("worker", "--once")
     assert result.code == 0, result.err
     assert "7 messages read" in result.err
-    assert "1 dead letter: 1 validate" in desk.run("dead-letters", "list").err
+    assert "1 dead letter: 1 validate" in harness.run("dead-letters", "list").err
 
     by_python, by_kcat = (run(kind, block) for kind, block in reading)
     assessments = [json.loads(line) for line in by_kcat.splitlines()]

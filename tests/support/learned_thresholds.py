@@ -38,8 +38,8 @@ def judge_and_learn(
     return judge, stats, flagged
 
 
-def show_thresholds(desk: CommandHarness, *more: object, **variables: str) -> list[dict[str, Any]]:
-    ran = desk.run("thresholds", "show", "--json", *more, **variables)
+def show_thresholds(harness: CommandHarness, *more: object, **variables: str) -> list[dict[str, Any]]:
+    ran = harness.run("thresholds", "show", "--json", *more, **variables)
     assert ran.code == 0, ran.err
     datasets: list[dict[str, Any]] = json.loads(ran.out)["datasets"]
     return datasets

@@ -64,7 +64,7 @@ def test_bytes_text_and_objects_read_the_same() -> None:
         ({"deleted": True}, "id", None, "needs the id"),
     ],
 )
-def test_what_is_wrong_is_named(change: dict[str, object], field: str, word: int | None, says: str) -> None:
+def test_errors_name_the_field(change: dict[str, object], field: str, word: int | None, says: str) -> None:
     with pytest.raises(InvalidInput, match=says) as caught:
         read_sentence({**BARE, **change})
     assert (caught.value.field, caught.value.word) == (field, word)
@@ -73,12 +73,12 @@ def test_what_is_wrong_is_named(change: dict[str, object], field: str, word: int
 @pytest.mark.parametrize(
     "raw", [b"nope", b"\xff\xfe", b'{"tokens": ["a"', b"", b'{"tokens":["\\ud800"],"labels":["O"]}']
 )
-def test_what_is_not_json_fails_to_decode(raw: bytes) -> None:
+def test_bytes_that_are_not_json_fail_to_decode(raw: bytes) -> None:
     with pytest.raises(DecodeError):
         read_sentence(raw)
 
 
-def test_another_encoding_is_told_from_broken_json() -> None:
+def test_another_encoding_differs_from_broken_json() -> None:
     with pytest.raises(DecodeError, match=r"it is not UTF-8 \(byte 0xfc at 14\): encode it as UTF-8"):
         read_sentence('{"tokens": ["Zürich"], "labels": ["B-LOC"]}'.encode("latin-1"))
     with pytest.raises(DecodeError, match=r"^it is not JSON: "):
@@ -119,7 +119,7 @@ def test_deep_json_does_not_take_the_reader_down() -> None:
         ),
     ],
 )
-def test_what_is_often_wrong_is_told_in_words(raw: bytes, problem: str) -> None:
+def test_common_mistakes_are_explained(raw: bytes, problem: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         read_sentence(raw, unknown_fields="forbid")
     assert problem in str(caught.value)
@@ -160,7 +160,7 @@ def test_an_assessment_loses_no_digit_on_the_way() -> None:
     assert back.thresholds == {"O": score, "B-LOC": None}
 
 
-def test_policies_are_told_apart_by_kind() -> None:
+def test_policies_differ_by_kind() -> None:
     assert DatasetSettings().flag_policy == ConfidentPolicy()
     settings = DatasetSettings.model_validate({"flag_policy": {"kind": "budget", "share": 0.05}})
     assert settings.flag_policy == BudgetPolicy(kind="budget", share=0.05)

@@ -57,7 +57,7 @@ def test_probabilities_survive_encoding_bit_for_bit() -> None:
         ({"labels": CLASSES}, "labels", None, "there is no such field: the fields are classes, words"),
     ],
 )
-def test_what_is_wrong_is_named(changes: dict[str, Any], field: str, word: int | None, says: str) -> None:
+def test_errors_name_the_field(changes: dict[str, Any], field: str, word: int | None, says: str) -> None:
     with pytest.raises(InvalidInput, match=says) as raised:
         read_sentence(with_probabilities(**changes), unknown_fields="forbid")
     assert raised.value.field == f"probabilities.{field}"

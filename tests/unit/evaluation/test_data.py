@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Save = Callable[..., Path]
 
 
-def test_reads_what_is_there(arrays: Arrays, data: EvaluationData) -> None:
+def test_reads_all_arrays(arrays: Arrays, data: EvaluationData) -> None:
     assert data.name == "small"
     assert data.labels == tuple(arrays["labels"])
     assert data.flat.n_sentences == 80
@@ -87,7 +87,7 @@ def drop_last(key: str) -> Callable[[Arrays], None]:
         (replace_array("dev_probs", [[1.0, 0, 0, 0, 0]]), "both dev_probs and dev_given"),
     ],
 )
-def test_errors_name_what_is_wrong(arrays: Arrays, save: Save, change: Callable[[Arrays], None], message: str) -> None:
+def test_errors_name_the_array(arrays: Arrays, save: Save, change: Callable[[Arrays], None], message: str) -> None:
     change(arrays)
     with pytest.raises(InvalidInput, match=message):
         read_evaluation_data(save(arrays))

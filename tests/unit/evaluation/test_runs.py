@@ -90,7 +90,7 @@ def test_held_out_words_are_the_prior_of_flags(arrays: Arrays, save: Callable[..
     assert "held-out" in primed.flag_rule
 
 
-def test_names_that_nobody_knows_are_refused(data: EvaluationData) -> None:
+def test_unknown_names_are_refused(data: EvaluationData) -> None:
     run = judge_batch(data.build_variant(UNMERGED))
     with pytest.raises(InvalidInput, match="worst-token"):
         run.compute_sentence_scores("best-token")

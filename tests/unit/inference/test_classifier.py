@@ -205,7 +205,7 @@ def test_a_word_longer_than_a_window(classifier_of: MakeClassifier, kind: Tokeni
     assert answer.n_windows > 3
 
 
-def test_a_sentence_of_too_many_subwords_is_told_and_keeps_nobody_waiting(folder_of: MakeFolder) -> None:
+def test_a_sentence_of_too_many_subwords_is_an_error_and_delays_no_other(folder_of: MakeFolder) -> None:
     classifier = Classifier(ModelFolder.load(folder_of("wordpiece")), max_subwords=60)
     runs: list[int] = []
     classifier.observe_runs(lambda sequences, _, __: runs.append(sequences))
@@ -235,7 +235,7 @@ def test_windows_answer_for_their_own_part(classifier_of: MakeClassifier) -> Non
     assert np.array_equal(answer.probs, np.array(by_hand))
 
 
-def test_pooling_is_the_folders_unless_said_otherwise(classifier_of: MakeClassifier) -> None:
+def test_pooling_is_the_folders_unless_it_is_set(classifier_of: MakeClassifier) -> None:
     words = [["Timberwolves", "said"]]
     mean, first, characters = (
         probs_of(classifier_of("wordpiece").infer(words, pooling=how))[0] for how in ("mean", "first", "characters")
@@ -374,7 +374,7 @@ def test_exports_differ_and_answer_alike(
     assert all(np.array_equal(a, b) for a, b in zip(actual, expected, strict=True))
 
 
-def test_threads_are_as_told(folder_of: MakeFolder) -> None:
+def test_threads_are_as_set(folder_of: MakeFolder) -> None:
     for threads in (1, 2):
         classifier = Classifier(ModelFolder.load(folder_of("wordpiece")), threads=threads)
         options = get_runner(classifier).session._session.get_session_options()

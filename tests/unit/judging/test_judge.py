@@ -106,7 +106,7 @@ def test_an_assessment_can_be_judged_again_from_what_it_carries(folder: ModelFol
     assert flagged > 5
 
 
-def test_words_without_a_subword_are_told_and_left_out(folder: ModelFolder, classifier: Classifier) -> None:
+def test_words_without_a_subword_are_unscored(folder: ModelFolder, classifier: Classifier) -> None:
     judge = Judge(folder, DatasetSettings())
     words = ("Oslo", "\u200b", "dog")
     sentence = LabelledSentence(tokens=words, labels=("O", "O", "O"))
@@ -242,7 +242,7 @@ def test_learning_many_at_once_is_learning_one_after_the_other(
     assert halves == stats
 
 
-def test_the_worst_word_is_told_whether_it_is_flagged_or_not(folder: ModelFolder, classifier: Classifier) -> None:
+def test_the_worst_word_is_named_whether_it_is_flagged_or_not(folder: ModelFolder, classifier: Classifier) -> None:
     judge = Judge(folder, DatasetSettings())
     for observation in observe_all(judge, classifier, sentences(folder.labels)):
         assessment = judge.assess(observation, judge.build_threshold_set(judge.create_empty_stats()))
@@ -419,7 +419,7 @@ def test_of_several_names_for_one_type_the_one_given_nearest_by_is_suggested(fol
         assert types == [("COUNTRY", "COUNTRY")]
 
 
-def test_names_that_change_places_are_told_once(folder: ModelFolder) -> None:
+def test_names_that_change_places_are_renamed_once(folder: ModelFolder) -> None:
     swapped = {"PER": "LOC", "LOC": "PER"}
     corrected, types, _ = correct_labels(folder, "B-LOC O B-PER", "B-LOC O B-LOC", label_map=swapped)
     assert corrected == ["B-PER", "O", "B-LOC"]

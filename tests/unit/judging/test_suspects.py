@@ -204,7 +204,7 @@ def test_a_broken_prefix_around_the_right_entity_is_no_suspect() -> None:
         (".x.x.x", ["boundary", "missed", "spurious"]),
     ],
 )
-def test_only_what_touches_a_flagged_word_is_kept(flagged: str, kinds: list[str]) -> None:
+def test_only_suspects_that_touch_a_flagged_word_remain(flagged: str, kinds: list[str]) -> None:
     found = compared("O B-ORG O O O B-LOC", "B-ORG I-ORG O B-PER O O", flagged)
     assert [kind for kind, _, _ in found] == kinds
 

@@ -90,7 +90,7 @@ def test_an_empty_label_is_no_type() -> None:
         detect_scheme([["PER", ""]])
 
 
-def test_full_labels_may_be_mapped_before_the_scheme_is_told() -> None:
+def test_full_labels_may_be_mapped_before_the_scheme_is_detected() -> None:
     mapping = {"0": "O", "1": "B-PER", "2": "I-PER"}
     assert detect_scheme([["0", "1", "2"]], mapping) is IOB2
     assert detect_scheme([["0", "2", "2"], ["2", "1", "0"]], mapping) is IOB1

@@ -112,7 +112,7 @@ def test_a_dataset_without_prefixes_is_judged_by_types() -> None:
     assert names(label_map, "PER I-PER O LOC") == ["PER", "PER", "O", "LOC"]
 
 
-def test_data_taken_for_io_may_turn_out_to_be_iob1() -> None:
+def test_data_read_as_io_may_turn_out_to_be_iob1() -> None:
     assert names(build(dataset=IO, mapping={"PERSON": "PER"}), "I-LOC B-LOC B-PERSON") == ["LOC", "LOC", "PER"]
 
 
@@ -277,7 +277,7 @@ def test_an_unknown_label_is_named_with_what_helps(label: str, dataset: Scheme, 
         ("XYZ", "scheme io", "(`labelwatch datasets set news scheme=io`)", "(--scheme io)"),
     ],
 )
-def test_what_helps_is_said_in_the_terms_of_who_asks(label: str, general: str, settings: str, options: str) -> None:
+def test_the_remedy_names_settings_or_options(label: str, general: str, settings: str, options: str) -> None:
     for label_map, advice in ((build(), general), (replace(build(), dataset="news"), settings)):
         with pytest.raises(UnknownLabelError) as caught:
             label_map.map(["O", label], sentence=3)

@@ -70,7 +70,7 @@ def test_biluo_is_spelt_as_the_sentence_spells_it() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(MODEL), min_size=1, max_size=8), st.sampled_from(Scheme))
-def test_what_is_rewritten_is_valid_and_the_same_entities(path: list[str], scheme: Scheme) -> None:
+def test_rewritten_labels_are_valid_and_have_the_same_entities(path: list[str], scheme: Scheme) -> None:
     labels = build_map(scheme, {"PERSON": "PER", "PLACE": "LOC"})
     judged = convert_scheme(path, Scheme.IOB2, labels.scheme)
     rendered = labels.build_writer().render(judged, ["O"] * len(path))

@@ -29,17 +29,17 @@ TOPICS = Topics()
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
+def harness(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
     return CommandHarness(tmp_path, tiny_model, capfd=capfd)
 
 
 def test_an_unavailable_log_is_retried(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk.run("send", desk.write_file(make_sentences(12)))
+    harness.run("send", harness.write_file(make_sentences(12)))
     monkeypatch.setattr(runtime_worker, "MIN_RETRY_INTERVAL_S", 0.001)
     use_failing_session(monkeypatch, StreamError("gone"), StreamError("still gone"))
-    for name, value in desk.environment.items():
+    for name, value in harness.environment.items():
         monkeypatch.setenv(name, value)
     runner, stop = WorkerRunner(Settings(), TOPICS, once=False), threading.Event()
     thread = threading.Thread(target=runner.run, args=(stop,))
@@ -52,11 +52,11 @@ def test_an_unavailable_log_is_retried(
     assert runner.counts.records == 12
     assert "gone; trying again in" in caplog.text
     assert "still gone; trying again in" in caplog.text
-    assert runner.summarize() == f"12 messages read, {len(desk.read_assessments())} to review, 0 dead letters"
+    assert runner.summarize() == f"12 messages read, {len(harness.read_assessments())} to review, 0 dead letters"
 
 
 def test_a_worker_without_its_log_is_not_ready_and_says_why(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail_to_open(*_: object, **__: object) -> SqliteWorkerSession:
         observed.append(runner.get_conditions())
@@ -66,7 +66,7 @@ def test_a_worker_without_its_log_is_not_ready_and_says_why(
 
     observed: list[dict[str, str]] = []
     stop = threading.Event()
-    for name, value in {**desk.environment, "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": "localhost:1"}.items():
+    for name, value in {**harness.environment, "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": "localhost:1"}.items():
         monkeypatch.setenv(name, value)
     runner = WorkerRunner(Settings(), TOPICS, once=False)
     monkeypatch.setattr(runtime_worker, "open_worker_session", fail_to_open)
@@ -78,8 +78,8 @@ def test_a_worker_without_its_log_is_not_ready_and_says_why(
     assert runner.get_degraded() == {}
 
 
-def test_a_shared_model_is_registered_by_its_owner(desk: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in desk.environment.items():
+def test_a_shared_model_is_registered_by_its_owner(harness: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in harness.environment.items():
         monkeypatch.setenv(name, value)
     settings, telemetry = Settings(), Telemetry()
     shared = Classifier(load_model_folder(settings), self_test=False)

@@ -234,7 +234,7 @@ class TestMerge:
 
     @given(flats(), st.data())
     @settings(deadline=None, max_examples=50)
-    def test_mass_is_kept_and_labels_keep_theirs(self, data: FlatSentences, draw: st.DataObject) -> None:
+    def test_probability_mass_and_labels_are_preserved(self, data: FlatSentences, draw: st.DataObject) -> None:
         mapping = draw.draw(st.lists(st.integers(0, 3), min_size=data.n_classes, max_size=data.n_classes))
         merged = merge_classes(data.probs, mapping)
         np.testing.assert_allclose(merged.sum(axis=1), data.probs.sum(axis=1))

@@ -82,7 +82,7 @@ def test_cuts_of_a_known_spread() -> None:
     assert PriorityHistogram.empty().find_cutoff(1) == CUTOFF_ALL
 
 
-def test_saturated_priorities_are_told_apart() -> None:
+def test_saturated_priorities_differ() -> None:
     spread = histogram([1 - 1e-9] * 5 + [1 - 1e-10] * 95)
     assert 1 - 1e-9 < spread.find_cutoff(0.05) <= 1 - 1e-10
     assert histogram([0.0] * 10).find_cutoff(0.05) == 0.0

@@ -187,7 +187,7 @@ def test_a_sentence_without_words_is_never_the_newest_day() -> None:
     assert stats.histogram.total == 2
 
 
-def test_what_cant_be_is_refused() -> None:
+def test_impossible_values_are_refused() -> None:
     empty = RunningStats.empty(K)
     for day in ("20240101", "2024-W01-1", "yesterday", "2024-02-30"):
         with pytest.raises(InvalidInput, match="is not a day"):

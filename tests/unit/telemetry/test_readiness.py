@@ -14,7 +14,7 @@ def test_equal_reasons_are_given_once_and_different_ones_together() -> None:
     assert merge_conditions({"log": "away"}, {"log": "away"}, {"log": "slow"}) == {"log": "away; slow"}
 
 
-def test_what_is_degraded_does_not_make_a_process_unready() -> None:
+def test_a_degraded_process_stays_ready() -> None:
     readiness = Readiness.evaluate({"worker": ""}, {"broker": "away", "review": ""})
     assert readiness == Readiness(ready=True, conditions={"worker": ""}, degraded={"broker": "away"})
     assert not Readiness.evaluate({"worker": "the thread has died"}, {}).ready

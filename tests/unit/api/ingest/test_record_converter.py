@@ -146,7 +146,7 @@ def test_what_gives_no_sentence_is_no_error(harness: TopicHarness, shared: Scori
     assert outcome["sentences"] == [{"id": "label-studio:41", "deleted": True}]
 
 
-def test_spans_that_end_inside_words_are_told(harness: TopicHarness) -> None:
+def test_spans_that_end_inside_words_are_reported(harness: TopicHarness) -> None:
     record = {"text": "Riga's port", "spans": [[0, 3, "LOC"]]}
     emoji = {"text": "😀 Riga", "spans": [{"start": 3, "end": 7, "label": "LOC", "text": "Riga"}]}
     answer = harness.send([record, emoji], "format=spans")
@@ -283,7 +283,7 @@ TOO_MANY = {"tokens": [["a"]] * 21, "ner_tags": [["O"]] * 21}
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/sentences", "/v1/score"])
-def test_what_is_wrong_is_told(
+def test_errors_name_the_record_and_the_field(
     harness: TopicHarness, *, path: str, query: str, body: Any, status: int, field: str | None, message: str
 ) -> None:
     detail = problem(harness.api.post(f"{path}?{query}", body), status, field)
@@ -300,7 +300,7 @@ def test_fields_and_controls_can_be_named(harness: TopicHarness) -> None:
     assert [label for label in sent["labels"] if label != "O"] == ["B-LOC"]
 
 
-def test_kept_webhooks_are_records_too(harness: TopicHarness) -> None:
+def test_stored_webhook_events_are_records_too(harness: TopicHarness) -> None:
     answer = harness.send([make_event(), make_event("ANNOTATIONS_DELETED"), make_argilla_event()], "format=auto")
     assert [one["format"] for one in answer["records"]] == ["label-studio", "label-studio", "argilla"]
     assert [[each["deleted"] for each in one["sentences"]] for one in answer["records"]] == [
@@ -323,7 +323,7 @@ def test_the_documents_examples_run(shared: ScoringHarness, path: str, status: i
             assert [len(one["sentences"]) for one in answer.json()["records"]] == [1]
 
 
-def test_the_document_tells_how_many_datasets_a_list_may_have(shared: ScoringHarness) -> None:
+def test_the_document_gives_the_limit_of_datasets_in_a_list(shared: ScoringHarness) -> None:
     description = shared.app.openapi()["paths"]["/v1/score"]["post"]["description"]
     assert f"at most {MAX_DATASETS_PER_REQUEST} datasets" in description
 

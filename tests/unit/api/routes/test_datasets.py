@@ -58,7 +58,7 @@ def test_settings_are_written_and_in_force(harness: ApiHarness) -> None:
     assert get_header(newer.headers, "ce_id") != get_header(record.headers, "ce_id")
 
 
-def test_what_is_read_can_be_sent_back_and_left_out_means_default(harness: ApiHarness) -> None:
+def test_settings_can_be_sent_back_and_left_out_means_default(harness: ApiHarness) -> None:
     first = harness.client.put("/v1/datasets/news", json={"method": "product", "epoch": 3}).json()
     again = harness.client.put("/v1/datasets/news", json=first).json()
     assert again == {**first, "version": 2}
@@ -245,7 +245,7 @@ def test_settings_that_are_not_in_force_here_are_followed_by_newer_ones(harness:
     assert harness.backend.state_view.refused_settings == {}
 
 
-def test_a_log_that_does_not_answer_is_told(harness: ApiHarness) -> None:
+def test_a_log_that_does_not_answer_is_503(harness: ApiHarness) -> None:
     class Gone:
         def append(self, outputs: object, *, timeout: float = 30.0) -> None:
             raise StreamError("nobody there")
@@ -284,7 +284,7 @@ def learned(harness: ApiHarness, dataset: str, sentences: int) -> None:
     wait_for(lambda: harness.backend.state_view.get_stats(dataset).histogram.total == sentences)
 
 
-def test_settings_that_came_another_way_and_do_not_fit_are_told(harness: ApiHarness) -> None:
+def test_settings_of_another_writer_that_do_not_fit_are_shown_with_the_reason(harness: ApiHarness) -> None:
     harness.client.put("/v1/datasets/x", json={})
     unfit = DatasetSettings(name="x", version=7, method="no-such").model_dump_json().encode()
     harness.log.append([Output(TOPICS.datasets, b"x", unfit)])
@@ -295,7 +295,7 @@ def test_settings_that_came_another_way_and_do_not_fit_are_told(harness: ApiHarn
     assert "no-such" in harness.client.get("/v1/datasets/x/thresholds").json()["problem"]
 
 
-def test_the_model_is_told(quiet: ApiHarness) -> None:
+def test_the_model_is_described(quiet: ApiHarness) -> None:
     model = quiet.client.get("/v1/model").json()
     folder = quiet.backend.classifier.folder
     assert (model["name"], model["fingerprint"]) == (folder.name, folder.fingerprint)

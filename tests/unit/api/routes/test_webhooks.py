@@ -122,7 +122,7 @@ def test_a_task_may_go_before_its_annotation_was_judged(harness: ApiHarness) -> 
     assert (closed["state"], closed["closed_by"]) == ("closed", "deleted")
 
 
-def test_deletions_are_taken_while_the_queue_is_being_built(harness: ApiHarness) -> None:
+def test_deletions_are_accepted_while_the_queue_is_being_built(harness: ApiHarness) -> None:
     class Building:
         version = 0
 
@@ -230,7 +230,7 @@ def overlapping() -> dict[str, Any]:
     return bodies.make_event(annotation=bodies.make_annotation(*both))
 
 
-def test_what_cannot_be_read_is_refused_and_kept(harness: ApiHarness) -> None:
+def test_an_unreadable_event_is_refused_and_stored(harness: ApiHarness) -> None:
     answer = harness.client.post(LABEL_STUDIO, json=overlapping())
     assert answer.status_code == 422
     assert answer.json()["field"] == "annotation.result.0.value"
@@ -241,7 +241,7 @@ def test_what_cannot_be_read_is_refused_and_kept(harness: ApiHarness) -> None:
     assert harness.read_messages(TOPICS.sentences) == []
 
 
-def test_what_can_be_read_of_an_event_is_taken_and_the_event_kept_for_the_rest(harness: ApiHarness) -> None:
+def test_the_readable_part_of_an_event_is_ingested_and_the_event_stored(harness: ApiHarness) -> None:
     twice = bodies.make_annotation(bodies.make_region("Riga", "LOC"), bodies.make_region("Riga", "ORG"), id=42)
     event = bodies.make_event(
         "ANNOTATIONS_CREATED", annotation=[twice, bodies.make_annotation()], task=[bodies.make_task()]
@@ -320,7 +320,7 @@ def test_a_key_is_needed_where_keys_are_set(harness: ApiHarness) -> None:
 
 @pytest.mark.parametrize(("body", "status"), [(b"{", 400), (b"[]", 400), (b'{"action": 3}', 422), (b"{}", 422)])
 @pytest.mark.parametrize("path", [LABEL_STUDIO, ARGILLA])
-def test_bodies_that_are_no_events_are_refused_and_kept(
+def test_bodies_that_are_no_events_are_refused_and_stored(
     harness: ApiHarness, path: str, body: bytes, status: int
 ) -> None:
     answer = harness.client.post(path, content=body, headers={"Content-Type": "application/json"})
@@ -329,7 +329,7 @@ def test_bodies_that_are_no_events_are_refused_and_kept(
     assert letter.value == body
 
 
-def test_a_message_larger_than_the_topic_takes_is_refused_and_kept(harness: ApiHarness) -> None:
+def test_a_message_larger_than_the_topic_allows_is_refused_and_stored(harness: ApiHarness) -> None:
     body = bodies.make_event(annotation=bodies.make_annotation(), task=bodies.make_task(data={"text": "a" * (1 << 20)}))
     answer = harness.client.post(LABEL_STUDIO, json=body)
     assert answer.status_code == 413
@@ -339,7 +339,7 @@ def test_a_message_larger_than_the_topic_takes_is_refused_and_kept(harness: ApiH
     assert "the limit is" in str(get_header(letter.headers, "__connect.errors.exception.message"))
 
 
-def test_of_an_event_larger_than_a_dead_letter_the_beginning_is_kept(harness: ApiHarness) -> None:
+def test_of_an_event_larger_than_a_dead_letter_the_beginning_is_stored(harness: ApiHarness) -> None:
     raw = b'{"action": "' + b"a" * (9 << 20)
     answer = harness.client.post(LABEL_STUDIO, content=raw, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
@@ -415,7 +415,7 @@ def test_a_wrong_signature_is_refused_whatever_the_key(trusting: ApiHarness) -> 
 
 
 @pytest.mark.parametrize("minutes", [-6, 6])
-def test_a_late_event_is_kept_and_not_asked_for_again(trusting: ApiHarness, minutes: int) -> None:
+def test_a_late_event_is_stored_and_not_requested_again(trusting: ApiHarness, minutes: int) -> None:
     """Only who knows the secret can have signed it: what the platform had no way to send earlier is not lost."""
     late = signed(bodies.make_argilla_event(), sent=datetime.now(UTC) + timedelta(minutes=minutes))
     answer = trusting.client.post(ARGILLA, **late)
@@ -429,7 +429,7 @@ def test_a_late_event_is_kept_and_not_asked_for_again(trusting: ApiHarness, minu
     assert trusting.read_messages(TOPICS.sentences) == []
 
 
-def test_a_late_event_that_cannot_be_kept_is_asked_for_again(trusting: ApiHarness) -> None:
+def test_a_late_event_that_cannot_be_stored_is_requested_again(trusting: ApiHarness) -> None:
     late = signed(bodies.make_argilla_event(), sent=datetime.now(UTC) - timedelta(hours=1))
     trusting.serve_with(append_to=Broken())
     assert trusting.client.post(ARGILLA, **late).status_code == 503

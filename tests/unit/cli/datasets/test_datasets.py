@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 TOPICS = Topics()
 
 
-def put(desk: CommandHarness, *arguments: object) -> str:
-    ran = desk.run("datasets", "set", *arguments)
+def put(harness: CommandHarness, *arguments: object) -> str:
+    ran = harness.run("datasets", "set", *arguments)
     assert ran.code == 0, ran.err
     return ran.out
 
 
-def shown(desk: CommandHarness, name: str) -> dict[str, Any]:
-    ran = desk.run("datasets", "show", name)
+def shown(harness: CommandHarness, name: str) -> dict[str, Any]:
+    ran = harness.run("datasets", "show", name)
     assert ran.code == 0, ran.err
     settings: dict[str, Any] = json.loads(ran.out)
     return settings
 
 
-def written(desk: CommandHarness) -> list[tuple[bytes | None, bytes | None]]:
-    return [(record.key, record.value) for record in desk.read_records(TOPICS.datasets)]
+def written(harness: CommandHarness) -> list[tuple[bytes | None, bytes | None]]:
+    return [(record.key, record.value) for record in harness.read_records(TOPICS.datasets)]
 
 
 # -- at the same moment ------------------------------------------------------------------------------------------------
@@ -50,41 +50,41 @@ def written(desk: CommandHarness) -> list[tuple[bytes | None, bytes | None]]:
     ],
 )
 def test_who_was_slower_changes_nothing(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     """Somebody else writes between what the command reads and what it writes."""
-    put(desk, "news", "method=product")
+    put(harness, "news", "method=product")
     theirs = DatasetSettings(name="news", version=2, method="good-fraction").model_dump_json().encode()
     real = SqliteLog.append_if_unchanged
 
     def append_if_unchanged(stream: SqliteLog, output: Output, seen: Any, **more: Any) -> None:
-        desk.append(Output(TOPICS.datasets, b"news", theirs))
+        harness.append(Output(TOPICS.datasets, b"news", theirs))
         real(stream, output, seen, **more)
 
     monkeypatch.setattr(SqliteLog, "append_if_unchanged", append_if_unchanged)
-    ran = desk.run(*command)
+    ran = harness.run(*command)
     assert ran.code != 0
     assert "another writer changed the settings of news at the same time" in ran.err
     assert "datasets show news" in ran.err
-    assert written(desk) == [(b"news", theirs)]
+    assert written(harness) == [(b"news", theirs)]
 
 
 # -- set ---------------------------------------------------------------------------------------------------------------
 
 
-def test_settings_are_changed_one_by_one_and_each_change_is_a_version(desk: CommandHarness) -> None:
-    assert "news: settings version 1" in put(desk, "news", "control_share=0.01", "label_map.PERSON=PER")
-    put(desk, "news", "label_map.B-PLACE=B-LOC", "scheme=iob2", "forget_after_days=30")
-    put(desk, "news", "label_map.PERSON=", "forget_after_days=null", "method=product")
+def test_settings_are_changed_one_by_one_and_each_change_is_a_version(harness: CommandHarness) -> None:
+    assert "news: settings version 1" in put(harness, "news", "control_share=0.01", "label_map.PERSON=PER")
+    put(harness, "news", "label_map.B-PLACE=B-LOC", "scheme=iob2", "forget_after_days=30")
+    put(harness, "news", "label_map.PERSON=", "forget_after_days=null", "method=product")
     wanted = DatasetSettings(
         name="news", version=3, control_share=0.01, label_map={"B-PLACE": "B-LOC"}, scheme="iob2", method="product"
     )
-    assert DatasetSettings.model_validate(shown(desk, "news")) == wanted
-    [newest] = desk.read_records(TOPICS.datasets)
+    assert DatasetSettings.model_validate(shown(harness, "news")) == wanted
+    [newest] = harness.read_records(TOPICS.datasets)
     assert newest.key == b"news"
     assert dict(newest.headers)["ce_type"] == DATASET_EVENT_TYPE.encode()
-    put(desk, "news", "method=product")
-    [again] = desk.read_records(TOPICS.datasets)
+    put(harness, "news", "method=product")
+    [again] = harness.read_records(TOPICS.datasets)
     assert dict(again.headers)["ce_id"] != dict(newest.headers)["ce_id"]
 
 
@@ -108,36 +108,38 @@ def test_settings_are_changed_one_by_one_and_each_change_is_a_version(desk: Comm
     ],
 )
 def test_a_flag_policy_takes_the_fields_of_its_kind(
-    desk: CommandHarness, before: list[str], assignments: list[str], policy: dict[str, object]
+    harness: CommandHarness, before: list[str], assignments: list[str], policy: dict[str, object]
 ) -> None:
     if before:
-        put(desk, "news", *before)
-    put(desk, "news", *assignments)
-    assert shown(desk, "news")["flag_policy"] == policy
-    assert json.loads(written(desk)[-1][1] or b"")["flag_policy"] == policy  # nothing of the old kind is left
+        put(harness, "news", *before)
+    put(harness, "news", *assignments)
+    assert shown(harness, "news")["flag_policy"] == policy
+    assert json.loads(written(harness)[-1][1] or b"")["flag_policy"] == policy  # nothing of the old kind is left
 
 
-def test_a_file_sets_everything_and_shown_settings_are_one(desk: CommandHarness) -> None:
-    put(desk, "news", "control_share=0.5", "method=product")
-    edited = {**shown(desk, "news"), "token_score": "normalized-margin"}
-    file = desk.folder / "settings.json"
+def test_a_file_sets_everything_and_shown_settings_are_one(harness: CommandHarness) -> None:
+    put(harness, "news", "control_share=0.5", "method=product")
+    edited = {**shown(harness, "news"), "token_score": "normalized-margin"}
+    file = harness.folder / "settings.json"
     file.write_text(json.dumps(edited))
-    put(desk, "news", "--file", file)
-    assert shown(desk, "news") == {**edited, "version": 2}
+    put(harness, "news", "--file", file)
+    assert shown(harness, "news") == {**edited, "version": 2}
     file.write_text('{"unmapped": "unscored"}')
-    put(desk, "news", "--file", file)
-    assert shown(desk, "news") == DatasetSettings(name="news", version=3, unmapped="unscored").model_dump(mode="json")
+    put(harness, "news", "--file", file)
+    assert shown(harness, "news") == DatasetSettings(name="news", version=3, unmapped="unscored").model_dump(
+        mode="json"
+    )
 
 
-def test_settings_of_a_newer_version_and_the_epoch_survive(desk: CommandHarness) -> None:
+def test_settings_of_a_newer_version_and_the_epoch_survive(harness: CommandHarness) -> None:
     fields = {"name": "news", "version": 4, "epoch": 2, "of_a_newer_version": [1]}
-    desk.append(Output(TOPICS.datasets, b"news", json.dumps(fields).encode()))
-    put(desk, "news", "control_share=0.1")
-    assert json.loads(written(desk)[-1][1] or b"") == {**fields, "version": 5, "control_share": 0.1}
-    file = desk.folder / "settings.json"
+    harness.append(Output(TOPICS.datasets, b"news", json.dumps(fields).encode()))
+    put(harness, "news", "control_share=0.1")
+    assert json.loads(written(harness)[-1][1] or b"") == {**fields, "version": 5, "control_share": 0.1}
+    file = harness.folder / "settings.json"
     file.write_text("{}")
-    put(desk, "news", "--file", file)
-    assert (shown(desk, "news")["epoch"], shown(desk, "news")["version"]) == (2, 6)
+    put(harness, "news", "--file", file)
+    assert (shown(harness, "news")["epoch"], shown(harness, "news")["version"]) == (2, 6)
 
 
 @pytest.mark.parametrize(
@@ -145,20 +147,20 @@ def test_settings_of_a_newer_version_and_the_epoch_survive(desk: CommandHarness)
 )
 @pytest.mark.parametrize("version", [1, 2])
 def test_settings_that_are_not_in_force_are_not_changed_but_replaced(
-    desk: CommandHarness, command: tuple[str, ...], version: int
+    harness: CommandHarness, command: tuple[str, ...], version: int
 ) -> None:
-    put(desk, "news", "method=product")
+    put(harness, "news", "method=product")
     odd = json.dumps({"name": "news", "version": version, "method": "best", "epoch": 4}).encode()
-    desk.append(Output(TOPICS.datasets, b"news", odd))
-    ran = desk.run(*command)
+    harness.append(Output(TOPICS.datasets, b"news", odd))
+    ran = harness.run(*command)
     assert (ran.code, ran.out) == (1, "")
     assert "the newest settings of news are not in force: `method`: unknown method 'best'" in ran.err
     assert "`labelwatch datasets set news --file FILE`" in ran.err
-    assert written(desk) == [(b"news", odd)]
-    file = desk.folder / "settings.json"
+    assert written(harness) == [(b"news", odd)]
+    file = harness.folder / "settings.json"
     file.write_text('{"control_share": 0.1}')
-    put(desk, "news", "--file", file)
-    now = shown(desk, "news")
+    put(harness, "news", "--file", file)
+    now = shown(harness, "news")
     assert (now["version"], now["epoch"], now["control_share"]) == (version + 1, 4, 0.1)
 
 
@@ -186,15 +188,15 @@ def test_settings_that_are_not_in_force_are_not_changed_but_replaced(
         (["epoch=7"], "`epoch`: use `labelwatch thresholds reset`"),
     ],
 )
-def test_what_can_not_be_set_is_told_by_its_field_and_nothing_is_written(
-    desk: CommandHarness, assignments: list[str], problem: str
+def test_an_invalid_setting_is_named_and_nothing_is_written(
+    harness: CommandHarness, assignments: list[str], problem: str
 ) -> None:
-    put(desk, "news", "control_share=0.5")
-    before = written(desk)
-    ran = desk.run("datasets", "set", "news", *assignments)
+    put(harness, "news", "control_share=0.5")
+    before = written(harness)
+    ran = harness.run("datasets", "set", "news", *assignments)
     assert (ran.code, ran.out) == (1, "")
     assert problem in ran.err
-    assert written(desk) == before
+    assert written(harness) == before
 
 
 @pytest.mark.parametrize(
@@ -211,16 +213,16 @@ def test_what_can_not_be_set_is_told_by_its_field_and_nothing_is_written(
         ('{"label_map": {"\\ud800": "PER"}}', "`label_map`: it can't be written as JSON"),
     ],
 )
-def test_a_bad_file_is_refused(desk: CommandHarness, content: str, problem: str) -> None:
-    put(desk, "news", "control_share=0.5")
-    put(desk, "news", "control_share=0.6")
-    before = written(desk)
-    file = desk.folder / "settings.json"
+def test_a_bad_file_is_refused(harness: CommandHarness, content: str, problem: str) -> None:
+    put(harness, "news", "control_share=0.5")
+    put(harness, "news", "control_share=0.6")
+    before = written(harness)
+    file = harness.folder / "settings.json"
     file.write_text(content)
-    ran = desk.run("datasets", "set", "news", "--file", file)
+    ran = harness.run("datasets", "set", "news", "--file", file)
     assert ran.code == 1
     assert problem in ran.err
-    assert written(desk) == before
+    assert written(harness) == before
 
 
 @pytest.mark.parametrize(
@@ -238,8 +240,8 @@ def test_a_bad_file_is_refused(desk: CommandHarness, content: str, problem: str)
         (["news", "--file", "nowhere.json"], 1, "--file: can't read nowhere.json"),
     ],
 )
-def test_wrong_usage_is_told(desk: CommandHarness, arguments: list[str], code: int, problem: str) -> None:
-    ran = desk.run("datasets", "set", *arguments)
+def test_wrong_usage_is_an_error(harness: CommandHarness, arguments: list[str], code: int, problem: str) -> None:
+    ran = harness.run("datasets", "set", *arguments)
     assert ran.code == code
     assert problem in " ".join(ran.err.replace("│", " ").split())
 
@@ -247,70 +249,70 @@ def test_wrong_usage_is_told(desk: CommandHarness, arguments: list[str], code: i
 # -- a worker follows them ---------------------------------------------------------------------------------------------
 
 
-def test_the_worker_refuses_a_label_outside_the_label_set(desk: CommandHarness) -> None:
-    put(desk, "news", 'label_set=["PER", "LOC"]', "control_share=1")
+def test_the_worker_refuses_a_label_outside_the_label_set(harness: CommandHarness) -> None:
+    put(harness, "news", 'label_set=["PER", "LOC"]', "control_share=1")
     labels = ["O", "B-MISC"], ["O", "B-LOC"]
-    desk.run(
+    harness.run(
         "send",
-        desk.write_file(
+        harness.write_file(
             [
                 {"tokens": ["the", "fox"], "labels": given, "id": str(number), "dataset": "news"}
                 for number, given in enumerate(labels)
             ]
         ),
     )
-    desk.run("worker", "--once")
-    [dead] = desk.read_records(TOPICS.dead_letters)
+    harness.run("worker", "--once")
+    [dead] = harness.read_records(TOPICS.dead_letters)
     headers = dict(dead.headers)
     assert headers["__connect.errors.stage"] == b"labels"
     message = headers["__connect.errors.exception.message"].decode()
     assert "label 'B-MISC' is not in the label set of news." in message
     assert "The label set: O, PER, LOC" in message
-    [assessment] = desk.read_assessments()
+    [assessment] = harness.read_assessments()
     assert set(assessment.thresholds) == {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"}
-    put(desk, "news", "label_set=")
-    assert "label_set" not in shown(desk, "news") or shown(desk, "news")["label_set"] is None
+    put(harness, "news", "label_set=")
+    assert "label_set" not in shown(harness, "news") or shown(harness, "news")["label_set"] is None
 
 
-def test_the_worker_judges_by_what_was_set(desk: CommandHarness) -> None:
+def test_the_worker_judges_with_the_settings(harness: CommandHarness) -> None:
     ghost = {"tokens": ["the", "fox"], "labels": ["O", "B-PERSON"], "id": "1", "dataset": "news"}
-    desk.run("send", desk.write_file([ghost]))
-    desk.run("worker", "--once")
-    [dead] = desk.read_records(TOPICS.dead_letters)
+    harness.run("send", harness.write_file([ghost]))
+    harness.run("worker", "--once")
+    [dead] = harness.read_records(TOPICS.dead_letters)
     advice = dict(dead.headers)["__connect.errors.exception.message"].decode()
     assert '`labelwatch datasets set news label_map.PERSON=PER`, or {"label_map": {"PERSON": "PER"}} in its' in advice
-    put(desk, "news", "label_map.PERSON=PER", "control_share=1")
-    desk.run("send", desk.write_file([ghost]))
-    desk.run("worker", "--once")
-    assert len(desk.read_records(TOPICS.dead_letters)) == 1
-    [assessment] = desk.read_assessments()
+    put(harness, "news", "label_map.PERSON=PER", "control_share=1")
+    harness.run("send", harness.write_file([ghost]))
+    harness.run("worker", "--once")
+    assert len(harness.read_records(TOPICS.dead_letters)) == 1
+    [assessment] = harness.read_assessments()
     assert (assessment.id, assessment.settings_version) == ("1", 1)
 
 
-def test_it_is_told_when_statistics_start_anew(desk: CommandHarness) -> None:
-    desk.run("send", desk.write_file(make_sentences(3, dataset="news")))
-    desk.run("worker", "--once")
-    assert "anew" not in put(desk, "news", "control_share=0.5")
-    assert "the statistics of news start anew" in put(desk, "news", "scheme=io")
-    assert "anew" not in put(desk, "news", "label_map.PERSON=PER")  # nothing is learned by types yet
+def test_a_warning_says_that_statistics_start_anew(harness: CommandHarness) -> None:
+    harness.run("send", harness.write_file(make_sentences(3, dataset="news")))
+    harness.run("worker", "--once")
+    assert "anew" not in put(harness, "news", "control_share=0.5")
+    assert "the statistics of news start anew" in put(harness, "news", "scheme=io")
+    assert "anew" not in put(harness, "news", "label_map.PERSON=PER")  # nothing is learned by types yet
 
 
 # -- list, show, delete ------------------------------------------------------------------------------------------------
 
 
-def test_datasets_are_listed_whether_set_up_or_only_seen(desk: CommandHarness) -> None:
-    desk.run("send", desk.write_file(make_sentences(3, dataset="seen")))
-    assert "no dataset has settings" in desk.run("datasets", "list").out
-    desk.run("worker", "--once")
-    put(desk, "news", "flag_policy.kind=budget", "flag_policy.share=0.02", "label_map.PERSON=PER")
-    desk.append(Output(TOPICS.datasets, b"odd", b'{"name": "odd", "version": 3, "method": "best"}'))
-    ran = desk.run("datasets", "list")
+def test_datasets_are_listed_whether_set_up_or_only_seen(harness: CommandHarness) -> None:
+    harness.run("send", harness.write_file(make_sentences(3, dataset="seen")))
+    assert "no dataset has settings" in harness.run("datasets", "list").out
+    harness.run("worker", "--once")
+    put(harness, "news", "flag_policy.kind=budget", "flag_policy.share=0.02", "label_map.PERSON=PER")
+    harness.append(Output(TOPICS.datasets, b"odd", b'{"name": "odd", "version": 3, "method": "best"}'))
+    ran = harness.run("datasets", "list")
     head, *rows = ran.out.splitlines()
     assert head.split()[:3] == ["dataset", "version", "epoch"]
     assert [row.split()[:2] for row in rows[:3]] == [["news", "1"], ["odd", "0"], ["seen", "0"]]
     assert "budget 0.02" in rows[0]
     assert rows[3].startswith("odd: newer settings are not in force: `method`: unknown method 'best'")
-    listed = json.loads(desk.run("datasets", "list", "--json").out)["datasets"]
+    listed = json.loads(harness.run("datasets", "list", "--json").out)["datasets"]
     assert [(dataset["name"], bool(dataset["problem"])) for dataset in listed] == [
         ("news", False),
         ("odd", True),
@@ -319,39 +321,39 @@ def test_datasets_are_listed_whether_set_up_or_only_seen(desk: CommandHarness) -
     assert listed[0]["label_map"] == {"PERSON": "PER"}
 
 
-def test_deleted_settings_are_the_defaults_again(desk: CommandHarness) -> None:
-    put(desk, "news", "control_share=0.5", "ranker_epoch=2")
-    out = desk.run("datasets", "delete", "news", "--yes").out
+def test_deleted_settings_are_the_defaults_again(harness: CommandHarness) -> None:
+    put(harness, "news", "control_share=0.5", "ranker_epoch=2")
+    out = harness.run("datasets", "delete", "news", "--yes").out
     assert out == "news is judged with the default settings, as version 2\n"
-    assert shown(desk, "news") == DatasetSettings(name="news", version=2, ranker_epoch=2).model_dump(mode="json")
-    ran = desk.run("datasets", "delete", "nobody", "--yes")
+    assert shown(harness, "news") == DatasetSettings(name="news", version=2, ranker_epoch=2).model_dump(mode="json")
+    ran = harness.run("datasets", "delete", "nobody", "--yes")
     assert ran.code == 1
     assert "'nobody' is not known: the datasets are news" in ran.err
 
 
-def test_deleting_brings_no_statistics_of_an_older_epoch_back(desk: CommandHarness) -> None:
-    put(desk, "news", "control_share=0.5")
-    desk.run("thresholds", "reset", "news", "--yes")
-    desk.run("datasets", "delete", "news", "--yes")
-    assert shown(desk, "news")["epoch"] == 1
-    desk.run("thresholds", "reset", "news", "--yes")
-    assert shown(desk, "news")["epoch"] == 2
+def test_deleting_brings_no_statistics_of_an_older_epoch_back(harness: CommandHarness) -> None:
+    put(harness, "news", "control_share=0.5")
+    harness.run("thresholds", "reset", "news", "--yes")
+    harness.run("datasets", "delete", "news", "--yes")
+    assert shown(harness, "news")["epoch"] == 1
+    harness.run("thresholds", "reset", "news", "--yes")
+    assert shown(harness, "news")["epoch"] == 2
 
 
-def test_the_rankers_epoch_only_grows(desk: CommandHarness, tmp_path: Path) -> None:
-    put(desk, "news", "ranker_epoch=3")
-    assert "can only grow" in desk.run("datasets", "set", "news", "ranker_epoch=2").err
+def test_the_rankers_epoch_only_grows(harness: CommandHarness, tmp_path: Path) -> None:
+    put(harness, "news", "ranker_epoch=3")
+    assert "can only grow" in harness.run("datasets", "set", "news", "ranker_epoch=2").err
     file = tmp_path / "settings.json"
     file.write_text('{"control_share": 0.1}')
-    desk.run("datasets", "set", "news", "--file", str(file))
-    assert shown(desk, "news")["ranker_epoch"] == 3
+    harness.run("datasets", "set", "news", "--file", str(file))
+    assert shown(harness, "news")["ranker_epoch"] == 3
 
 
-def test_deleting_asks_first(desk: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(desk, "news", "control_share=0.5")
+def test_deleting_asks_first(harness: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(harness, "news", "control_share=0.5")
     monkeypatch.setattr("typer.confirm", _declined)
-    assert desk.run("datasets", "delete", "news").code == 1
-    assert len(written(desk)) == 1
+    assert harness.run("datasets", "delete", "news").code == 1
+    assert len(written(harness)) == 1
 
 
 def _declined(question: str, *, abort: bool) -> None:

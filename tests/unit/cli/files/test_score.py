@@ -223,7 +223,7 @@ def test_a_run_that_fails_keeps_the_old_list(run: RunCommand, reader: Path, data
         assert old.read_text() == "from before"
 
 
-def test_nothing_is_written_over_what_is_read_or_twice(
+def test_no_input_is_overwritten_and_no_output_written_twice(
     run: RunCommand, reader: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sub").mkdir()

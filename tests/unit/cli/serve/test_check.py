@@ -17,37 +17,37 @@ if TYPE_CHECKING:
 TOPICS = Topics()
 
 
-def find_problems(desk: CommandHarness, **variables: str) -> list[str]:
-    ran = desk.run("check", **variables)
+def find_problems(harness: CommandHarness, **variables: str) -> list[str]:
+    ran = harness.run("check", **variables)
     lines = [line for line in ran.out.splitlines() if not line.startswith("ok ")]
     assert ran.code == (1 if lines else 0)
     return lines
 
 
-def test_check_finds_no_problem_in_a_working_setup(desk: CommandHarness) -> None:
-    assert find_problems(desk) == []
-    assert not desk.log_path.exists()
-    desk.run("send", desk.write_file(make_sentences(10)))
-    desk.run("worker", "--once")
-    assert find_problems(desk) == []
-    assert "state: 10 sentences learned from" in desk.run("check").out
+def test_check_finds_no_problem_in_a_working_setup(harness: CommandHarness) -> None:
+    assert find_problems(harness) == []
+    assert not harness.log_path.exists()
+    harness.run("send", harness.write_file(make_sentences(10)))
+    harness.run("worker", "--once")
+    assert find_problems(harness) == []
+    assert "state: 10 sentences learned from" in harness.run("check").out
 
 
-def test_check_says_what_to_change(desk: CommandHarness) -> None:
-    assert find_problems(desk, LABELWATCH_WRKER_ID="a") == [
+def test_check_says_what_to_change(harness: CommandHarness) -> None:
+    assert find_problems(harness, LABELWATCH_WRKER_ID="a") == [
         "WRONG settings: LABELWATCH_WRKER_ID is not a setting: correct its name or remove it"
     ]
-    assert find_problems(desk, LABELWATCH_WORKER_MAX_WORDS="many")[0].startswith(
+    assert find_problems(harness, LABELWATCH_WORKER_MAX_WORDS="many")[0].startswith(
         "WRONG settings: LABELWATCH_WORKER_MAX_WORDS: give a whole number"
     )
-    assert "nowhere is not a folder" in find_problems(desk, LABELWATCH_MODEL_FOLDER="nowhere")[0]
-    (desk.folder / "file").write_text("this is not a log" * 100)
-    assert "can't be read as a log" in find_problems(desk, LABELWATCH_LOG_PATH=str(desk.folder / "file"))[0]
-    assert "can't create" in find_problems(desk, LABELWATCH_LOG_PATH=str(desk.folder / "file" / "log"))[0]
+    assert "nowhere is not a folder" in find_problems(harness, LABELWATCH_MODEL_FOLDER="nowhere")[0]
+    (harness.folder / "file").write_text("this is not a log" * 100)
+    assert "can't be read as a log" in find_problems(harness, LABELWATCH_LOG_PATH=str(harness.folder / "file"))[0]
+    assert "can't create" in find_problems(harness, LABELWATCH_LOG_PATH=str(harness.folder / "file" / "log"))[0]
 
 
-def test_check_continues_after_a_variable_that_cannot_be_used(desk: CommandHarness) -> None:
-    ran = desk.run(
+def test_check_continues_after_a_variable_that_cannot_be_used(harness: CommandHarness) -> None:
+    ran = harness.run(
         "check",
         LABELWATCH_WORKER_GRUP="g",
         LABELWATCH_API_PORT="none",
@@ -63,34 +63,34 @@ def test_check_continues_after_a_variable_that_cannot_be_used(desk: CommandHarne
         "ok    log: embedded",
     ):
         assert line in ran.out
-    again = desk.run("check", LABELWATCH_KAFKA_SASL_USERNAME="anna")
+    again = harness.run("check", LABELWATCH_KAFKA_SASL_USERNAME="anna")
     assert "WRONG settings: LABELWATCH_KAFKA_BOOTSTRAP_SERVERS: the other settings of its group need it" in again.out
     assert "ok    model: " in again.out
 
 
 def test_check_writes_to_the_folder_of_a_log_that_does_not_exist(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(**_: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr("service.cli.serve.check.tempfile.TemporaryFile", refused)
-    (line,) = find_problems(desk)
-    assert line.endswith(f"{desk.folder} is not writable: Read-only file system")
+    (line,) = find_problems(harness)
+    assert line.endswith(f"{harness.folder} is not writable: Read-only file system")
 
 
-def test_check_reads_settings_and_state(desk: CommandHarness) -> None:
-    desk.append_settings(name="news", version=1, method="magic")
-    [line] = find_problems(desk)
+def test_check_reads_settings_and_state(harness: CommandHarness) -> None:
+    harness.append_settings(name="news", version=1, method="magic")
+    [line] = find_problems(harness)
     assert line.startswith("WRONG dataset: the settings of news can't be used")
     assert "magic" in line
-    desk.append(Output(TOPICS.state, to_state_key(0, *StatsKey("news", "k")), b"{}"))
-    assert any(line.startswith("WRONG state:") for line in find_problems(desk))
+    harness.append(Output(TOPICS.state, to_state_key(0, *StatsKey("news", "k")), b"{}"))
+    assert any(line.startswith("WRONG state:") for line in find_problems(harness))
 
 
-def test_check_of_an_unreachable_broker_prints_no_secret(desk: CommandHarness) -> None:
+def test_check_of_an_unreachable_broker_prints_no_secret(harness: CommandHarness) -> None:
     lines = find_problems(
-        desk,
+        harness,
         LABELWATCH_KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:9",
         LABELWATCH_KAFKA_SECURITY_PROTOCOL="SASL_PLAINTEXT",
         LABELWATCH_KAFKA_SASL_MECHANISM="PLAIN",

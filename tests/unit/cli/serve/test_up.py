@@ -35,16 +35,16 @@ WRONG = {
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
+def harness(tmp_path: Path, tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> CommandHarness:
     return CommandHarness(tmp_path, tiny_model, variables={"LABELWATCH_API_PORT": "0"}, capfd=capfd)
 
 
 @contextlib.contextmanager
 def running(
-    desk: CommandHarness, *arguments: str, **variables: str
+    harness: CommandHarness, *arguments: str, **variables: str
 ) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     """A process that is ready, and a client for it. The process is killed at the end, whatever happens."""
-    process = desk.start(*arguments, **variables)
+    process = harness.start(*arguments, **variables)
     try:
         with httpx.Client(base_url=read_address(process), timeout=WAIT) as client:
             yield process, client
@@ -85,9 +85,9 @@ def stop_process(process: subprocess.Popen[str], number: signal.Signals) -> str:
     return err
 
 
-def test_a_wrong_label_comes_to_review_and_nothing_is_left_behind(desk: CommandHarness) -> None:
-    desk.model = find_default_model()  # one that knows what Paris is
-    with running(desk, "up") as (process, client):
+def test_a_wrong_label_comes_to_review_and_nothing_is_left_behind(harness: CommandHarness) -> None:
+    harness.model = find_default_model()  # one that knows what Paris is
+    with running(harness, "up") as (process, client):
         assert client.get("/readyz").json()["ready"] is True
         sent = client.post("/v1/sentences", json=WRONG, headers={"X-Request-ID": "r-1"})
         assert (sent.status_code, sent.json()["ids"]) == (202, ["doc-1"])
@@ -105,21 +105,21 @@ def test_a_wrong_label_comes_to_review_and_nothing_is_left_behind(desk: CommandH
         assert 'labelwatch_assessed_sentences_total{dataset="default"} 1.0' in metrics
         assert 'labelwatch_review_items{dataset="default",state="decided"} 1.0' in metrics
         assert re.search(r'labelwatch_ready\{condition="worker"\} 1.0', metrics)
-        again = desk.run("up")
+        again = harness.run("up")
         assert again.code == 1
         assert "another worker" in again.err
         err = stop_process(process, signal.SIGTERM)
         assert "1 message read, 1 to review" in err
-    (assessment,) = desk.read_assessments()
+    (assessment,) = harness.read_assessments()
     assert assessment.request_id == "r-1"
-    with contextlib.closing(SqliteWorkerSession(desk.log_path, desk.topics)):
+    with contextlib.closing(SqliteWorkerSession(harness.log_path, harness.topics)):
         pass  # the lock is free again
 
 
-def test_the_api_alone_drains_while_a_client_listens(desk: CommandHarness) -> None:
-    key = desk.run("key", "new", "anna", "--scope", "write").out.splitlines()
+def test_the_api_alone_drains_while_a_client_listens(harness: CommandHarness) -> None:
+    key = harness.run("key", "new", "anna", "--scope", "write").out.splitlines()
     variables = {"LABELWATCH_API_KEYS": key[1].partition("=")[2], "LABELWATCH_LOGS_FORMAT": "json"}
-    with running(desk, "api", **variables) as (process, client):
+    with running(harness, "api", **variables) as (process, client):
         assert client.get("/v1/datasets").status_code == 401
         client.headers["Authorization"] = f"Bearer {key[0]}"
         assert client.post("/v1/sentences", json=WRONG).status_code == 202
@@ -141,38 +141,38 @@ def test_the_api_alone_drains_while_a_client_listens(desk: CommandHarness) -> No
         listener.join()
         assert key[0] not in err
         assert all(line.startswith(("{", "labelwatch has stopped")) for line in err.splitlines())
-    assert desk.read_records(desk.topics.sentences)
-    assert desk.read_records(desk.topics.review) == []  # no worker
+    assert harness.read_records(harness.topics.sentences)
+    assert harness.read_records(harness.topics.review) == []  # no worker
 
 
-def test_a_thread_that_dies_ends_the_process(desk: CommandHarness) -> None:
-    with running(desk, "up") as (process, _):
-        desk.append(Output(desk.topics.state, b"not a key", b"{}"))
+def test_a_thread_that_dies_ends_the_process(harness: CommandHarness) -> None:
+    with running(harness, "up") as (process, _):
+        harness.append(Output(harness.topics.state, b"not a key", b"{}"))
         out, err = process.communicate(timeout=WAIT)
         assert process.returncode == 1, out
         assert "unreadable key" in err.splitlines()[-1]
         assert "Traceback" not in err
 
 
-def test_a_port_in_use_is_reported_at_once(desk: CommandHarness) -> None:
+def test_a_port_in_use_is_reported_at_once(harness: CommandHarness) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        ran = desk.run("up", LABELWATCH_API_PORT=port)
+        ran = harness.run("up", LABELWATCH_API_PORT=port)
     assert ran.code == 1
     assert f"LABELWATCH_API_PORT: can't listen on 127.0.0.1:{port}" in ran.err
     assert "set it to another port, or 0 for any free one" in ran.err
-    assert "LABELWATCH_API_HOST" in desk.run("api", LABELWATCH_API_HOST="no.such.host.invalid").err
+    assert "LABELWATCH_API_HOST" in harness.run("api", LABELWATCH_API_HOST="no.such.host.invalid").err
 
 
-def test_a_new_key(desk: CommandHarness) -> None:
-    ran = desk.run("key", "new", "anna")
+def test_a_new_key(harness: CommandHarness) -> None:
+    ran = harness.run("key", "new", "anna")
     key, line = ran.out.splitlines()
     assert line == f"LABELWATCH_API_KEYS=anna:read:{hash_key(key)}"
     assert key not in ran.err
-    both = desk.run("key", "new", "ben", "--scope", "write", LABELWATCH_API_KEYS=line.partition("=")[2])
+    both = harness.run("key", "new", "ben", "--scope", "write", LABELWATCH_API_KEYS=line.partition("=")[2])
     assert both.out.splitlines()[1].startswith(f"{line},ben:write:")
-    again = desk.run("key", "new", "anna", LABELWATCH_API_KEYS=line.partition("=")[2])
+    again = harness.run("key", "new", "anna", LABELWATCH_API_KEYS=line.partition("=")[2])
     assert again.code == 2
     assert "anna has a key already" in again.err
-    assert desk.run("key", "new", "a b").code == 2
+    assert harness.run("key", "new", "a b").code == 2
     assert os.environ.get("LABELWATCH_API_KEYS") is None

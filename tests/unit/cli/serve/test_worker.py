@@ -26,31 +26,31 @@ if TYPE_CHECKING:
 TOPICS = Topics()
 
 
-def test_once_reads_to_the_end_and_prints_a_summary(desk: CommandHarness) -> None:
-    desk.run("send", desk.write_file([*make_sentences(30), {"tokens": ["a"], "labels": ["B-GHOST"]}]))
-    ran = desk.run("worker", "--once", LABELWATCH_WORKER_BATCH_RECORDS="4")
+def test_once_reads_to_the_end_and_prints_a_summary(harness: CommandHarness) -> None:
+    harness.run("send", harness.write_file([*make_sentences(30), {"tokens": ["a"], "labels": ["B-GHOST"]}]))
+    ran = harness.run("worker", "--once", LABELWATCH_WORKER_BATCH_RECORDS="4")
     assert ran.code == 0
-    assert f"31 messages read, {len(desk.read_assessments())} to review, 1 dead letter" in ran.err
-    assert "0 messages read" in desk.run("worker", "--once").err
+    assert f"31 messages read, {len(harness.read_assessments())} to review, 1 dead letter" in ran.err
+    assert "0 messages read" in harness.run("worker", "--once").err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_finishes_the_batch_and_ends_with_code_0(desk: CommandHarness, number: signal.Signals) -> None:
-    desk.run("send", desk.write_file(make_sentences(20)))
-    worker = desk.start("worker")
-    wait_until(lambda: read_position(desk) == 20, worker)
-    desk.run("send", desk.write_file(make_sentences(5, seed=1)))
-    wait_until(lambda: read_position(desk) == 25, worker)
+def test_a_signal_finishes_the_batch_and_ends_with_code_0(harness: CommandHarness, number: signal.Signals) -> None:
+    harness.run("send", harness.write_file(make_sentences(20)))
+    worker = harness.start("worker")
+    wait_until(lambda: read_position(harness) == 20, worker)
+    harness.run("send", harness.write_file(make_sentences(5, seed=1)))
+    wait_until(lambda: read_position(harness) == 25, worker)
     worker.send_signal(number)
     _, err = worker.communicate(timeout=60)
     assert worker.returncode == 0, err
     assert "25 messages read" in err
-    with closing(SqliteWorkerSession(desk.log_path, TOPICS)):
+    with closing(SqliteWorkerSession(harness.log_path, TOPICS)):
         pass  # the lock is free again
 
 
-def read_position(desk: CommandHarness) -> int:
-    described = desk.run("topics", "describe").out
+def read_position(harness: CommandHarness) -> int:
+    described = harness.run("topics", "describe").out
     return int(described.partition("continues at offset ")[2].split()[0])
 
 
@@ -62,15 +62,15 @@ def wait_until(reached: Callable[[], bool], worker: subprocess.Popen[str]) -> No
         time.sleep(0.1)
 
 
-def test_a_second_worker_on_the_embedded_log_is_refused(desk: CommandHarness) -> None:
-    with closing(SqliteWorkerSession(desk.log_path, TOPICS)):
-        ran = desk.run("worker", "--once")
+def test_a_second_worker_on_the_embedded_log_is_refused(harness: CommandHarness) -> None:
+    with closing(SqliteWorkerSession(harness.log_path, TOPICS)):
+        ran = harness.run("worker", "--once")
     assert ran.code == 1
-    assert f"another worker is running on {desk.log_path}" in ran.err
+    assert f"another worker is running on {harness.log_path}" in ran.err
 
 
-def test_a_model_that_cannot_be_used_ends_the_worker(desk: CommandHarness) -> None:
-    ran = desk.run("worker", LABELWATCH_MODEL_FOLDER="nowhere")
+def test_a_model_that_cannot_be_used_ends_the_worker(harness: CommandHarness) -> None:
+    ran = harness.run("worker", LABELWATCH_MODEL_FOLDER="nowhere")
     assert ran.code == 1
     assert ran.err.splitlines()[-1].startswith("labelwatch: nowhere is not a folder")
 
@@ -85,33 +85,33 @@ def test_a_model_that_cannot_be_used_ends_the_worker(desk: CommandHarness) -> No
     ],
 )
 def test_an_error_that_no_retry_fixes_ends_the_worker_with_one_line(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch, error: Exception, line: str
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch, error: Exception, line: str
 ) -> None:
-    desk.run("send", desk.write_file(make_sentences(5)))
+    harness.run("send", harness.write_file(make_sentences(5)))
     use_failing_session(monkeypatch, error)
-    ran = desk.run("worker")
+    ran = harness.run("worker")
     assert ran.code == 1
     assert line in ran.err.splitlines()
     monkeypatch.undo()
-    assert "5 messages read" in desk.run("worker", "--once").err  # nothing is lost, and the lock is free
+    assert "5 messages read" in harness.run("worker", "--once").err  # nothing is lost, and the lock is free
 
 
-def test_once_does_not_wait_for_a_log_that_fails(desk: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.run("send", desk.write_file(make_sentences(2)))
+def test_once_does_not_wait_for_a_log_that_fails(harness: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.run("send", harness.write_file(make_sentences(2)))
     use_failing_session(monkeypatch, StreamError("the disk is gone"))
-    ran = desk.run("worker", "--once")
+    ran = harness.run("worker", "--once")
     assert ran.code == 1
     assert ran.err.splitlines()[-1] == "labelwatch: the disk is gone"
 
 
-def test_settings_that_cannot_be_used_are_logged(desk: CommandHarness, caplog: pytest.LogCaptureFixture) -> None:
-    desk.append_settings(name="news", version=1, method="magic")
-    desk.run("worker", "--once")
+def test_settings_that_cannot_be_used_are_logged(harness: CommandHarness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.append_settings(name="news", version=1, method="magic")
+    harness.run("worker", "--once")
     assert "the settings of the dataset news can't be used" in caplog.text
 
 
-def test_leaving_a_group_needs_kafka(desk: CommandHarness) -> None:
-    ran = desk.run("worker", "leave", "w-0")
+def test_leaving_a_group_needs_kafka(harness: CommandHarness) -> None:
+    ran = harness.run("worker", "leave", "w-0")
     assert ran.code == 1
     assert "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS is not set" in ran.err
 
@@ -128,11 +128,11 @@ def find_free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def test_the_worker_serves_metrics_and_readiness(desk: CommandHarness) -> None:
-    desk.run("send", desk.write_file([*make_sentences(20), {"tokens": ["a"], "labels": ["B-GHOST"]}]))
+def test_the_worker_serves_metrics_and_readiness(harness: CommandHarness) -> None:
+    harness.run("send", harness.write_file([*make_sentences(20), {"tokens": ["a"], "labels": ["B-GHOST"]}]))
     port = find_free_port()
-    worker = desk.start("worker", LABELWATCH_WORKER_METRICS_PORT=str(port), LABELWATCH_METRICS_ANNOTATORS="*")
-    wait_until(lambda: read_position(desk) == 21, worker)
+    worker = harness.start("worker", LABELWATCH_WORKER_METRICS_PORT=str(port), LABELWATCH_METRICS_ANNOTATORS="*")
+    wait_until(lambda: read_position(harness) == 21, worker)
     ready = get(port, "/readyz")
     assert ready.status_code == 200
     assert ready.json() == {
@@ -157,9 +157,9 @@ def test_the_worker_serves_metrics_and_readiness(desk: CommandHarness) -> None:
     assert f"http://127.0.0.1:{port}/metrics" in err
 
 
-def test_a_port_that_is_taken_ends_the_worker_with_a_sentence(desk: CommandHarness) -> None:
+def test_a_port_in_use_ends_the_worker_with_one_line(harness: CommandHarness) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        ran = desk.run("worker", LABELWATCH_WORKER_METRICS_PORT=str(taken.getsockname()[1]))
+        ran = harness.run("worker", LABELWATCH_WORKER_METRICS_PORT=str(taken.getsockname()[1]))
     assert ran.code == 1
     assert "labelwatch: LABELWATCH_WORKER_METRICS_PORT: can't listen on" in ran.err
 
@@ -167,9 +167,9 @@ def test_a_port_that_is_taken_ends_the_worker_with_a_sentence(desk: CommandHarne
 # -- logs --------------------------------------------------------------------------------------------------------------
 
 
-def test_logs_as_json(desk: CommandHarness) -> None:
-    desk.run("send", desk.write_file(make_sentences(3)))
-    worker = desk.start("worker", "--once", LABELWATCH_LOGS_FORMAT="json")
+def test_logs_as_json(harness: CommandHarness) -> None:
+    harness.run("send", harness.write_file(make_sentences(3)))
+    worker = harness.start("worker", "--once", LABELWATCH_LOGS_FORMAT="json")
     _, err = worker.communicate(timeout=60)
     *lines, summary = err.splitlines()
     events = [json.loads(line) for line in lines]

@@ -22,75 +22,75 @@ MESSAGES: list[tuple[bytes | None, bytes | None]] = [
 PRODUCER_HEADERS = (("trace", b"\x00\xff"), ("__connect.errors.stage", b"theirs"))
 
 
-def make_dead_letters(desk: CommandHarness) -> None:
-    desk.append(*(Output(TOPICS.sentences, key, value, PRODUCER_HEADERS) for key, value in MESSAGES))
-    desk.run("worker", "--once")
+def make_dead_letters(harness: CommandHarness) -> None:
+    harness.append(*(Output(TOPICS.sentences, key, value, PRODUCER_HEADERS) for key, value in MESSAGES))
+    harness.run("worker", "--once")
 
 
-def test_dead_letters_are_listed_with_their_reasons(desk: CommandHarness) -> None:
-    make_dead_letters(desk)
-    ran = desk.run("dead-letters", "list")
+def test_dead_letters_are_listed_with_their_reasons(harness: CommandHarness) -> None:
+    make_dead_letters(harness)
+    ran = harness.run("dead-letters", "list")
     assert "B-GHOST" in ran.out
     assert "the message has no value" in ran.out
     assert "3 dead letters: 2 decode, 1 labels" in ran.err
-    [line] = desk.run("dead-letters", "list", "--stage", "labels", "--json").out.splitlines()
+    [line] = harness.run("dead-letters", "list", "--stage", "labels", "--json").out.splitlines()
     letter = json.loads(line)
     assert letter["stage"] == "labels"
     assert letter["origin"] == "labelwatch.sentences-0-1"
     assert letter["headers"] == [["trace", {"base64": "AP8="}], ["__connect.errors.stage", {"text": "theirs"}]]
 
 
-def test_dead_letters_are_sent_again_byte_for_byte_and_only_once(desk: CommandHarness) -> None:
-    make_dead_letters(desk)
-    assert "1 dead letter would be sent" in desk.run("dead-letters", "replay", "--stage", "labels", "--dry-run").out
-    assert len(desk.read_records(TOPICS.sentences)) == 3
-    assert "1 dead letter sent" in desk.run("dead-letters", "replay", "--stage", "labels").out
-    ran = desk.run("dead-letters", "replay")
+def test_dead_letters_are_sent_again_byte_for_byte_and_only_once(harness: CommandHarness) -> None:
+    make_dead_letters(harness)
+    assert "1 dead letter would be sent" in harness.run("dead-letters", "replay", "--stage", "labels", "--dry-run").out
+    assert len(harness.read_records(TOPICS.sentences)) == 3
+    assert "1 dead letter sent" in harness.run("dead-letters", "replay", "--stage", "labels").out
+    ran = harness.run("dead-letters", "replay")
     assert ran.out.startswith("2 dead letters sent to labelwatch.sentences; 1 was sent again before")
-    again = desk.read_records(TOPICS.sentences)[3:]
+    again = harness.read_records(TOPICS.sentences)[3:]
     assert sorted((record.key or b"", record.value or b"") for record in again) == sorted(
         (key or b"", value or b"") for key, value in MESSAGES
     )
     assert {tuple(header for header in record.headers if header[0] != "labelwatch-replay-of") for record in again} == {
         PRODUCER_HEADERS
     }
-    assert desk.run("dead-letters", "replay").out.startswith("0 dead letters sent")
-    assert desk.run("dead-letters", "replay", "--again").out.startswith("3 dead letters sent")
+    assert harness.run("dead-letters", "replay").out.startswith("0 dead letters sent")
+    assert harness.run("dead-letters", "replay", "--again").out.startswith("3 dead letters sent")
 
 
-def test_a_letter_whose_cause_is_fixed_goes_to_review(desk: CommandHarness) -> None:
-    make_dead_letters(desk)
-    desk.append_settings(name="odd", version=1, label_map={"GHOST": "PER"}, control_share=1.0)
-    desk.run("dead-letters", "replay", "--stage", "labels")
-    desk.run("worker", "--once")
-    assert [assessment.id for assessment in desk.read_assessments()] == ["g"]
-    assert len(desk.read_records(TOPICS.dead_letters)) == 3
+def test_a_letter_whose_cause_is_fixed_goes_to_review(harness: CommandHarness) -> None:
+    make_dead_letters(harness)
+    harness.append_settings(name="odd", version=1, label_map={"GHOST": "PER"}, control_share=1.0)
+    harness.run("dead-letters", "replay", "--stage", "labels")
+    harness.run("worker", "--once")
+    assert [assessment.id for assessment in harness.read_assessments()] == ["g"]
+    assert len(harness.read_records(TOPICS.dead_letters)) == 3
 
 
-def test_letters_that_were_sent_again_are_marked_or_left_out(desk: CommandHarness) -> None:
-    make_dead_letters(desk)
-    assert "sent again" not in desk.run("dead-letters", "list").out
-    desk.run("dead-letters", "replay", "--stage", "labels")
-    ran = desk.run("dead-letters", "list")
+def test_letters_that_were_sent_again_are_marked_or_left_out(harness: CommandHarness) -> None:
+    make_dead_letters(harness)
+    assert "sent again" not in harness.run("dead-letters", "list").out
+    harness.run("dead-letters", "replay", "--stage", "labels")
+    ran = harness.run("dead-letters", "list")
     [marked] = [line for line in ran.out.splitlines() if "[sent again]" in line]
     assert "B-GHOST" in marked
     assert "3 dead letters: 2 decode, 1 labels; 1 sent again before (--waiting leaves them out)" in ran.err
-    letters = [json.loads(line) for line in desk.run("dead-letters", "list", "--json").out.splitlines()]
+    letters = [json.loads(line) for line in harness.run("dead-letters", "list", "--json").out.splitlines()]
     assert sorted((letter["stage"], letter["sent_again"]) for letter in letters) == [("decode", False)] * 2 + [
         ("labels", True)
     ]
-    ran = desk.run("dead-letters", "list", "--waiting")
+    ran = harness.run("dead-letters", "list", "--waiting")
     assert "B-GHOST" not in ran.out
     assert "2 dead letters: 2 decode; 1 sent again before and left out" in ran.err
 
 
-def test_a_letter_that_fails_again_can_be_sent_again(desk: CommandHarness) -> None:
-    make_dead_letters(desk)
-    desk.run("dead-letters", "replay", "--stage", "labels")
-    desk.run("worker", "--once")
-    ran = desk.run("dead-letters", "replay", "--stage", "labels")
+def test_a_letter_that_fails_again_can_be_sent_again(harness: CommandHarness) -> None:
+    make_dead_letters(harness)
+    harness.run("dead-letters", "replay", "--stage", "labels")
+    harness.run("worker", "--once")
+    ran = harness.run("dead-letters", "replay", "--stage", "labels")
     assert ran.out.startswith("1 dead letter sent to labelwatch.sentences; 1 was sent again before")
     marks = [
-        header for header in desk.read_records(TOPICS.sentences)[-1].headers if header[0] == "labelwatch-replay-of"
+        header for header in harness.read_records(TOPICS.sentences)[-1].headers if header[0] == "labelwatch-replay-of"
     ]
     assert marks == [("labelwatch-replay-of", b"labelwatch.dead-letters-0-3")]

@@ -21,38 +21,38 @@ def make_sentence_output(sentence_id: str | None, labels: tuple[str, ...] = ("O"
     return Output("labelwatch.sentences", None, sentence.model_dump_json(exclude_none=True).encode())
 
 
-def export(desk: CommandHarness, *arguments: str) -> dict[str, list[str]]:
-    result = desk.run("export", *arguments)
+def export(harness: CommandHarness, *arguments: str) -> dict[str, list[str]]:
+    result = harness.run("export", *arguments)
     assert result.code == 0, result.err
     return {line["id"]: line["labels"] for line in map(json.loads, result.out.splitlines())}
 
 
-def test_corrected_labels_take_the_place_of_the_given_ones(desk: CommandHarness) -> None:
-    desk.append(
+def test_corrected_labels_take_the_place_of_the_given_ones(harness: CommandHarness) -> None:
+    harness.append(
         make_sentence_output("a"), make_sentence_output("b"), make_sentence_output("c"), make_sentence_output("d")
     )
-    desk.append(
+    harness.append(
         make_decision_output("a", "error", labels=["O", "B-LOC"]),
         make_decision_output("b", "ok"),
         make_decision_output("c", "error", words=[1]),
     )
-    assert export(desk, "--decisions") == {
+    assert export(harness, "--decisions") == {
         "a": ["O", "B-LOC"],
         "b": ["O", "B-PER"],
         "c": ["O", "B-PER"],
         "d": ["O", "B-PER"],
     }
-    assert export(desk)["a"] == ["O", "B-PER"]
-    assert list(export(desk, "--decisions", "--decided-only")) == ["a", "b", "c"]
-    summary = desk.run("export", "--decisions").err
+    assert export(harness)["a"] == ["O", "B-PER"]
+    assert list(export(harness, "--decisions", "--decided-only")) == ["a", "b", "c"]
+    summary = harness.run("export", "--decisions").err
     assert "4 sentences of default (1 corrected; 1 found right; 1 wrong, but nobody gave the right labels)" in summary
 
 
-def test_where_reviewers_differ_the_labels_stay_unless_one_is_named(desk: CommandHarness) -> None:
-    desk.append(
+def test_where_reviewers_differ_the_labels_stay_unless_one_is_named(harness: CommandHarness) -> None:
+    harness.append(
         make_sentence_output("a"), make_sentence_output("b"), make_sentence_output("c"), make_sentence_output("d")
     )
-    desk.append(
+    harness.append(
         *(make_decision_output("d", "error", labels=["O", "B-LOC"], reviewer=name) for name in ("ann", "bob")),
         make_decision_output("d", "ok", labels=["O", "B-PER"], reviewer="eve"),  # repeats the given labels
         make_decision_output("a", "error", labels=["O", "B-LOC"]),
@@ -62,103 +62,103 @@ def test_where_reviewers_differ_the_labels_stay_unless_one_is_named(desk: Comman
         make_decision_output("c", "error", labels=["O", "O"]),
         make_decision_output("c", "ok", reviewer="bob"),
     )
-    labels_by_id = export(desk, "--decisions")
+    labels_by_id = export(harness, "--decisions")
     assert labels_by_id == {"a": ["O", "B-PER"], "b": ["O", "O"], "c": ["O", "B-PER"], "d": ["O", "B-LOC"]}
-    assert export(desk, "--decisions", "--reviewer", "bob")["a"] == ["O", "B-ORG"]
+    assert export(harness, "--decisions", "--reviewer", "bob")["a"] == ["O", "B-ORG"]
 
 
-def test_only_decisions_in_force_about_the_newest_revision_count(desk: CommandHarness) -> None:
-    desk.append(
+def test_only_decisions_in_force_about_the_newest_revision_count(harness: CommandHarness) -> None:
+    harness.append(
         make_sentence_output("a", revision=1),
         make_sentence_output("a", ("O", "B-ORG"), revision=2),
         make_sentence_output("b"),
         make_sentence_output("late", revision=5),
     )
-    desk.append(
+    harness.append(
         make_decision_output("a", "error", labels=["O", "B-LOC"], revision=1),
         make_decision_output("b", "error", labels=["O", "B-LOC"], withdrawn=True),
         make_sentence_output("late", ("O", "O"), revision=4),
     )
-    assert export(desk, "--decisions") == {"a": ["O", "B-ORG"], "b": ["O", "B-PER"], "late": ["O", "B-PER"]}
+    assert export(harness, "--decisions") == {"a": ["O", "B-ORG"], "b": ["O", "B-PER"], "late": ["O", "B-PER"]}
 
 
-def test_deleted_unreadable_and_foreign_sentences_are_left_out(desk: CommandHarness) -> None:
+def test_deleted_unreadable_and_foreign_sentences_are_left_out(harness: CommandHarness) -> None:
     deletion = LabelledSentence(id="a", deleted=True, revision=1)
-    desk.append(
+    harness.append(
         make_sentence_output("a"),
         Output("labelwatch.sentences", None, deletion.model_dump_json().encode()),
         Output("labelwatch.sentences", None, b"{"),
         make_sentence_output("other", dataset="other"),
         make_sentence_output(None),
     )
-    assert list(export(desk)) == ["labelwatch.sentences-0-4"]
-    assert list(export(desk, "--dataset", "other")) == ["other"]
+    assert list(export(harness)) == ["labelwatch.sentences-0-4"]
+    assert list(export(harness, "--dataset", "other")) == ["other"]
 
 
-def test_sentences_of_a_deleted_task_are_left_out(desk: CommandHarness) -> None:
+def test_sentences_of_a_deleted_task_are_left_out(harness: CommandHarness) -> None:
     """Wherever the deletion is read, and except those annotated after it, as in the review queue."""
     meta = {"format": "label-studio", "task": "7"}
     deletion = make_assessment("label-studio:task:7", reason="deleted", revision=2, meta=meta)
-    desk.append(
+    harness.append(
         make_sentence_output("earlier", revision=1, meta=meta),
         make_sentence_output("later", revision=3, meta=meta),
         make_sentence_output("other", revision=1, meta={**meta, "task": "70"}),
         make_review_output(make_assessment("reviewed", revision=2, meta=meta)),
         make_review_output(deletion),
     )
-    assert list(export(desk, "--format", "jsonl")) == ["later", "other"]
-    desk.append(Output("labelwatch.review", b"default/label-studio:task:7", None))
-    assert list(export(desk, "--format", "jsonl")) == ["earlier", "later", "other", "reviewed"]
+    assert list(export(harness, "--format", "jsonl")) == ["later", "other"]
+    harness.append(Output("labelwatch.review", b"default/label-studio:task:7", None))
+    assert list(export(harness, "--format", "jsonl")) == ["earlier", "later", "other", "reviewed"]
 
 
-def test_a_sentence_that_the_input_topic_has_dropped_is_read_from_the_review_topic(desk: CommandHarness) -> None:
-    desk.append(
+def test_a_sentence_that_the_input_topic_has_dropped_is_read_from_the_review_topic(harness: CommandHarness) -> None:
+    harness.append(
         make_review_output(make_assessment("old")), make_sentence_output("a"), Output("labelwatch.review", b"x", b"{")
     )
-    desk.append(make_decision_output("old", "error", labels=["O", "B-LOC", "O"]))
-    assert export(desk, "--decisions") == {"a": ["O", "B-PER"], "old": ["O", "B-LOC", "O"]}
+    harness.append(make_decision_output("old", "error", labels=["O", "B-LOC", "O"]))
+    assert export(harness, "--decisions") == {"a": ["O", "B-PER"], "old": ["O", "B-LOC", "O"]}
 
 
-def test_in_columns_it_can_be_sent_again(desk: CommandHarness) -> None:
-    desk.append(
+def test_in_columns_it_can_be_sent_again(harness: CommandHarness) -> None:
+    harness.append(
         make_sentence_output("a"), make_sentence_output("b"), make_decision_output("a", "error", labels=["O", "B-LOC"])
     )
-    path = desk.folder / "out.conll"
-    assert desk.run("export", "--decisions", "--format", "conll", "-o", path).code == 0
+    path = harness.folder / "out.conll"
+    assert harness.run("export", "--decisions", "--format", "conll", "-o", path).code == 0
     assert path.read_text() == "# id = a\nw0\tO\nw1\tB-LOC\n\n# id = b\nw0\tO\nw1\tB-PER\n\n"
-    assert desk.run("send", path, "--update").code == 0
-    assert export(desk, "--format", "jsonl")["a"] == ["O", "B-LOC"]
+    assert harness.run("send", path, "--update").code == 0
+    assert export(harness, "--format", "jsonl")["a"] == ["O", "B-LOC"]
 
 
-def test_options_that_need_decisions_say_so(desk: CommandHarness) -> None:
-    desk.append(make_sentence_output("a"))
-    result = desk.run("export", "--decided-only")
+def test_options_that_need_decisions_say_so(harness: CommandHarness) -> None:
+    harness.append(make_sentence_output("a"))
+    result = harness.run("export", "--decided-only")
     assert (result.code, result.out) == (1, "")
     assert "--decisions" in result.err
 
 
-def test_without_a_log_it_says_so(desk: CommandHarness) -> None:
-    assert "there is no log" in desk.run("export").err
+def test_without_a_log_it_says_so(harness: CommandHarness) -> None:
+    assert "there is no log" in harness.run("export").err
 
 
-def test_an_unknown_dataset_is_an_error_and_no_file_is_written(desk: CommandHarness) -> None:
-    desk.append(
+def test_an_unknown_dataset_is_an_error_and_no_file_is_written(harness: CommandHarness) -> None:
+    harness.append(
         make_sentence_output("a", dataset="news"),
         make_sentence_output("b", dataset="wiki"),
         make_sentence_output(None, dataset="wiki"),
     )
-    target = desk.folder / "out.jsonl"
+    target = harness.folder / "out.jsonl"
     for arguments, name in ((("--dataset", "nope"), "nope"), ((), "default")):
-        result = desk.run("export", *arguments, "-o", target)
+        result = harness.run("export", *arguments, "-o", target)
         assert result.code == 1
         assert f"{name!r} is not known: the datasets are news, wiki" in result.err
     assert not target.exists()
 
 
-def test_a_dataset_without_sentences_is_empty_where_it_is_known(desk: CommandHarness) -> None:
+def test_a_dataset_without_sentences_is_empty_where_it_is_known(harness: CommandHarness) -> None:
     deletion = b'{"dataset": "news", "id": "a", "deleted": true}'
-    desk.append(make_sentence_output("a", dataset="news"), Output("labelwatch.sentences", None, deletion))
-    result = desk.run("export", "--dataset", "news")
+    harness.append(make_sentence_output("a", dataset="news"), Output("labelwatch.sentences", None, deletion))
+    result = harness.run("export", "--dataset", "news")
     assert (result.code, result.out) == (0, "")
 
 
@@ -167,20 +167,20 @@ def test_a_dataset_without_sentences_is_empty_where_it_is_known(desk: CommandHar
     [("iob2", "B-PERSON O"), ("biluo", "U-PERSON O"), ("iob1", "O I-PERSON B-PERSON"), ("io", "PERSON O")],
 )
 def test_suggested_labels_are_in_the_scheme_and_names_of_the_dataset(
-    desk: CommandHarness, scheme: str, given: str
+    harness: CommandHarness, scheme: str, given: str
 ) -> None:
     names = {"PERSON": "PER", "PLACE": "LOC", "FIRM": "ORG", "REST": "MISC"}
-    desk.append_settings(name="news", scheme=scheme, label_map=names, version=1)
+    harness.append_settings(name="news", scheme=scheme, label_map=names, version=1)
     labels = tuple(given.split())
     words = [f"{a}{b}" for a in "abcdef" for b in "ghijk"]
-    desk.append(
+    harness.append(
         *(
             make_sentence_output(word, labels, dataset="news", tokens=(word, "of", "land")[: len(labels)])
             for word in words
         )
     )
-    assert desk.run("worker", "--once").code == 0
-    flagged = [assessment for assessment in desk.read_assessments() if assessment.flags]
+    assert harness.run("worker", "--once").code == 0
+    flagged = [assessment for assessment in harness.read_assessments() if assessment.flags]
     assert flagged
     for assessment in flagged:
         suggested = list(assessment.labels)
@@ -188,24 +188,24 @@ def test_suggested_labels_are_in_the_scheme_and_names_of_the_dataset(
             suggested[flag.index] = flag.suggested
         suggested = convert_scheme(suggested, Scheme(scheme), Scheme(scheme))  # a word alone may suggest I- after O
         assert assessment.id is not None
-        desk.append(make_decision_output(assessment.id, "error", dataset="news", labels=suggested))
-    labels_by_id = export(desk, "--decisions", "--dataset", "news", "--decided-only")
+        harness.append(make_decision_output(assessment.id, "error", dataset="news", labels=suggested))
+    labels_by_id = export(harness, "--decisions", "--dataset", "news", "--decided-only")
     assert len(labels_by_id) == len(flagged)
     assert detect_scheme(labels_by_id.values()) == scheme
     assert {get_entity_type(label) for corrected in labels_by_id.values() for label in corrected} - {"O"} <= set(names)
     assert all(tuple(corrected) != labels for corrected in labels_by_id.values())
 
 
-def test_a_correction_that_is_not_valid_is_named_and_not_used(desk: CommandHarness) -> None:
-    desk.append_settings(name="default", label_set=["PER", "LOC"], version=1)
-    desk.append(make_sentence_output("a"), make_sentence_output("b"), make_sentence_output("c"))
-    desk.append(
+def test_a_correction_that_is_not_valid_is_named_and_not_used(harness: CommandHarness) -> None:
+    harness.append_settings(name="default", label_set=["PER", "LOC"], version=1)
+    harness.append(make_sentence_output("a"), make_sentence_output("b"), make_sentence_output("c"))
+    harness.append(
         make_decision_output("a", "error", labels=["O", "I-LOC"]),
         make_decision_output("b", "error", labels=["O", "B-ORG"]),
         make_decision_output("c", "error", labels=["O", "B-LOC"]),
     )
-    assert export(desk, "--decisions") == {"a": ["O", "B-PER"], "b": ["O", "B-PER"], "c": ["O", "B-LOC"]}
-    notes = desk.run("export", "--decisions").err
+    assert export(harness, "--decisions") == {"a": ["O", "B-PER"], "b": ["O", "B-PER"], "c": ["O", "B-LOC"]}
+    notes = harness.run("export", "--decisions").err
     assert "default/a: the correction is not used: word 1 ('w1'), `labels`: 'I-LOC' can't follow 'O'" in notes
     assert "default/b: the correction is not used: word 1 ('w1'), `labels`: label 'B-ORG' is not in the label" in notes
     assert "(1 corrected; 2 with a correction that is not valid: their labels are as given)" in notes

@@ -26,8 +26,8 @@ def other_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("other") / "other", "wordpiece", seed=5)
 
 
-def read_live_rows(desk: CommandHarness) -> list[tuple[object, ...]]:
-    with closing(sqlite3.connect(desk.log_path)) as db:
+def read_live_rows(harness: CommandHarness) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(harness.log_path)) as db:
         return [
             row
             for table in ("records", "heads")
@@ -46,19 +46,19 @@ def read_counts(out: str) -> dict[str, int]:
 
 
 def test_a_replay_leaves_the_live_topics_as_they_are_and_counts_the_differences(
-    desk: CommandHarness, other_model: Path
+    harness: CommandHarness, other_model: Path
 ) -> None:
     given = make_sentences(60)
-    desk.append_settings(name="default", version=1, control_share=0.5)
-    desk.run("send", desk.write_file([*given, {"tokens": ["a"], "labels": ["B-GHOST"]}]))
-    desk.run("worker", "--once")
-    before = read_live_rows(desk)
-    ran = desk.run("replay", "--from", 20, "--to-prefix", "trial.", "--model", other_model)
+    harness.append_settings(name="default", version=1, control_share=0.5)
+    harness.run("send", harness.write_file([*given, {"tokens": ["a"], "labels": ["B-GHOST"]}]))
+    harness.run("worker", "--once")
+    before = read_live_rows(harness)
+    ran = harness.run("replay", "--from", 20, "--to-prefix", "trial.", "--model", other_model)
     assert ran.code == 0, ran.err
-    assert read_live_rows(desk) == before
+    assert read_live_rows(harness) == before
     assert "41 messages assessed with other" in ran.out
     judge, stats, now = judge_and_learn(other_model, given[20:])
-    _, _, everything = judge_and_learn(desk.model, given)
+    _, _, everything = judge_and_learn(harness.model, given)
     then = everything & {str(sentence["id"]) for sentence in given[20:]}
     assert read_counts(ran.out) == {
         "flagged before and now": len(now & then),
@@ -67,61 +67,61 @@ def test_a_replay_leaves_the_live_topics_as_they_are_and_counts_the_differences(
         "dead letters before": 1,
         "dead letters now": 1,
     }
-    trial = desk.read_assessments(Topics("trial."))
+    trial = harness.read_assessments(Topics("trial."))
     assert {assessment.id for assessment in trial if assessment.reason == "flagged"} == now
     assert {assessment.settings_version for assessment in trial} == {1}
-    [view] = show_thresholds(desk, LABELWATCH_TOPICS_PREFIX="trial.", LABELWATCH_MODEL_FOLDER=str(other_model))
+    [view] = show_thresholds(harness, LABELWATCH_TOPICS_PREFIX="trial.", LABELWATCH_MODEL_FOLDER=str(other_model))
     assert {item["name"]: item["threshold"] for item in view["classes"]} == judge.build_threshold_set(stats).by_class
 
 
-def test_a_replay_with_the_same_model_from_the_start_finds_no_difference(desk: CommandHarness) -> None:
-    desk.run("send", desk.write_file(make_sentences(30)))
-    desk.run("worker", "--once")
-    ran = desk.run("replay", "--from", 0)
+def test_a_replay_with_the_same_model_from_the_start_finds_no_difference(harness: CommandHarness) -> None:
+    harness.run("send", harness.write_file(make_sentences(30)))
+    harness.run("worker", "--once")
+    ran = harness.run("replay", "--from", 0)
     counts = read_counts(ran.out)
-    assert counts["flagged before and now"] == len(desk.read_assessments())
+    assert counts["flagged before and now"] == len(harness.read_assessments())
     assert "0 of them at other words" in ran.out
     assert counts["flagged only before"] == counts["flagged only now"] == 0
 
 
 def test_a_replay_continues_where_it_stopped_and_runs_beside_the_live_worker(
-    desk: CommandHarness, other_model: Path
+    harness: CommandHarness, other_model: Path
 ) -> None:
     command = ["replay", "--from", 0, "--to-prefix", "trial.", "--model", other_model]
-    desk.run("send", desk.write_file(make_sentences(10)))
-    with closing(SqliteWorkerSession(desk.log_path, TOPICS)):
-        assert "10 messages assessed" in desk.run(*command).out
-        desk.run("send", desk.write_file(make_sentences(10, seed=1)))
-        ran = desk.run(*command)
+    harness.run("send", harness.write_file(make_sentences(10)))
+    with closing(SqliteWorkerSession(harness.log_path, TOPICS)):
+        assert "10 messages assessed" in harness.run(*command).out
+        harness.run("send", harness.write_file(make_sentences(10, seed=1)))
+        ran = harness.run(*command)
     assert "10 messages assessed" in ran.out
     assert "continues at 0:10" in ran.err
     _, stats, _ = judge_and_learn(other_model, [*make_sentences(10), *make_sentences(10, seed=1)])
-    [view] = show_thresholds(desk, LABELWATCH_TOPICS_PREFIX="trial.", LABELWATCH_MODEL_FOLDER=str(other_model))
+    [view] = show_thresholds(harness, LABELWATCH_TOPICS_PREFIX="trial.", LABELWATCH_MODEL_FOLDER=str(other_model))
     assert [item["own_words"] for item in view["classes"]] == list(stats.get_total().counts)
 
 
-def test_cutting_over_to_a_replay_loses_and_repeats_nothing(desk: CommandHarness, other_model: Path) -> None:
+def test_cutting_over_to_a_replay_loses_and_repeats_nothing(harness: CommandHarness, other_model: Path) -> None:
     given = [make_sentences(15, seed=seed) for seed in range(3)]
-    desk.append(Output(TOPICS.decisions, b"default/0-1/anna", b'{"verdict": "ok"}'))
-    desk.run("send", desk.write_file(given[0]))
-    desk.run("worker", "--once")
-    desk.run("replay", "--from", 0, "--to-prefix", "new.", "--model", other_model)
-    desk.run("send", desk.write_file(given[1]))
-    desk.variables = {
+    harness.append(Output(TOPICS.decisions, b"default/0-1/anna", b'{"verdict": "ok"}'))
+    harness.run("send", harness.write_file(given[0]))
+    harness.run("worker", "--once")
+    harness.run("replay", "--from", 0, "--to-prefix", "new.", "--model", other_model)
+    harness.run("send", harness.write_file(given[1]))
+    harness.variables = {
         "LABELWATCH_TOPICS_PREFIX": "new.",
         "LABELWATCH_TOPICS_SENTENCES": TOPICS.sentences,
         "LABELWATCH_MODEL_FOLDER": str(other_model),
     }
-    assert "15 messages read" in desk.run("worker", "--once").err
-    desk.run("send", desk.write_file(given[2]))
-    assert "15 messages read" in desk.run("worker", "--once").err
+    assert "15 messages read" in harness.run("worker", "--once").err
+    harness.run("send", harness.write_file(given[2]))
+    assert "15 messages read" in harness.run("worker", "--once").err
     everything = [sentence for part in given for sentence in part]
     judge, stats, flagged = judge_and_learn(other_model, everything)
-    [view] = show_thresholds(desk)
+    [view] = show_thresholds(harness)
     assert {item["name"]: item["threshold"] for item in view["classes"]} == judge.build_threshold_set(stats).by_class
     topics = Topics("new.", TOPICS.sentences)
-    assert sorted(str(assessment.id) for assessment in desk.read_assessments(topics)) == sorted(flagged)
-    assert [record.value for record in desk.read_records(topics.decisions)] == [b'{"verdict": "ok"}']
+    assert sorted(str(assessment.id) for assessment in harness.read_assessments(topics)) == sorted(flagged)
+    assert [record.value for record in harness.read_records(topics.decisions)] == [b'{"verdict": "ok"}']
 
 
 @pytest.mark.parametrize(
@@ -136,17 +136,17 @@ def test_cutting_over_to_a_replay_loses_and_repeats_nothing(desk: CommandHarness
         (["--from", "0", "--model", "nowhere"], "nowhere is not a folder"),
     ],
 )
-def test_a_replay_that_cannot_run_is_refused(desk: CommandHarness, arguments: list[str], message: str) -> None:
-    desk.run("send", desk.write_file(make_sentences(10)))
-    ran = desk.run("replay", *arguments)
+def test_a_replay_that_cannot_run_is_refused(harness: CommandHarness, arguments: list[str], message: str) -> None:
+    harness.run("send", harness.write_file(make_sentences(10)))
+    ran = harness.run("replay", *arguments)
     assert ran.code == 1
     assert message in ran.err
-    assert len(desk.read_records(TOPICS.sentences)) == 10
+    assert len(harness.read_records(TOPICS.sentences)) == 10
 
 
-def test_a_prefix_of_another_model_is_refused(desk: CommandHarness, other_model: Path) -> None:
-    desk.run("send", desk.write_file(make_sentences(10)))
-    desk.run("replay", "--from", "0", "--to-prefix", "trial.")
-    ran = desk.run("replay", "--from", "0", "--to-prefix", "trial.", "--model", other_model)
+def test_a_prefix_of_another_model_is_refused(harness: CommandHarness, other_model: Path) -> None:
+    harness.run("send", harness.write_file(make_sentences(10)))
+    harness.run("replay", "--from", "0", "--to-prefix", "trial.")
+    ran = harness.run("replay", "--from", "0", "--to-prefix", "trial.", "--model", other_model)
     assert ran.code == 1
     assert "trial.* was made with another model" in ran.err

@@ -23,31 +23,33 @@ if TYPE_CHECKING:
 TOPICS = Topics()
 
 
-def read_sentences(desk: CommandHarness) -> list[LabelledSentence]:
-    return [LabelledSentence.model_validate_json(record.value or b"") for record in desk.read_records(TOPICS.sentences)]
+def read_sentences(harness: CommandHarness) -> list[LabelledSentence]:
+    return [
+        LabelledSentence.model_validate_json(record.value or b"") for record in harness.read_records(TOPICS.sentences)
+    ]
 
 
-def test_sent_sentences_have_their_key_and_event_headers(desk: CommandHarness) -> None:
-    ran = desk.run("send", desk.write_file(make_sentences(3, dataset="news")))
-    assert (ran.code, ran.out) == (0, f"3 sentences sent to labelwatch.sentences in {desk.log_path}\n")
-    assert f"{desk.log_path} is a new log" in ran.err
-    records = desk.read_records(TOPICS.sentences)
+def test_sent_sentences_have_their_key_and_event_headers(harness: CommandHarness) -> None:
+    ran = harness.run("send", harness.write_file(make_sentences(3, dataset="news")))
+    assert (ran.code, ran.out) == (0, f"3 sentences sent to labelwatch.sentences in {harness.log_path}\n")
+    assert f"{harness.log_path} is a new log" in ran.err
+    records = harness.read_records(TOPICS.sentences)
     assert [record.key for record in records] == [b"news/0-0", b"news/0-1", b"news/0-2"]
     assert {get_header(record.headers, "ce_type") for record in records} == {"labelwatch.sentence.v1"}
     assert len({get_header(record.headers, "ce_id") for record in records}) == 3
-    assert [sentence.id for sentence in read_sentences(desk)] == ["0-0", "0-1", "0-2"]
+    assert [sentence.id for sentence in read_sentences(harness)] == ["0-0", "0-1", "0-2"]
 
 
-def test_only_the_first_run_announces_a_new_log(desk: CommandHarness) -> None:
-    desk.run("send", desk.write_file(make_sentences(1)))
-    again = desk.run("send", desk.write_file(make_sentences(1)))
+def test_only_the_first_run_announces_a_new_log(harness: CommandHarness) -> None:
+    harness.run("send", harness.write_file(make_sentences(1)))
+    again = harness.run("send", harness.write_file(make_sentences(1)))
     assert (again.code, again.err) == (0, "")
 
 
-def test_options_override_the_fields_of_the_file(desk: CommandHarness) -> None:
-    file = desk.write_file([*make_sentences(1, dataset="theirs"), *make_sentences(1, seed=1, revision=7)])
-    assert desk.run("send", file, "--dataset", "ours", "--annotator", "anna", "--update").code == 0
-    first, second = read_sentences(desk)
+def test_options_override_the_fields_of_the_file(harness: CommandHarness) -> None:
+    file = harness.write_file([*make_sentences(1, dataset="theirs"), *make_sentences(1, seed=1, revision=7)])
+    assert harness.run("send", file, "--dataset", "ours", "--annotator", "anna", "--update").code == 0
+    first, second = read_sentences(harness)
     assert {(sentence.dataset, sentence.annotator, sentence.update) for sentence in (first, second)} == {
         ("ours", "anna", True)
     }
@@ -56,56 +58,56 @@ def test_options_override_the_fields_of_the_file(desk: CommandHarness) -> None:
 
 
 def test_sentences_without_ids_of_different_files_do_not_share_them(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare = [{"tokens": ["Oslo"], "labels": ["B-LOC"]}]
-    first, second, other = (desk.write_file(bare, name) for name in ("a/x.jsonl", "b/x.jsonl", "y.jsonl"))
-    desk.run("send", first, second, other)
-    assert [sentence.id for sentence in read_sentences(desk)] == [f"{first}:1", f"{second}:1", "y.jsonl:1"]
+    first, second, other = (harness.write_file(bare, name) for name in ("a/x.jsonl", "b/x.jsonl", "y.jsonl"))
+    harness.run("send", first, second, other)
+    assert [sentence.id for sentence in read_sentences(harness)] == [f"{first}:1", f"{second}:1", "y.jsonl:1"]
     for _ in range(2):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(bare[0]).encode())))
-        assert desk.run("send", "-").code == 0
-    ids = [sentence.id for sentence in read_sentences(desk)]
+        assert harness.run("send", "-").code == 0
+    ids = [sentence.id for sentence in read_sentences(harness)]
     assert len(set(ids)) == 5
-    desk.run("send", other, "--id-prefix", "batch7/")
-    assert read_sentences(desk)[-1].id == "batch7/1"
+    harness.run("send", other, "--id-prefix", "batch7/")
+    assert read_sentences(harness)[-1].id == "batch7/1"
 
 
 BROKEN = {"id": "broken", "tokens": ["a", "b"], "labels": ["O"]}
 
 
-def test_a_bad_sentence_stops_before_anything_is_sent(desk: CommandHarness) -> None:
-    ran = desk.run("send", desk.write_file([*make_sentences(600), BROKEN]))
+def test_a_bad_sentence_stops_before_anything_is_sent(harness: CommandHarness) -> None:
+    ran = harness.run("send", harness.write_file([*make_sentences(600), BROKEN]))
     assert ran.code == 1
     assert "data.jsonl:601" in ran.err
     assert "give each word one label" in ran.err
-    assert not desk.log_path.exists()
+    assert not harness.log_path.exists()
 
 
-def test_bad_sentences_can_be_skipped_and_are_counted_and_reported(desk: CommandHarness) -> None:
-    ran = desk.run(
-        "send", desk.write_file([*make_sentences(2), BROKEN, *make_sentences(1, seed=1)]), "--on-error", "skip"
+def test_bad_sentences_can_be_skipped_and_are_counted_and_reported(harness: CommandHarness) -> None:
+    ran = harness.run(
+        "send", harness.write_file([*make_sentences(2), BROKEN, *make_sentences(1, seed=1)]), "--on-error", "skip"
     )
-    assert (ran.code, ran.out) == (0, f"3 sentences sent to labelwatch.sentences in {desk.log_path}, 1 skipped\n")
+    assert (ran.code, ran.out) == (0, f"3 sentences sent to labelwatch.sentences in {harness.log_path}, 1 skipped\n")
     assert "data.jsonl:3" in ran.err
-    assert len(read_sentences(desk)) == 3
+    assert len(read_sentences(harness)) == 3
 
 
 def test_sentences_of_a_pipe_before_the_bad_one_are_sent_and_reported(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = "".join(json.dumps(line) + "\n" for line in [*make_sentences(2), BROKEN])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
-    ran = desk.run("send", "-")
+    ran = harness.run("send", "-")
     assert ran.code == 1
     assert "<stdin>:3" in ran.err
     assert "2 sentences before it were sent" in ran.err
-    assert len(read_sentences(desk)) == 2
+    assert len(read_sentences(harness)) == 2
 
 
-def test_a_message_that_exceeds_the_size_limit_is_a_bad_sentence(desk: CommandHarness) -> None:
+def test_a_message_that_exceeds_the_size_limit_is_a_bad_sentence(harness: CommandHarness) -> None:
     big = {"tokens": ["x" * 400_000] * 3, "labels": ["O"] * 3}
-    ran = desk.run("send", desk.write_file([big]))
+    ran = harness.run("send", harness.write_file([big]))
     assert ran.code == 1
     assert "data.jsonl:1" in ran.err
     assert "bytes, the limit is" in ran.err
@@ -119,14 +121,14 @@ def test_a_message_that_exceeds_the_size_limit_is_a_bad_sentence(desk: CommandHa
         (["--format", "xml"], "'xml' is not one of conll, jsonl, csv, tsv"),
     ],
 )
-def test_a_wrong_option_is_named_with_the_remedy(desk: CommandHarness, arguments: list[str], message: str) -> None:
-    ran = desk.run("send", desk.write_file(make_sentences(1)), *arguments)
+def test_a_wrong_option_is_named_with_the_remedy(harness: CommandHarness, arguments: list[str], message: str) -> None:
+    ran = harness.run("send", harness.write_file(make_sentences(1)), *arguments)
     assert ran.code in (1, 2)
     assert message in " ".join(ran.err.replace("│", " ").split())
 
 
 def test_a_log_that_fails_reports_how_many_sentences_are_safe(
-    desk: CommandHarness, monkeypatch: pytest.MonkeyPatch
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_append, calls = SqliteLog.append, []
 
@@ -137,27 +139,27 @@ def test_a_log_that_fails_reports_how_many_sentences_are_safe(
         real_append(log, outputs)
 
     monkeypatch.setattr(SqliteLog, "append", append)
-    ran = desk.run("send", desk.write_file(make_sentences(700)))
+    ran = harness.run("send", harness.write_file(make_sentences(700)))
     assert ran.code == 1
     assert (
         "the disk is full; the first 500 sentences are in labelwatch.sentences, of the next 200 some may be" in ran.err
     )
-    assert len(read_sentences(desk)) == 500
+    assert len(read_sentences(harness)) == 500
 
 
-def test_a_log_that_was_never_reached_holds_nothing(desk: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_was_never_reached_holds_nothing(harness: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def append(_: SqliteLog, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
         raise NothingAppended(f"no answer for {len(outputs)} in {timeout:.0f} s")
 
     monkeypatch.setattr(SqliteLog, "append", append)
-    ran = desk.run("send", desk.write_file(make_sentences(7)))
+    ran = harness.run("send", harness.write_file(make_sentences(7)))
     assert ran.code == 1
     assert "no answer for 7 in 30 s; nothing was sent" in ran.err
 
 
-def test_a_log_that_cannot_be_created_is_named(desk: CommandHarness) -> None:
-    (desk.folder / "file").write_text("")
-    path = desk.folder / "file" / "log.sqlite"
-    ran = desk.run("send", desk.write_file(make_sentences(1)), LABELWATCH_LOG_PATH=str(path))
+def test_a_log_that_cannot_be_created_is_named(harness: CommandHarness) -> None:
+    (harness.folder / "file").write_text("")
+    path = harness.folder / "file" / "log.sqlite"
+    ran = harness.run("send", harness.write_file(make_sentences(1)), LABELWATCH_LOG_PATH=str(path))
     assert ran.code == 1
     assert f"LABELWATCH_LOG_PATH: can't use {path}" in ran.err

@@ -75,7 +75,7 @@ def test_an_object_without_end_is_not_read_whole(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("text", ['[1, {"n": 1}, "x"]', '1\n{"n": 1}\n"x"', "[\n1,\n" + '{"n": 1}, null\n]'])
-def test_what_is_no_object_costs_only_itself(text: str) -> None:
+def test_a_value_that_is_no_object_affects_no_other(text: str) -> None:
     first, second, third = (value for _, value in read_values(text))
     assert second == {"n": 1}
     for one in (first, third):

@@ -173,7 +173,7 @@ def test_numbered_labels_get_their_names() -> None:
     assert "the label is the number 7, and 2 label names are known" in read_error("EU 7\n", label_names=("O", "B-ORG"))
 
 
-def test_a_file_without_blank_lines_is_refused_without_being_kept() -> None:
+def test_a_file_without_blank_lines_is_too_long() -> None:
     (record,) = read_all("a O\n" * 50, max_words=10)
     assert isinstance(record.error, TooLongError)
 
@@ -190,6 +190,6 @@ label: st.SearchStrategy[str] = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC"]
     st.sampled_from(["\t", " ", "\tNN\t"]),
     st.sampled_from(["\n", "\r\n"]),
 )
-def test_what_is_written_is_read(data: list[list[tuple[str, str]]], between: str, end: Literal["\n", "\r\n"]) -> None:
+def test_written_files_can_be_read(data: list[list[tuple[str, str]]], between: str, end: Literal["\n", "\r\n"]) -> None:
     text = end.join(end.join(f"{w}{between}{y}" for w, y in rows) + end for rows in data)
     assert read_valid("\ufeff" + text) == [tuple(map(tuple, zip(*rows, strict=True))) for rows in data]

@@ -176,7 +176,7 @@ def outcome(text: str | bytes) -> list[object]:
     return [r.sentence.tokens if r.sentence else str(r.error).split(":")[1] for r in read_all(text)]
 
 
-def test_a_quote_that_swallows_rows_is_told() -> None:
+def test_a_quote_that_swallows_rows_is_an_error() -> None:
     text = 'sentence_id,word,tag\n1,Paris,B-LOC\n1,",O\n2,He,O\n3,She,O\n3,",O\n4,x,O\n'
     first, last = read_all(text)
     assert str(first.error).startswith("<stream>:3: `word`: the word goes over 4 lines: is a quote left open?")
@@ -186,7 +186,7 @@ def test_a_quote_that_swallows_rows_is_told() -> None:
     assert outcome(text.replace("4,x,O", "3,x,O\n4,y,O")) == ["3", "7", ("y",)]
 
 
-def test_a_quote_that_swallows_labels_is_told() -> None:
+def test_a_quote_that_swallows_labels_is_an_error() -> None:
     text = 'sentence_id,word,tag\n1,Paris,"\n1,x,O\n2,y,"\n4,x,O\n'
     assert outcome(text) == ["2", ("x",)]
     assert "`tag`: the label goes over 3 lines" in str(read_all(text)[0].error)
@@ -241,7 +241,7 @@ def test_json_in_tabs() -> None:
         assert read_valid(f"tokens\tlabels\n{cell}\tB-ORG O\n", "tsv") == [(("EU", "x"), ("B-ORG", "O"))]
 
 
-def test_a_table_without_sentences_is_refused_without_being_kept() -> None:
+def test_a_table_without_sentences_is_too_long() -> None:
     (record,) = read_all("word,label\n" + "a,O\n" * 50, max_words=10)
     assert isinstance(record.error, TooLongError)
 

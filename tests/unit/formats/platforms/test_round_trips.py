@@ -31,7 +31,7 @@ def without_meta(sentence: LabelledSentence) -> LabelledSentence:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_was_not_corrected_comes_back_as_it_was(name: str) -> None:
+def test_uncorrected_annotations_come_back_unchanged(name: str) -> None:
     form, body = BODIES[name]
     (sentence,) = read_body(body, form)
     assert sentence.labels == GIVEN
@@ -169,7 +169,7 @@ def test_every_format_can_become_every_other(name: str, form: str) -> None:
     assert FORMATS[form].write_extension in (".json", ".jsonl", ".conll", ".csv", ".tsv")
 
 
-def test_what_nobody_remembers_is_json_lines() -> None:
+def test_sentences_without_a_format_are_written_as_json_lines() -> None:
     plain = LabelledSentence(id="1", tokens=("a",), labels=("O",))
     for meta in (None, {}, {"format": "tomorrow's"}, {"format": 7}):
         assert choose_format(plain.model_copy(update={"meta": meta})) == "jsonl"

@@ -139,7 +139,7 @@ def test_touching_spans_that_a_reviewer_made_one_are_one(scheme: Scheme) -> None
     assert back["label"] == [[0, 10, "PER"]]
 
 
-def test_what_is_kept_is_small_and_can_be_a_message() -> None:
+def test_the_stored_fields_are_small_and_fit_a_message() -> None:
     body = {
         "id": 1,
         "text": TEXT,

@@ -69,7 +69,7 @@ def test_a_word_belongs_to_a_span_if_they_share_a_character(part: str, alignment
         ([TextSpan(0, 3, "PER", "a", "Bob")], "are 'Ann' and the span says 'Bob': the text was changed"),
     ],
 )
-def test_what_has_no_answer_names_the_span(spans: list[TextSpan], problem: str) -> None:
+def test_an_error_names_the_span(spans: list[TextSpan], problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         align_spans(TEXT, spans)
 
@@ -92,7 +92,7 @@ def utf16(part: str, label: str, text: str = WAVING) -> TextSpan:
     return TextSpan(start, start + len(within.encode("utf-16-le")) // 2, label, part, part)
 
 
-def test_utf16_offsets_are_told_by_the_spans_text() -> None:
+def test_utf16_offsets_are_detected_from_the_text_of_spans() -> None:
     aligned = align_spans(WAVING, [utf16("Ann", "PER"), utf16("Oslo", "LOC")])
     assert aligned.labels == ["O", "O", "B-PER", "O", "O", "O", "O", "B-LOC"]
     assert aligned.meta["given_offsets"] == "utf-16"
@@ -115,7 +115,7 @@ def silent(*spans: TextSpan) -> list[TextSpan]:
 
 
 @pytest.mark.parametrize("unit", [CHARACTERS, UTF16])
-def test_without_text_the_words_boundaries_tell_what_is_counted(unit: OffsetUnit) -> None:
+def test_without_text_word_boundaries_show_the_unit(unit: OffsetUnit) -> None:
     expected = {"offsets_told_by": "word boundaries", "given_offsets": "utf-16"}
     aligned = align_spans(WAVING, silent(utf16("Ann", "PER"), utf16("Bo in", "LOC")), unit=unit)
     assert aligned.labels == ["O", "O", "B-PER", "O", "O", "B-LOC", "I-LOC", "O"]
@@ -126,7 +126,7 @@ def test_without_text_the_words_boundaries_tell_what_is_counted(unit: OffsetUnit
 
 
 @pytest.mark.parametrize("unit", [CHARACTERS, UTF16])
-def test_without_text_an_end_behind_the_text_tells_what_is_counted(unit: OffsetUnit) -> None:
+def test_without_text_an_end_behind_the_text_shows_the_unit(unit: OffsetUnit) -> None:
     aligned = align_spans(WAVING, silent(utf16("slo", "LOC")), unit=unit)  # on no word's boundary
     assert aligned.labels[-1] == "B-LOC"
     assert (aligned.meta["given_offsets"], aligned.meta["offsets_told_by"]) == ("utf-16", "text length")
@@ -146,7 +146,7 @@ def test_without_text_an_end_behind_the_text_tells_what_is_counted(unit: OffsetU
     ],
 )
 @pytest.mark.parametrize("unit", [CHARACTERS, UTF16])
-def test_what_nothing_tells_is_counted_as_the_platform_does(
+def test_without_evidence_the_unit_is_the_platforms(
     text: str, start: int, places: dict[OffsetUnit, int], unit: OffsetUnit
 ) -> None:
     aligned = align_spans(text, silent(TextSpan(start, start + 1, "X")), unit=unit)
@@ -161,14 +161,14 @@ def test_a_span_of_nothing_but_space_is_on_no_words_boundary() -> None:
 
 
 @pytest.mark.parametrize("text", [TEXT, "Ännchen traf Øyvind"])
-def test_where_all_characters_are_one_unit_nothing_is_told(text: str) -> None:
+def test_no_unit_is_recorded_where_all_characters_are_one_unit(text: str) -> None:
     aligned = align_spans(text, [TextSpan(0, 3, "PER")], unit=UTF16)
     assert "given_offsets" not in aligned.meta
     assert "given_offsets" not in align_spans("Ann 👋", [TextSpan(0, 3, "PER")], unit=UTF16).meta
     assert "given_offsets" not in align_spans(WAVING, [], unit=UTF16).meta
 
 
-def test_characters_with_their_text_are_told_by_it() -> None:
+def test_character_offsets_are_detected_from_the_text_of_spans() -> None:
     assert "given_offsets" not in align_spans(WAVING, [span("Oslo", "LOC", WAVING)], unit=UTF16).meta
 
 
@@ -265,7 +265,7 @@ def test_offsets_of_foreign_words_are_kept() -> None:
         {"text": "a b", "offsets": [[0], "x", {}]},
     ],
 )
-def test_offsets_that_cannot_be_told_are_none(meta: dict[str, object] | None) -> None:
+def test_offsets_that_cannot_be_derived_are_none(meta: dict[str, object] | None) -> None:
     sentence = read_sentence({"tokens": ["a", "b"], "labels": ["O", "O"], "meta": meta})
     assert find_word_offsets(sentence) is None
     assert to_text_spans(sentence) is None

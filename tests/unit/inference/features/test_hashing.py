@@ -15,7 +15,7 @@ def test_buckets_are_the_same_on_every_run() -> None:
     assert features.buckets[:4].tolist() == [867, 2102, 3187, 6542]
 
 
-def test_neighbours_count_and_edges_are_told_apart() -> None:
+def test_neighbours_count_and_edges_differ() -> None:
     hasher = FeatureHasher()
 
     def rows(words: list[str]) -> list[list[int]]:
@@ -27,7 +27,7 @@ def test_neighbours_count_and_edges_are_told_apart() -> None:
     assert set(rows(["Oslo"])[0]) & set(rows(["in", "Oslo"])[1])
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashing, "MAX_CACHED_WORDS", 3)
     hasher = FeatureHasher()
     words = [f"w{i}" for i in range(20)]

@@ -74,7 +74,7 @@ def test_the_graph_may_lie_in_a_folder_of_its_own(tmp_path: Path) -> None:
     ("labels", "scheme"),
     [(["O", "PER"], Scheme.IO), (["O", "B-X", "I-X", "L-X", "U-X"], Scheme.BILUO), (["B-X", "I-X", "O"], Scheme.IOB2)],
 )
-def test_the_scheme_is_told_by_the_names(bare: Path, labels: list[str], scheme: Scheme) -> None:
+def test_the_scheme_is_detected_from_the_names(bare: Path, labels: list[str], scheme: Scheme) -> None:
     edit(bare / "config.json", id2label=dict(enumerate(labels)))
     assert ModelFolder.load(bare).scheme is scheme
 

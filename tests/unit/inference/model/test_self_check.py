@@ -27,7 +27,7 @@ def test_a_folder_that_works(folder_of: MakeFolder, kind: TokenizerKind) -> None
     assert "The folder works." in text
 
 
-def test_a_folder_that_depends_on_batch_mates_is_told(folder_of: MakeFolder) -> None:
+def test_a_folder_that_depends_on_batch_mates_is_reported(folder_of: MakeFolder) -> None:
     report = check_model_folder(folder_of("wordpiece", rounding=20.0))
     assert not report.is_batch_invariant
     assert report.batching == "single"

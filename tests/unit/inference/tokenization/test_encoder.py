@@ -75,7 +75,7 @@ def test_words_come_one_by_one_with_the_space_before_them(encoder_of: Any, kind:
     assert ids[1] == ids[2]
 
 
-def test_metaspace_that_never_prepends_is_told_to(folder_of: MakeFolder, tmp_path: Path) -> None:
+def test_metaspace_that_never_prepends_is_changed_to_prepend(folder_of: MakeFolder, tmp_path: Path) -> None:
     folder = changed_tokenizer(
         folder_of("unigram"), tmp_path / "never", lambda c: c["pre_tokenizer"].update(prepend_scheme="never")
     )

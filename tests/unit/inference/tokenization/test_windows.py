@@ -23,7 +23,7 @@ def _context(window: WindowBounds, word: int, end: int) -> int:
 
 @calm
 @given(sentences())
-def test_what_is_kept_tiles_the_sentence(case: tuple[list[int], int]) -> None:
+def test_the_kept_parts_tile_the_sentence(case: tuple[list[int], int]) -> None:
     bounds, capacity = case
     windows = cut_windows(bounds, capacity)
     assert windows[0].keep_start == 0

@@ -41,7 +41,7 @@ def test_precision_by_pair_and_method_survives_the_correction(harness: QueueHarn
     }
 
 
-def test_reviewers_who_are_evenly_split_do_not_count(harness: QueueHarness) -> None:
+def test_evenly_split_reviewers_do_not_count(harness: QueueHarness) -> None:
     harness.write(
         make_scored_output("a", 0.1),
         make_decision_output("a", "ok"),

@@ -177,16 +177,16 @@ def test_the_worker_command_ends_with_a_code_of_its_own(
     tmp_path: Path, model: Path, classifier: Classifier, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """So that a supervisor such as systemd can be told not to start it again."""
-    desk = CommandHarness(tmp_path, model, capfd=capfd)
-    log = Log(desk.log_path, classifier)
+    harness = CommandHarness(tmp_path, model, capfd=capfd)
+    log = Log(harness.log_path, classifier)
     log.send(10, seed=0)
     with newer_release("service.statistics.histogram.HISTOGRAM_FORMAT", min_reader=2):
         log.run_worker()
-    result = desk.run("worker", "--once")
+    result = harness.run("worker", "--once")
     assert result.code == 78
     assert "labelwatch: the statistics of dataset default in labelwatch.state need a newer labelwatch" in result.err
     assert "Traceback" not in result.err
-    check = desk.run("check")
+    check = harness.run("check")
     assert "Upgrade this process to the release that wrote them" in check.out
 
 

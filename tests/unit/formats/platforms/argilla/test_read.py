@@ -66,7 +66,7 @@ def test_a_deleted_response_is_as_old_as_the_event() -> None:
         (make_argilla_event("ping"), "only responses"),
     ],
 )
-def test_what_is_no_answer_is_ignored_with_the_reason(body: dict[str, Any], reason: str) -> None:
+def test_responses_without_an_answer_are_ignored_with_the_reason(body: dict[str, Any], reason: str) -> None:
     event = from_event(body, received_at=NOW)
     assert event.sentences == ()
     assert reason in str(event.ignored_reason)
@@ -102,7 +102,7 @@ def test_a_question_left_open_says_that_there_is_no_entity() -> None:
         (make_argilla_event("response.deleted") | {"timestamp": "now"}, "timestamp"),
     ],
 )
-def test_what_cannot_be_read_names_its_field(body: dict[str, Any], field: str) -> None:
+def test_an_unreadable_record_names_its_field(body: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         from_event(body, received_at=NOW)
     assert caught.value.field == field
@@ -163,7 +163,7 @@ def test_one_of_several_questions_can_be_chosen() -> None:
     assert record.sentence.labels == LABELS
 
 
-def test_a_question_that_a_file_has_nowhere_is_told_at_its_end() -> None:
+def test_a_question_that_a_file_never_has_is_an_error_at_its_end() -> None:
     record = {"id": "x", "fields": {"text": TEXT}, "responses": [{"id": "r", "values": {"one": {"value": ANSWER}}}]}
     for value in (record, of_sdk("y", one=[ANSWER])):
         with pytest.raises(InvalidInput, match="no span in it is of on, only of one"):
@@ -207,7 +207,7 @@ def test_an_empty_list_counts_only_where_the_question_asks_for_spans() -> None:
     assert read_sentences_of(suggested) == [("argilla:rec-3:u-1", "entities", set())]
 
 
-def test_one_record_tells_a_files_questions() -> None:
+def test_one_record_shows_the_questions_of_a_file() -> None:
     """Also to those before it, which stay in their order."""
     first, middle = of_sdk("rec-1", entities=[[]], tags=[["a"]]), of_sdk("rec-2", mood=["ok"])
     context, last = of_sdk("rec-3", entities=[ANSWER], tags=[[]]), of_sdk("rec-4", entities=[[]], tags=[[]])
@@ -251,7 +251,7 @@ def test_a_deleted_record_stands_for_all_its_responses() -> None:
     assert sentence.meta == {"format": "argilla", "task": "rec-1"}
 
 
-def test_a_question_that_the_dataset_does_not_have_is_told() -> None:
+def test_a_question_that_the_dataset_does_not_have_is_an_error() -> None:
     """All its responses would be read as if nobody had found an entity."""
     with pytest.raises(InvalidInput, match="entitys is none of the questions that ask for spans: entities"):
         from_event(make_argilla_event(), received_at=NOW, options=ReadOptions(label="entitys"))

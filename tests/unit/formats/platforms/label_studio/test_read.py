@@ -141,7 +141,7 @@ def test_a_skipped_task_is_nothing_new_but_takes_an_annotation_back() -> None:
     assert (sentence.id, sentence.deleted, sentence.revision) == ("label-studio:41", True, REVISION)
 
 
-def test_the_annotators_address_is_told_where_it_is_known() -> None:
+def test_the_annotators_address_is_included_where_it_is_known() -> None:
     body = make_event()
     body["annotation"]["completed_by"] = {"id": 5, "email": "q@example.org"}
     assert read_one(body).annotator == "q@example.org"
@@ -219,7 +219,7 @@ def test_controls_over_one_text_need_no_choice_where_nothing_is_labelled() -> No
     assert read_one(body).labels == ("O",) * len(LABELS)
 
 
-def test_a_control_that_the_project_does_not_have_is_told() -> None:
+def test_a_control_that_the_project_does_not_have_is_an_error() -> None:
     """All its annotations would be read as if nobody had found an entity."""
     with pytest.raises(InvalidInput, match="no control lable for spans of a text, only label"):
         read_one(make_event(), label="lable")
@@ -261,7 +261,7 @@ def _with(**more: object) -> dict[str, Any]:
         (make_event(project={"parsed_label_config": {"c": {"type": "Choices"}}}), "project.parsed_label_config"),
     ],
 )
-def test_what_cannot_be_read_names_its_field(body: dict[str, Any], field: str) -> None:
+def test_an_unreadable_record_names_its_field(body: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         from_event(body, received_at=NOW)
     assert caught.value.field == field
@@ -305,7 +305,7 @@ def test_a_bad_annotation_costs_only_itself() -> None:
     assert second.sentence is not None
 
 
-def test_tasks_without_annotations_give_nothing_and_skipped_ones_are_told() -> None:
+def test_tasks_without_annotations_give_nothing_and_skipped_ones_are_reported() -> None:
     skipped = make_annotation(was_cancelled=True)
     (record,) = read_all(make_task(annotations=[]), make_task(annotations=[skipped]))
     assert record.sentence is not None
@@ -356,7 +356,7 @@ def test_json_min_exports_with_several_controls() -> None:
         {"id": 7, "annotation_id": 41, "text": TEXT, "label": [make_region("Riga", "LOC")["value"]]},
     ],
 )
-def test_a_control_that_a_file_has_nowhere_is_told_at_its_end(exported: dict[str, Any]) -> None:
+def test_a_control_that_a_file_never_has_is_an_error_at_its_end(exported: dict[str, Any]) -> None:
     """Other annotations may have none of it: only the whole file tells."""
     with pytest.raises(InvalidInput, match="no span in it is of lable, only of label"):
         read_all(exported, label="lable")
