@@ -6,10 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from service.labels import parse_spans
+from service.training.sentences import NO_CLASS
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from service.training.sentences import TrainingSet
@@ -51,7 +53,7 @@ class TrainingFigures:
 
 def compute_figures(data: TrainingSet, probs: npt.NDArray[np.float64]) -> TrainingFigures:
     """Exact matches of start, end and type; words of types that are not trained do not count."""
-    predicted_ids = probs.argmax(axis=1).tolist()
+    predicted_ids = np.where(data.given == NO_CLASS, 0, probs.argmax(axis=1)).tolist()
     given_ids = data.given.tolist()
     expected: Counter[str] = Counter()
     found: Counter[str] = Counter()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import tempfile
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,10 +39,9 @@ def write_model_folder(
     figures: Mapping[str, Any],
     training: Mapping[str, Any],
 ) -> None:
-    """Writes beside `out` first, then renames: a reader sees the old folder or the new one, never a half."""
+    """Writes beside `out` first, then renames: a reader never sees a part of a folder. Of two writers the later one wins."""
+    check_model_target(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    if out.exists() and not (out / MANIFEST_FILE).is_file():
-        raise InvalidInput(f"{out} exists and is no model folder: choose another name", field="name")
     scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         files = {"heads": HEADS_FILE}
@@ -85,10 +87,32 @@ def write_model_folder(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
+def check_model_target(out: Path) -> None:
+    """Fails if no model could be written to `out`. Call it before training, which takes minutes."""
+    if out.exists() and not (out / MANIFEST_FILE).is_file():
+        raise InvalidInput(f"{out} exists and is no model folder: choose another name", field="name")
+    folder = next(path for path in out.parents if path.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidInput(
+            f"no folder can be created in {folder}: set LABELWATCH_MODELS_PATH to a folder that can be written to",
+            field="name",
+        )
+
+
 def _replace_folder(new: Path, out: Path) -> None:
-    old = out.with_name(f".{out.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if out.exists():
-        out.replace(old)
-    new.replace(out)
-    shutil.rmtree(old, ignore_errors=True)
+    """Renames `new` to `out`. A folder can't replace a folder with files, so an old one is moved away first."""
+    while True:
+        try:
+            new.replace(out)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            return
+        # Another training may do the same at this moment: each moves to a name of its own, and tries again.
+        old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        try:
+            with suppress(FileNotFoundError):
+                out.replace(old)
+        finally:
+            shutil.rmtree(old, ignore_errors=True)

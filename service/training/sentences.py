@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from service.contracts import LabelledSentence
 
-MAX_TRAINING_WORDS = 400_000  # features take 1.2 kB a word: half a gigabyte
+MAX_TRAINING_WORDS = 200_000  # fitting takes 7 kB a word: 1.4 GB
 MIN_SENTENCES = 100
 MIN_TYPE_EXAMPLES = 10
 NO_CLASS = -1
@@ -43,7 +43,7 @@ class TrainingSet:
     starts: npt.NDArray[np.intp]  # of each sentence's words, and their number at the end
     classes: tuple[str, ...]
     scheme: Scheme
-    examples: dict[str, int]  # entities by type, also of types that are not trained
+    examples: dict[str, int]  # entities by type without repetitions, also of types that are not trained
     unscored_types: tuple[str, ...]
     n_read: int  # sentences before sampling
     conflicts: tuple[Conflict, ...]
@@ -88,20 +88,27 @@ def collect_sentences(
     """
     sample = _Sample(max_words)
     read = 0
+    distinct: set[tuple[str, ...]] = set()
     for sentence in sentences:
         if sentence.deleted or not sentence.tokens:
             continue
-        sample.add(read, tuple(sentence.tokens), tuple(parse_spans(sentence.labels, scheme)), str(sentence.id or read))
+        words = tuple(sentence.tokens)
+        sample.add(read, words, tuple(parse_spans(sentence.labels, scheme)), str(sentence.id or read))
         read += 1
+        if len(distinct) < min_sentences:
+            distinct.add(words)
     chosen = sample.list_in_order()
-    if read < min_sentences:
+    if len(distinct) < min_sentences:
+        repeated = "" if len(distinct) == read else f" ({len(distinct)} without repetitions)"
         raise InvalidInput(
-            f"training needs at least {min_sentences} labelled sentences, there are {read}: label more, or audit with "
-            "a model that has these labels (`--model`)",
+            f"training needs at least {min_sentences} labelled sentences, there are {read}{repeated}: label more, or "
+            "audit with a model that has these labels (`--model`)",
             field="sentences",
         )
     class_scheme = Scheme.IO if scheme is Scheme.IO else Scheme.IOB2
-    examples = Counter(span.type for _, spans, _ in chosen for span in spans)
+    # Equal sentences are in one fold, and the head of that fold has seen none of them: repetitions are no more examples.
+    entities = dict.fromkeys((words, span) for words, spans, _ in chosen for span in spans)
+    examples = Counter(span.type for _, span in entities)
     # By first appearance, not by name: a data set whose types are renamed gives the same model to the bit.
     trained = [name for name, count in examples.items() if count >= MIN_TYPE_EXAMPLES]
     if not trained:

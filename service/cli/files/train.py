@@ -31,6 +31,7 @@ from service.runtime.sentence_files import FileSource
 from service.settings import read_settings
 from service.text import pluralize
 from service.training.figures import WARN_SENTENCES
+from service.training.model_writer import check_model_target
 from service.training.sentences import MIN_TYPE_EXAMPLES, collect_sentences
 from service.training.trainer import train_model
 
@@ -93,6 +94,7 @@ def train(
     rejects = RejectHandler(on_error, output)
     outputs.check_paths(rejects)
     encoder_folder = _load_encoder(encoder)
+    check_model_target(out)
     with rejects:
         data_input = prepare_audit_input(source, {}, scheme=scheme, stop_on_error=rejects.stops_on_error)
         data = collect_sentences(_iter_sentences(data_input.records, rejects), data_input.scheme)

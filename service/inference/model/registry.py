@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
 import tempfile
@@ -47,9 +48,7 @@ class ModelRegistry:
         """Copies a model folder in, complete or not at all. It must load, and its name must be free."""
         target = self.get_path(name)
         if target.exists():
-            raise InvalidInput(
-                f"{self.path} has a model {name!r}: remove it first, or choose another name", field="name"
-            )
+            raise InvalidInput(self._describe_taken(name), field="name")
         ModelFolder.load(folder)
         self.path.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=self.path))
@@ -57,18 +56,31 @@ class ModelRegistry:
             shutil.copytree(folder, scratch, dirs_exist_ok=True)
             scratch.chmod(0o755)  # mkdtemp makes a private folder; workers may run as another user
             scratch.replace(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            raise InvalidInput(self._describe_taken(name), field="name") from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         return target
 
     def remove(self, name: str) -> None:
-        shutil.rmtree(self.find(name))
+        """Removes a model. It is renamed first: a reader never sees a part of its folder."""
+        path = self.find(name)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=self.path))
+        try:
+            path.replace(scratch)
+        finally:
+            shutil.rmtree(scratch)
 
     def _iter_folders(self) -> Iterator[Path]:
         if self.path.is_dir():
             yield from (
                 path for path in self.path.iterdir() if _MODEL_NAME.fullmatch(path.name) and _is_model_folder(path)
             )
+
+    def _describe_taken(self, name: str) -> str:
+        return f"{self.path} has a model {name!r}: remove it first, or choose another name"
 
     def _describe_choices(self, name: str) -> str:
         names = self.list_names()

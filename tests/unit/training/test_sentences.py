@@ -67,3 +67,22 @@ def test_a_sample_is_bounded_and_does_not_depend_on_the_order() -> None:
 def test_deleted_sentences_do_not_count() -> None:
     gone = LabelledSentence(id="x", deleted=True)
     assert collect_sentences([gone, *make_training_text(200).sentences], Scheme.IOB2).n_read == 200
+
+
+def test_repetitions_do_not_count_as_sentences_or_examples() -> None:
+    """Equal sentences are in one fold: a hundred of them are one sentence to learn from."""
+    text = make_training_text(1).sentences
+    with pytest.raises(InvalidInput, match=r"there are 150 \(1 without repetitions\): label more"):
+        collect_sentences(text * 150, Scheme.IOB2)
+    rare = LabelledSentence(tokens=("Rare", "thing"), labels=("B-RARE", "O"))
+    data = collect_sentences([*make_training_text(200).sentences, *[rare] * 50], Scheme.IOB2)
+    assert data.unscored_types == ("RARE",)
+    assert data.examples["RARE"] == 1
+    assert data.conflicts == ()
+
+
+def test_one_type_on_every_word_is_a_data_set() -> None:
+    sentences = [LabelledSentence(tokens=("a", str(i)), labels=("B-X", "I-X")) for i in range(MIN_SENTENCES)]
+    data = collect_sentences(sentences, Scheme.IOB2)
+    assert data.classes == ("O", "B-X", "I-X")
+    assert data.examples == {"X": MIN_SENTENCES}
