@@ -20,11 +20,15 @@ _MIN_SIMILARITY = 0.75
 
 
 class MappingAdvice(NamedTuple):
-    """How a text describes the remedy: by a dataset's settings, by options of a command, or by neither."""
+    """How a text describes the remedy: by a dataset's settings, by options of a command, or by neither.
+
+    `use_model`: how to judge with a trained model.
+    """
 
     suggest_mapping: Callable[[str, str], str]
     unscored: str = ""
     bare_types: str = ""
+    use_model: str = ""
 
 
 def _encode_mapping(source: str, target: str) -> str:
@@ -33,7 +37,10 @@ def _encode_mapping(source: str, target: str) -> str:
 
 GENERIC_ADVICE = MappingAdvice(_encode_mapping)
 CLI_ADVICE = MappingAdvice(
-    lambda source, target: f"--map {shlex.quote(f'{source}={target}')}", " (--unmapped unscored)", " (--scheme io)"
+    lambda source, target: f"--map {shlex.quote(f'{source}={target}')}",
+    " (--unmapped unscored)",
+    " (--scheme io)",
+    ", then --model NAME",
 )
 
 
@@ -47,6 +54,7 @@ def build_settings_advice(dataset: str) -> MappingAdvice:
         ),
         f" (`{command} unmapped=unscored`)",
         f" (`{command} scheme=io`)",
+        ", then set LABELWATCH_MODEL_FOLDER to its folder",
     )
 
 
@@ -86,10 +94,18 @@ def explain_unknown(
     hint = (
         f"if {json.dumps(similar[0])} is the same, map it: {advice.suggest_mapping(entity_type, similar[0])}"
         if similar
-        else f'map {json.dumps(entity_type)} to one of them or to "O", such as '
-        f"{advice.suggest_mapping(entity_type, OUTSIDE)}, or let unmapped labels be unscored{advice.unscored}"
+        else f"{advise_other_model(advice)}, or map {json.dumps(entity_type)} where a type of the model means the same: "
+        f"{advice.suggest_mapping(entity_type, 'TYPE')}. Or let unmapped labels be unscored{advice.unscored}"
     )
     return f"label {label!r} has no class in the model; {hint}. {known}"
+
+
+def advise_other_model(advice: MappingAdvice = CLI_ADVICE) -> str:
+    """How to get a model that fits: train one, or bring one."""
+    return (
+        f"train a model for these labels (`labelwatch train FILE --name NAME`{advice.use_model}), "
+        "bring one (`labelwatch model add DIR`)"
+    )
 
 
 def _find_similar_types(entity_type: str, model_types: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from service.audit.audit import audit
 from service.audit.report.page import ReportMetadata, render_page
 from service.audit.summary import AuditSummary
 from service.audit.temp_files import RankedLineFile
+from service.audit.unknown_labels import UnknownLabelCounter
 from service.cli.shared import score_options as opt
 from service.cli.shared.terminal import (
     STDOUT,
@@ -27,11 +28,12 @@ from service.cli.shared.terminal import (
     render_sentence,
 )
 from service.contracts import Assessment, DatasetSettings
-from service.errors import InvalidInput
+from service.errors import InvalidInput, UnknownLabelError
 from service.formats import FileRecord
 from service.formats.plain.assessments import OutputFormat, build_assessment_writer
 from service.inference.classifier import Classifier
 from service.judging.judge import Judge
+from service.judging.misfit import explain_misfit, is_misfit
 from service.text import pluralize
 
 if TYPE_CHECKING:
@@ -81,16 +83,21 @@ def run_audit(
         summary, ranking = AuditSummary(judge.classes), stack.enter_context(RankedLineFile())
         hide_progress = not (sys.stderr.isatty() if progress is None else progress)
         started = time.monotonic()
-        _judge_records(
-            audit_input,
-            classifier,
-            judge,
-            stream=stream,
-            rejects=rejects,
-            summary=summary,
-            ranking=ranking,
-            hide_progress=hide_progress,
-        )
+        records = UnknownLabelCounter(audit_input.records, judge.label_map)
+        try:
+            _judge_records(
+                replace(audit_input, records=records),
+                classifier,
+                judge,
+                stream=stream,
+                rejects=rejects,
+                summary=summary,
+                ranking=ranking,
+                hide_progress=hide_progress,
+            )
+        except UnknownLabelError as error:
+            records.read_rest()
+            raise UnknownLabelError(f"{error}. In all, {records.describe()}") from error
         seconds = time.monotonic() - started
         if not summary.sentences:
             raise InvalidInput(_describe_empty_input(outputs.files, rejects, summary.deleted))
@@ -112,6 +119,10 @@ def run_audit(
         if classifier.batching == "single":
             print_stderr("each sentence was run alone, which is slower: this model gives other answers in batches")
         _print_summary(summary, rejects, seconds, outputs)
+        if records.words:
+            print_stderr(records.describe())
+        if is_misfit(summary.sentences, summary.flagged_sentences):
+            print_stderr(explain_misfit(summary.sentences, summary.flagged_sentences))
     return summary
 
 

@@ -267,10 +267,10 @@ def test_an_unknown_label_is_named_with_what_helps(label: str, dataset: Scheme, 
             "map it: --map PERSON=PER. Known",
         ),
         ("none", '{"none": "O"}', "set news label_map.none=O`", "--map none=O"),
-        ("B-it's", '{"it\'s": "O"}', "set news 'label_map.it'\"'\"'s=O'`", "--map 'it'\"'\"'s=O'"),
+        ("B-it's", '{"it\'s": "TYPE"}', "set news 'label_map.it'\"'\"'s=TYPE'`", "--map 'it'\"'\"'s=TYPE'"),
         (
             "B-DATE",
-            'such as {"DATE": "O"}, or let',
+            'where a type of the model means the same: {"DATE": "TYPE"}. Or let',
             "(`labelwatch datasets set news unmapped=unscored`)",
             "(--unmapped",
         ),
@@ -285,6 +285,18 @@ def test_the_remedy_names_settings_or_options(label: str, general: str, settings
         assert options in caught.value.cli_message
         assert caught.value.cli_message.startswith("sentence 3, word 1, `labels`: label ")
         assert "label_map" not in caught.value.cli_message
+
+
+def test_the_first_advice_for_a_label_of_another_kind_is_another_model() -> None:
+    with pytest.raises(UnknownLabelError) as caught:
+        replace(build(), dataset="news").map(["B-DRUG"])
+    for text in (str(caught.value), caught.value.cli_message):
+        ways = ["`labelwatch train FILE --name NAME`", "`labelwatch model add DIR`", "map "]
+        positions = [text.index(way) for way in ways]
+        assert positions == sorted(positions)
+        assert "=O" not in text
+    assert "then set LABELWATCH_MODEL_FOLDER to its folder" in str(caught.value)
+    assert "--name NAME`, then --model NAME)" in caught.value.cli_message
 
 
 def test_a_label_as_long_as_a_novel_is_not_repeated() -> None:

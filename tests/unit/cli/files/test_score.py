@@ -380,9 +380,34 @@ def test_an_unknown_label_asks_for_the_option_that_maps_it(run: RunCommand, read
     assert "--map PERSON=PER" in json.loads((tmp_path / "out.rejected.jsonl").read_text())["reason"]
     assert run("score", path, "--model", reader, "--map", "PERSON=PER").code == 0
     path.write_text(GOOD + "Eve B-GHOST\n")
-    assert "such as --map GHOST=O, or let unmapped labels be unscored (--unmapped unscored)" in (
-        run("score", path, "--model", reader).err
-    )
+    error = run("score", path, "--model", reader).err
+    assert "train a model for these labels (`labelwatch train FILE --name NAME`, then --model NAME), bring one" in error
+    assert "the same: --map GHOST=TYPE. Or let unmapped labels be unscored (--unmapped unscored)" in error
+
+
+def test_all_unknown_labels_are_listed_once_with_counts(run: RunCommand, reader: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "data.txt", tmp_path / "out.jsonl"
+    path.write_text(GOOD + "Eve B-DRUG\nIda I-DRUG\n\n" * 2 + "Ann B-PER\n\nKai B-GENE\n\nUlf B-DRUG\n")
+    listed = "labels without a class: 'B-DRUG' (3 words), 'I-DRUG' (2 words), 'B-GENE' (1 word)"
+    ran = run("score", path, "--model", reader)
+    assert ran.code == 1
+    assert ran.err.count("\n") == 1
+    assert f". In all, {listed}\n" in ran.err
+    ran = run("score", path, "--model", reader, "-o", out, "--on-error", "skip")
+    assert ran.code == 0
+    assert ran.err.count(listed) == 1
+    assert "labels without a class" not in run("score", path, "--model", reader, "--unmapped", "unscored").err
+
+
+def test_a_model_that_flags_too_much_does_not_fit(run: RunCommand, reader: Path, tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+    for good, bad, fits in ((40, 20, False), (30, 15, True), (100, 20, True)):
+        path.write_text("Ann B-PER\nsaw O\nBob B-PER\n\n" * good + "one O\nEve O\n\n" * bad)
+        ran = run("score", path, "--model", reader)
+        assert ran.code == 0
+        assert f"{bad} sentences flagged" in ran.err
+        assert ("the model does not fit this data: it flags 33% of 60 sentences" in ran.err) is not fits
+        assert ("Train a model for these labels (`labelwatch train FILE --name NAME`" in ran.err) is not fits
 
 
 def test_words_hold_no_control_characters(run: RunCommand, reader: Path, tmp_path: Path) -> None:
