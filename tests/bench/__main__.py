@@ -14,7 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-SUITES = ("scoring", "pipeline", "reviewers", "stream", "rest", "state", "cli_start", "peers")
+SUITES = ("scoring", "pipeline", "training", "reviewers", "stream", "rest", "state", "cli_start", "peers")
 RESULTS_PATH = Path(".bench/results.json")
 
 

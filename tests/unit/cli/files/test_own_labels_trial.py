@@ -1,0 +1,62 @@
+"""The first minutes of a team with its own labels: 40 sentences with DRUG, DISEASE and SYMPTOM, and no model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.command_harness import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.cli.conftest import RunCommand
+
+SAMPLE = ROOT / "models" / "sample" / "biomedical.tsv"
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "models"
+    monkeypatch.setenv("LABELWATCH_MODELS_PATH", str(path))
+    return path
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Path:
+    path = tmp_path / "trial.conll"
+    path.write_text("\n\n".join(SAMPLE.read_text().split("\n\n")[:40]) + "\n")
+    return path
+
+
+def test_score_names_the_label_and_the_sentence(run: RunCommand, trial: Path, models: Path) -> None:
+    ran = run("score", trial)
+    assert ran.code == 1
+    assert "trial.conll:1" in ran.err
+    assert "DRUG" in ran.err
+    assert "Traceback" not in ran.err
+    assert not models.exists()
+
+
+def test_train_says_how_many_sentences_are_missing_and_writes_nothing(
+    run: RunCommand, trial: Path, models: Path
+) -> None:
+    ran = run("train", trial, "--name", "med")
+    assert ran.code == 1
+    assert "training needs at least 100 labelled sentences, there are 40: label more" in ran.err
+    assert len(ran.err.strip().splitlines()) == 1
+    assert not models.exists()
+
+
+def test_with_all_sentences_train_finds_errors_and_score_uses_the_model(
+    run: RunCommand, trial: Path, models: Path
+) -> None:
+    trained = run("train", SAMPLE, "--name", "med", "--encoder", "none")
+    assert trained.code == 0, trained.err
+    assert {"DRUG", "DISEASE", "SYMPTOM"} <= set(trained.out.split())
+    assert "next: labelwatch score FILE --model med" in trained.err
+    scored = run("score", trial, "--model", "med")
+    assert scored.code == 0, scored.err
+    assert "40 sentences" in scored.err
+    assert [path.name for path in models.iterdir()] == ["med"]
