@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from service.audit.temp_files import ObservationFile
+from service.contracts.probabilities import CLASSES_FIELD
 from service.errors import InferenceError, InvalidInput, LabelwatchError
+from service.judging.class_source import get_external_classes, to_word_probs
 from service.scoring.confident import UNREACHABLE_THRESHOLD
 from service.statistics.thresholds import compute_flag_thresholds
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 def audit(
     records: Iterable[FileRecord],
-    classifier: Classifier,
+    classifier: Classifier | None,
     judge: Judge,
     *,
     stream: bool,
@@ -42,6 +44,7 @@ def audit(
 ) -> Iterator[tuple[Observation, Assessment]]:
     """Yields each observation with its assessment, in the order of the records.
 
+    Without a classifier the sentences bring their probabilities, all for the class list of the judge.
     `on_reject` is called for every sentence that can't be assessed and may raise to stop the audit. `on_progress` is
     called with the number of sentences inferred so far, `on_deleted` for every sentence that is marked deleted.
     """
@@ -68,16 +71,15 @@ def audit(
 
 def infer_observations(
     records: Iterable[FileRecord],
-    classifier: Classifier,
+    classifier: Classifier | None,
     judge: Judge,
     *,
     on_reject: Callable[[FileRecord, LabelwatchError], None],
     on_deleted: Callable[[FileRecord], None] | None = None,
 ) -> Iterator[Observation]:
-    """Yields the model's probabilities for each sentence. Sentences marked deleted have no words and are left out."""
-    pending: deque[tuple[FileRecord, LabelledSentence]] = deque()
+    """Yields the probabilities of each sentence. Sentences marked deleted have no words and are left out."""
 
-    def iterate_words() -> Iterator[tuple[str, ...]]:
+    def iterate_sentences() -> Iterator[tuple[FileRecord, LabelledSentence]]:
         for record in records:
             sentence = record.sentence
             if record.error is not None:
@@ -88,12 +90,24 @@ def infer_observations(
             elif sentence is not None:
                 try:
                     # Checked before inference, so that an audit that stops on errors stops at the first bad sentence.
+                    _check_source(sentence, judge.source_classes if classifier is None else None)
                     judge.to_class_ids(sentence)
                 except InvalidInput as error:
                     on_reject(record, error)
                 else:
-                    pending.append((record, sentence))
-                    yield sentence.tokens
+                    yield record, sentence
+
+    if classifier is None:
+        for _, sentence in iterate_sentences():
+            if sentence.probabilities is not None:
+                yield judge.observe(sentence, to_word_probs(sentence.probabilities))
+        return
+    pending: deque[tuple[FileRecord, LabelledSentence]] = deque()
+
+    def iterate_words() -> Iterator[tuple[str, ...]]:
+        for record, sentence in iterate_sentences():
+            pending.append((record, sentence))
+            yield sentence.tokens
 
     for result in classifier.infer_stream(iterate_words(), pooling=judge.settings.pooling):
         record, sentence = pending.popleft()
@@ -101,6 +115,26 @@ def infer_observations(
             on_reject(record, result)
         else:
             yield judge.observe(sentence, result)
+
+
+def _check_source(sentence: LabelledSentence, classes: tuple[str, ...] | None) -> None:
+    """Raises if the sentence's probabilities are of another source than those of the audit: they can't be compared."""
+    given = get_external_classes(sentence)
+    if given == classes:
+        return
+    if given is None:
+        raise InvalidInput(
+            "it has no probabilities, but the first sentence has: give them for all sentences or for none",
+            field="probabilities",
+        )
+    if classes is None:
+        raise InvalidInput(
+            "it has probabilities, but the first sentence has none: give them for all sentences or for none",
+            field="probabilities",
+        )
+    raise InvalidInput(
+        "its classes are not those of the first sentence: give the same classes in the same order", field=CLASSES_FIELD
+    )
 
 
 def build_file_threshold_set(judge: Judge, stats: RunningStats) -> ThresholdSet:

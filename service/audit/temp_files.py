@@ -44,7 +44,7 @@ class _TempFile:
 
 
 class ObservationFile(_TempFile):
-    """Observations, written and read in order. Numbers come back bit for bit."""
+    """Observations, written and read in order. Numbers come back bit for bit; the sentences without `probabilities`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class ObservationFile(_TempFile):
         return self._count
 
     def append(self, observation: Observation) -> None:
-        sentence = observation.sentence.model_dump_json().encode()
+        sentence = observation.sentence.model_dump_json(exclude={"probabilities"}).encode()
         unscored = json.dumps(dict(observation.unscored)).encode() if observation.unscored else b""
         integers = [
             values.astype("<i8") for values in (observation.given, observation.word_index, observation.all_given)

@@ -7,14 +7,13 @@ optionally `dev_probs` and `dev_given`: held-out words of the same model, the pr
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from service.errors import DecodeError, InvalidInput
+from service.errors import InvalidInput
+from service.inference.npz_arrays import check_floats, check_integers, load_arrays
 from service.labels import get_entity_type
 from service.scoring.confident import sum_by_class
 from service.scoring.flat import FlatSentences, from_flat_arrays, merge_classes, merge_labels
@@ -96,16 +95,16 @@ def name_merged_classes(labels: Sequence[str], merge: Sequence[int]) -> tuple[st
 
 def read_evaluation_data(path: Path) -> EvaluationData:
     """Reads and validates an .npz. InvalidInput names the array that is wrong, and the entry."""
-    arrays = _load_arrays(path)
+    arrays = load_arrays(path)
     for key in REQUIRED_ARRAYS:
         if key not in arrays:
             raise InvalidInput(f"{path.name} has no array {key!r}; it needs {', '.join(REQUIRED_ARRAYS)}", field=key)
-    probs = _check_floats(arrays["probs"], "probs")
+    probs = check_floats(arrays["probs"], "probs")
     n_words, n_classes = probs.shape
-    lengths = _check_integers(arrays["lengths"], "lengths")
+    lengths = check_integers(arrays["lengths"], "lengths")
     if not len(lengths):
         raise InvalidInput(f"{path.name} contains no sentences", field="lengths")
-    words = from_flat_arrays(probs, _check_integers(arrays["given"], "given"), lengths)
+    words = from_flat_arrays(probs, check_integers(arrays["given"], "given"), lengths)
     corrected = _check_class_ids(arrays["corrected"], "corrected", n_words, n_classes)
     keep = arrays["keep"]
     if keep.dtype != np.bool_ or keep.shape != lengths.shape:
@@ -140,32 +139,8 @@ def check_same_sentences(data: EvaluationData, other: EvaluationData) -> None:
             raise InvalidInput(f"{data.name} and {other.name} differ here: not the same sentences", field=key)
 
 
-def _load_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    if not path.is_file():
-        raise InvalidInput(f"there is no file {path}", field="probs")
-    if not zipfile.is_zipfile(path):
-        raise DecodeError(f"{path.name} is not an .npz archive")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError) as error:
-        raise DecodeError(f"{path.name} can't be read as an .npz of plain arrays: {error}") from error
-
-
-def _check_floats(values: NDArray[np.generic], key: str) -> NDArray[np.float64]:
-    if values.ndim != 2 or not np.issubdtype(values.dtype, np.floating):
-        raise InvalidInput(f"needs one row of probabilities per word, got {values.dtype} {values.shape}", field=key)
-    return values.astype(np.float64)
-
-
-def _check_integers(values: NDArray[np.generic], key: str) -> NDArray[np.intp]:
-    if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
-        raise InvalidInput(f"needs a one-dimensional array of integers, got {values.dtype} {values.shape}", field=key)
-    return values.astype(np.intp)
-
-
 def _check_class_ids(values: NDArray[np.generic], key: str, n: int, n_classes: int) -> NDArray[np.intp]:
-    numbers = _check_integers(values, key)
+    numbers = check_integers(values, key)
     if len(numbers) != n:
         raise InvalidInput(f"{len(numbers)} classes where {n} are needed", field=key)
     bad = np.flatnonzero((numbers < 0) | (numbers >= n_classes))
@@ -184,7 +159,7 @@ def _parse_held_out(
         return {}
     if len(given_keys) == 1:
         raise InvalidInput("give both dev_probs and dev_given, or neither", field=given_keys[0])
-    probs = _check_floats(arrays["dev_probs"], "dev_probs")
+    probs = check_floats(arrays["dev_probs"], "dev_probs")
     if probs.shape[1] != n_classes:
         raise InvalidInput(f"{probs.shape[1]} classes where probs has {n_classes}", field="dev_probs")
     given = _check_class_ids(arrays["dev_given"], "dev_given", len(probs), n_classes)

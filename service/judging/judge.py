@@ -68,6 +68,7 @@ class Judge:
                 field="token_score",
             )
         self.settings = settings
+        self.source_classes = source.labels
         self._has_custom_score = (settings.method, settings.token_score) != (DEFAULT_METHOD, DEFAULT_TOKEN_SCORE)
         self.min_words = min_words
         self.prior_words = prior_words

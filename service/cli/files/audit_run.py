@@ -32,6 +32,7 @@ from service.errors import InvalidInput, UnknownLabelError
 from service.formats import FileRecord
 from service.formats.plain.assessments import OutputFormat, build_assessment_writer
 from service.inference.classifier import Classifier
+from service.judging.class_source import ExternalClasses
 from service.judging.judge import Judge
 from service.judging.misfit import explain_misfit, is_misfit
 from service.text import pluralize
@@ -67,7 +68,7 @@ class AuditOutputs:
 
 def run_audit(
     audit_input: AuditInput,
-    folder: ModelFolder,
+    source: ModelFolder | ExternalClasses,
     settings: DatasetSettings,
     *,
     stream: bool,
@@ -76,10 +77,13 @@ def run_audit(
     threads: int,
     progress: bool | None,
 ) -> AuditSummary:
-    """Judges the records, and writes the ranked list, the report and the summary."""
+    """Judges the records, and writes the ranked list, the report and the summary.
+
+    With `ExternalClasses` the sentences bring their probabilities, and no model is loaded.
+    """
     with ExitStack() as stack:
-        judge = Judge(folder, settings)
-        classifier = Classifier(folder, threads=threads)
+        judge = Judge(source, settings)
+        classifier = None if isinstance(source, ExternalClasses) else Classifier(source, threads=threads)
         summary, ranking = AuditSummary(judge.classes), stack.enter_context(RankedLineFile())
         hide_progress = not (sys.stderr.isatty() if progress is None else progress)
         started = time.monotonic()
@@ -105,8 +109,8 @@ def run_audit(
         if outputs.report is not None:
             metadata = ReportMetadata(
                 sources=outputs.files,
-                model=folder.name,
-                fingerprint=folder.fingerprint,
+                model=source.name,
+                fingerprint=source.fingerprint,
                 method=settings.method,
                 token_score=settings.token_score,
                 scheme=judge.scheme,
@@ -116,7 +120,7 @@ def run_audit(
             )
             with open_output(outputs.report) as file:
                 file.write(render_page(summary, metadata))
-        if classifier.batching == "single":
+        if classifier is not None and classifier.batching == "single":
             print_stderr("each sentence was run alone, which is slower: this model gives other answers in batches")
         _print_summary(summary, rejects, seconds, outputs)
         if records.words:
@@ -128,7 +132,7 @@ def run_audit(
 
 def _judge_records(
     audit_input: AuditInput,
-    classifier: Classifier,
+    classifier: Classifier | None,
     judge: Judge,
     *,
     stream: bool,

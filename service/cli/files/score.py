@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typer
 
+from service.audit.probs_archive import ProbsArchive
 from service.cli.files.audit_input import prepare_audit_input
 from service.cli.files.audit_run import AuditOutputs, count_cores, run_audit
 from service.cli.shared import score_options as opt
@@ -18,6 +19,7 @@ from service.cli.shared.options import ProgressOption
 from service.cli.shared.rejects import RejectHandler
 from service.contracts import DatasetSettings
 from service.inference.model.folder import ModelFolder
+from service.judging.class_source import ExternalClasses
 from service.runtime.load_model import find_model
 from service.runtime.sentence_files import FileSource
 from service.settings import read_settings
@@ -30,6 +32,7 @@ def score(
     on_error: opt.OnErrorOption = "stop",
     model: ModelOption = None,
     precision: PrecisionOption = "fast",
+    probs: opt.ProbsOption = None,
     scheme: opt.SchemeOption = None,
     mapping: opt.MapOption = None,
     unmapped: opt.UnmappedOption = "reject",
@@ -55,12 +58,24 @@ def score(
     rejects = RejectHandler(on_error, output)
     outputs = AuditOutputs(files, output, output_format, report=report, top=top, flagged_only=flagged_only)
     outputs.check_paths(rejects)
+    if probs is not None and model is not None:
+        raise typer.BadParameter("--probs replaces the model: leave --model out", param_hint="--probs")
     with rejects:
-        folder = ModelFolder.load(find_model(model, read_settings()), precision=precision)
-        source = FileSource(
+        archive = None if probs is None else ProbsArchive.load(probs)
+        file_source = FileSource(
             files, input_files.to_read_options(scheme=scheme), format=input_files.format, stdin_stem="stdin"
         )
-        audit_input = prepare_audit_input(source, label_map, scheme=scheme, stop_on_error=rejects.stops_on_error)
+        audit_input = prepare_audit_input(file_source, label_map, scheme=scheme, stop_on_error=rejects.stops_on_error)
+        if archive is not None:
+            audit_input = audit_input.attach_probs(archive)
+        elif model is not None:
+            audit_input = audit_input.drop_probabilities()
+        classes = audit_input.classes
+        source = (
+            ModelFolder.load(find_model(model, read_settings()), precision=precision)
+            if classes is None
+            else ExternalClasses.from_labels(classes, dataset_scheme=audit_input.scheme.value)
+        )
         settings = DatasetSettings(
             label_map=label_map,
             unmapped=unmapped,
@@ -70,7 +85,7 @@ def score(
         )
         summary = run_audit(
             audit_input,
-            folder,
+            source,
             settings,
             stream=stream,
             outputs=outputs,

@@ -107,7 +107,7 @@ def train(
         if output is None:
             typer.echo(f"\nThe worst {N_WORST} sentences of the training data:\n")
         run_audit(
-            replace(data_input, records=source.iter_records()),
+            replace(data_input, records=source.iter_records()).drop_probabilities(),
             ModelFolder.load(out),
             DatasetSettings(scheme=data_input.scheme.value),
             stream=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -37,6 +38,15 @@ OnErrorOption = Annotated[
         rich_help_panel=INPUT_PANEL,
         help="If a sentence can't be judged: stop, or skip it and list it in a file beside the output "
         "(out.rejected.jsonl for out.jsonl; on stderr if the output is not a file).",
+    ),
+]
+ProbsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--probs",
+        metavar="FILE.npz",
+        rich_help_panel=MODEL_PANEL,
+        help="Probabilities of the sentences, computed elsewhere: arrays probs, lengths and labels. No model runs.",
     ),
 ]
 SchemeOption = Annotated[
