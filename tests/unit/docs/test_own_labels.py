@@ -1,4 +1,4 @@
-"""docs/own-labels.md: blocks marked `sh` run in order, in a folder with the samples.
+"""docs/own-labels.md: blocks marked `sh` or `python` run in order, in a folder with the samples.
 
 The export to ONNX needs PyTorch and does not run: a model of the same layout stands in for its result.
 """
@@ -9,6 +9,8 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -71,6 +73,8 @@ def harness(
 def test_the_commands_run_in_order(harness: CommandHarness) -> None:
     folder = harness.folder
     for kind, block in read_code_blocks(PAGE):
+        if kind == "python":
+            subprocess.run([sys.executable, "-c", block], cwd=folder, check=True)
         for line in block.splitlines() if kind == "sh" else ():
             words = shlex.split(line)
             if words[0] == "cp":
