@@ -79,7 +79,7 @@ def split_prefix(label: str, scheme: Scheme) -> tuple[str | None, str]:
 
 @lru_cache(maxsize=4096)
 def parse_label(label: str, scheme: Scheme) -> Tag:
-    """Parses one label, or raises an UnknownLabelError that says why it is no label of the scheme."""
+    """Parses one label, or raises an UnknownLabelError that says why it is not a label of the scheme."""
     if label == OUTSIDE:
         return Tag(OUTSIDE, "")
     prefix, entity = split_prefix(label, scheme)

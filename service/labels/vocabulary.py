@@ -87,5 +87,5 @@ def _parse_full_label(key: str, prefix: str | None, target: str, scheme: Scheme)
     target_prefix = prefix or own_prefix
     if target_prefix is None:
         return None  # a type without a prefix, in a scheme with prefixes
-    # The key's own type separates entities. A key that is no label of the scheme ("3", "PER_B") has no type.
+    # The key's own type separates entities. A key that is not a label of the scheme ("3", "PER_B") has no type.
     return _build_meaning(target_prefix, target if own_prefix is None else source, target)

@@ -91,7 +91,7 @@ def _check_labels(item: ReviewItem, decision: Decision, label_map: LabelMap | No
         if label_map is not None and index in changed and label not in item.labels and not label_map.accepts(label):
             types = label_map.build_writer().types if label_map.label_set is None else label_map.label_set.types
             raise InvalidInput(
-                f"{label!r} is no label of {item.dataset}: use its own, of the types {format_names(types)}",
+                f"{label!r} is not a label of {item.dataset}: use its own, of the types {format_names(types)}",
                 field="labels",
                 word=index,
                 token=item.tokens[index],

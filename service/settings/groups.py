@@ -96,5 +96,6 @@ class LoggingSettings(SettingsGroup):
 class MetricsSettings(SettingsGroup):
     open: bool = Field(default=False, description="Serve /metrics without a key")
     annotators: str = Field(
-        default="", description="Comma separated annotators that metrics may name; `*`: the first few; none: nobody"
+        default="",
+        description="Comma separated annotators that metrics may name; `*`: the first few; none: no annotator",
     )

@@ -130,7 +130,7 @@ def configure_logging(
     handler: logging.Handler = _StderrHandler() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(secrets) if format == "json" else ConsoleFormatter(secrets))
     handler.set_name("labelwatch")
-    for previous in [each for each in root.handlers if each.get_name() == "labelwatch"]:
+    for previous in [handler for handler in root.handlers if handler.get_name() == "labelwatch"]:
         root.removeHandler(previous)
     root.addHandler(handler)
     logging.getLogger("service").setLevel(level.upper())

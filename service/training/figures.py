@@ -55,28 +55,28 @@ def compute_figures(data: TrainingSet, probs: npt.NDArray[np.float64]) -> Traini
     """Exact matches of start, end and type; words of types that are not trained do not count."""
     predicted_ids = np.where(data.given == NO_CLASS, 0, probs.argmax(axis=1)).tolist()
     given_ids = data.given.tolist()
-    expected: Counter[str] = Counter()
-    found: Counter[str] = Counter()
-    both: Counter[str] = Counter()
+    given_counts: Counter[str] = Counter()
+    predicted_counts: Counter[str] = Counter()
+    agreed_counts: Counter[str] = Counter()
     for start, end in zip(data.starts[:-1].tolist(), data.starts[1:].tolist(), strict=True):
         given = [data.classes[max(k, 0)] for k in given_ids[start:end]]
         predicted = [data.classes[k] for k in predicted_ids[start:end]]
         true_spans, spans = set(parse_spans(given, data.scheme)), set(parse_spans(predicted, data.scheme))
-        expected.update(span.type for span in true_spans)
-        found.update(span.type for span in spans)
-        both.update(span.type for span in true_spans & spans)
+        given_counts.update(span.type for span in true_spans)
+        predicted_counts.update(span.type for span in spans)
+        agreed_counts.update(span.type for span in true_spans & spans)
     by_type = tuple(
         TypeFigures(
             name,
             data.examples[name],
-            both[name] / found[name] if found[name] else 0.0,
-            both[name] / expected[name] if expected[name] else 0.0,
-            _f1(both[name], found[name], expected[name]),
+            agreed_counts[name] / predicted_counts[name] if predicted_counts[name] else 0.0,
+            agreed_counts[name] / given_counts[name] if given_counts[name] else 0.0,
+            _compute_f1(agreed_counts[name], predicted_counts[name], given_counts[name]),
         )
         for name in data.types
     )
-    return TrainingFigures(_f1(both.total(), found.total(), expected.total()), by_type)
+    return TrainingFigures(_compute_f1(agreed_counts.total(), predicted_counts.total(), given_counts.total()), by_type)
 
 
-def _f1(both: int, found: int, expected: int) -> float:
-    return 2 * both / (found + expected) if found + expected else 0.0
+def _compute_f1(agreed: int, predicted: int, given: int) -> float:
+    return 2 * agreed / (predicted + given) if predicted + given else 0.0

@@ -90,7 +90,7 @@ def write_model_folder(
 def check_model_target(out: Path) -> None:
     """Fails if no model could be written to `out`. Call it before training, which takes minutes."""
     if out.exists() and not (out / MANIFEST_FILE).is_file():
-        raise InvalidInput(f"{out} exists and is no model folder: choose another name", field="name")
+        raise InvalidInput(f"{out} exists and is not a model folder: choose another name", field="name")
     folder = next(path for path in out.parents if path.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise InvalidInput(

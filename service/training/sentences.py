@@ -112,9 +112,9 @@ def collect_sentences(
     # By first appearance, not by name: a data set whose types are renamed gives the same model to the bit.
     trained = [name for name, count in examples.items() if count >= MIN_TYPE_EXAMPLES]
     if not trained:
-        found = ", ".join(f"{name} ({count})" for name, count in examples.most_common(5)) or "none"
+        counts = ", ".join(f"{name} ({count})" for name, count in examples.most_common(5)) or "none"
         raise InvalidInput(
-            f"no entity type has {MIN_TYPE_EXAMPLES} examples, so there is nothing to learn (types found: {found}): label more",
+            f"no entity type has {MIN_TYPE_EXAMPLES} examples, so there is nothing to learn (types found: {counts}): label more",
             field="labels",
         )
     classes = _list_classes(trained, class_scheme)
@@ -149,7 +149,7 @@ def _find_conflicts(chosen: Sequence[tuple[tuple[str, ...], tuple[Span, ...], st
     by_words: dict[tuple[str, ...], dict[tuple[Span, ...], str]] = {}
     for words, spans, name in chosen:
         by_words.setdefault(words, {}).setdefault(spans, name)
-    return tuple(Conflict(words, tuple(found.values())) for words, found in by_words.items() if len(found) > 1)
+    return tuple(Conflict(words, tuple(variants.values())) for words, variants in by_words.items() if len(variants) > 1)
 
 
 def _hash_training_data(chosen: Sequence[tuple[tuple[str, ...], tuple[Span, ...], str]]) -> str:

@@ -55,7 +55,7 @@ def parse_record_query(parameters: QueryParams, *, extra: Sequence[str] = ()) ->
             raise InvalidInput(f"there is no such parameter: there are {', '.join(known)}", field=name)
     form = parameters.get("format", WORDS_FORMAT)
     if form not in FORMAT_NAMES:
-        raise InvalidInput(f"{form[:40]!r} is no format: choose one of {', '.join(FORMAT_NAMES)}", field="format")
+        raise InvalidInput(f"{form[:40]!r} is not a format: choose one of {', '.join(FORMAT_NAMES)}", field="format")
     dataset = parameters.get("dataset")
     if dataset is not None:
         check_dataset_name(dataset)

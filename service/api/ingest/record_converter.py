@@ -98,7 +98,7 @@ class RecordConverter:
         """`max_sentences` is how many the body may still hold."""
         if not isinstance(value, dict):
             raise _with_record_number(
-                InvalidInput("it is no object: give it as the platform exports it"), number, location
+                InvalidInput("it is not an object: give it as the platform exports it"), number, location
             )
         try:
             form = self._resolve_format(value)

@@ -160,7 +160,7 @@ def _read_settings_file(file: str) -> dict[str, Any]:
 
 
 def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number in JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _read_learned_names(log: Log, topics: Topics) -> frozenset[str]:

@@ -67,7 +67,7 @@ def parse_timestamp(value: object, field: str) -> datetime:
             return timestamp.replace(tzinfo=UTC) if timestamp.tzinfo is None else timestamp.astimezone(UTC)
         except (ValueError, OverflowError):
             pass
-    raise InvalidInput(f"{str(value)[:40]!r} is no time in ISO 8601", field=field)
+    raise InvalidInput(f"{str(value)[:40]!r} is not a time in ISO 8601", field=field)
 
 
 def to_microseconds(timestamp: datetime) -> int:

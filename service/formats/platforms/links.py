@@ -16,5 +16,5 @@ def normalize_base_url(url: str) -> str:
     """The platform's address without a trailing slash. Only http and https are allowed, because browsers follow it."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise InvalidInput(f"{url!r} is no address such as https://annotate.example.org", field="base_url")
+        raise InvalidInput(f"{url!r} is not an address such as https://annotate.example.org", field="base_url")
     return url.rstrip("/")

@@ -67,7 +67,7 @@ def align_spans(
     else:
         meta["offsets"] = [list(word) for word in words]
     if not words:
-        raise InvalidInput("there is no word in it", field=field)
+        raise InvalidInput("it has no words", field=field)
     spans, detection = to_character_spans(text, given, words, unit=unit)
     if detection is not None:
         meta |= {"given_offsets": detection.unit, "offsets_told_by": detection.evidence}

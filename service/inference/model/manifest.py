@@ -169,7 +169,7 @@ def _read_labels(config: dict[str, Any], path: Path) -> list[str]:
         by_id = {int(key): name for key, name in names.items()}
     except ValueError as error:
         raise ModelError(
-            f"{path}: id2label has a key that is no number ({error}): number the classes from 0"
+            f"{path}: id2label has a key that is not a number ({error}): number the classes from 0"
         ) from error
     missing = sorted(set(range(len(by_id))) - by_id.keys())
     if missing or len(by_id) < len(names):

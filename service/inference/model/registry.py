@@ -34,7 +34,7 @@ class ModelRegistry:
     def get_path(self, name: str) -> Path:
         """Where the model with this name is, or will be."""
         if not _MODEL_NAME.fullmatch(name):
-            raise InvalidInput(f"{name!r} is no name of a model: use {MODEL_NAME_RULE}", field="name")
+            raise InvalidInput(f"{name!r} is not a model name: use {MODEL_NAME_RULE}", field="name")
         return self.path / name
 
     def find(self, name: str) -> Path:

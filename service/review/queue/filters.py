@@ -41,7 +41,7 @@ class QueueFilter:
 
     def __post_init__(self) -> None:
         if self.state not in (*ITEM_STATES, "all"):
-            raise InvalidInput(f"{self.state!r} is none of {', '.join(ITEM_STATES)}, all", field="state")
+            raise InvalidInput(f"{self.state!r} is not one of {', '.join(ITEM_STATES)}, all", field="state")
 
     @property
     def facets(self) -> list[str]:

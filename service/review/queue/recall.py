@@ -71,20 +71,20 @@ def compute_recall(controls: Sequence[ControlOutcome], *, flagged: int, decided:
     precision = wrong / decided if decided else 0.0
     waiting = flagged - decided
     high_precision = compute_wilson_interval(precision, decided)[1] if decided else 0.0
-    found, max_found = wrong + waiting * precision, wrong + waiting * high_precision
-    if not found and not error_share:
+    flagged_errors, max_flagged_errors = wrong + waiting * precision, wrong + waiting * high_precision
+    if not flagged_errors and not error_share:
         return counts
     return counts.model_copy(
         update={
-            "recall": _compute_ratio(found, unflagged * error_share),
+            "recall": _compute_ratio(flagged_errors, unflagged * error_share),
             "low": _compute_ratio(wrong, unflagged * high_share),
-            "high": _compute_ratio(max_found, unflagged * low_share),
+            "high": _compute_ratio(max_flagged_errors, unflagged * low_share),
         }
     )
 
 
-def _compute_ratio(found: float, missed: float) -> float:
-    return found / (found + missed) if found else 0.0
+def _compute_ratio(flagged_errors: float, missed_errors: float) -> float:
+    return flagged_errors / (flagged_errors + missed_errors) if flagged_errors else 0.0
 
 
 def compute_wilson_interval(share: float, n: float) -> tuple[float, float]:

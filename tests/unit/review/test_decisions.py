@@ -63,7 +63,7 @@ def test_corrected_labels_must_be_labels_of_the_dataset(harness: QueueHarness) -
             "O",
         )
     for label in ("B-GHOST", "PLACE", "U-PLACE", "o"):
-        with pytest.raises(InvalidInput, match=r"no label of default.*PLACE") as caught:
+        with pytest.raises(InvalidInput, match=r"not a label of default.*PLACE") as caught:
             check_decision(harness.get_item("1"), make_decision(labels=["O", label, "O"]), label_map=labels)
         assert (caught.value.field, caught.value.word) == ("labels", 1)
     harness.write(make_review_output(make_assessment("1", labels=("B-ORG", "B-PER", "O"), revision=1)))
@@ -116,7 +116,7 @@ def test_corrected_labels_are_in_the_label_set(harness: QueueHarness) -> None:
     with pytest.raises(InvalidInput, match="label 'B-LOC' is not in the label set") as caught:
         check_decision(item, make_decision(labels=["B-LOC", "B-LOC", "O"]), label_map=label_map)
     assert (caught.value.field, caught.value.word, caught.value.token) == ("labels", 1, item.tokens[1])
-    with pytest.raises(InvalidInput, match="no label of default: use its own, of the types PER"):
+    with pytest.raises(InvalidInput, match="not a label of default: use its own, of the types PER"):
         check_decision(item, make_decision(labels=["B-LOC", "B-ORG", "O"]), label_map=label_map)
     # The given label of another word may be older than the label set.
     assert check_decision(item, make_decision(labels=["B-LOC", "O", "O"]), label_map=label_map).labels is not None

@@ -140,7 +140,7 @@ def test_words_of_a_rare_type_are_not_judged_and_the_sentence_is_not_refused(
 def test_a_folder_that_is_no_model_is_not_overwritten(noisy: TrainingText, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("do not lose me")
-    with pytest.raises(InvalidInput, match="exists and is no model folder"):
+    with pytest.raises(InvalidInput, match="exists and is not a model folder"):
         train(noisy.sentences, tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "do not lose me"
 

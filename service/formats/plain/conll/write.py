@@ -27,7 +27,7 @@ def _format_lines(sentence: LabelledSentence) -> list[str]:
     lines = []
     if sentence.id is not None:
         if _UNSAFE_IN_ID.search(sentence.id) or sentence.id != sentence.id.strip():
-            raise _build_column_error(sentence, "its id can't stand in a line")
+            raise _build_column_error(sentence, "its id can't be written in a line")
         lines.append(f"# id = {sentence.id}")
     for index, (word, label) in enumerate(zip(sentence.tokens, sentence.labels, strict=True)):
         for column, text in (("word", word), ("label", label)):

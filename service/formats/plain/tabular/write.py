@@ -37,7 +37,8 @@ def write_tsv(stream: TextIO, sentences: Iterable[LabelledSentence], _: WriteCon
         cells = (sentence.id, sentence.annotator, sentence.source, *(sentence.tokens if by_word else ()))
         if any(_UNSAFE_IN_TSV.search(cell) or _LOOKS_QUOTED.search(cell) for cell in cells if cell is not None):
             raise InvalidInput(
-                "a tab, a line break or doubled quotes in it can't stand in a TSV file: use csv", sentence=sentence.id
+                "a tab, a line break or doubled quotes in it can't be written to a TSV file: use csv",
+                sentence=sentence.id,
             )
     _write_table(write_row, rows)
 

@@ -130,7 +130,7 @@ def _convert_response(data: Mapping[str, Any], options: ReadOptions) -> dict[str
         raise InvalidInput(f"{', '.join(questions)} {SEVERAL_SPAN_QUESTIONS}", field="data.record.dataset.questions")
     if options.label is not None and questions and options.label not in questions:
         raise InvalidInput(
-            f"{options.label} is none of the questions that ask for spans: {', '.join(questions)}",
+            f"{options.label} is not one of the questions that ask for spans: {', '.join(questions)}",
             field="data.record.dataset.questions",
         )
     values = extract_values(data.get("values"))

@@ -48,7 +48,7 @@ def has_token_objects(record: Mapping[str, Any]) -> bool:
 def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[ConvertedFields]:
     answer = line.get("answer", ACCEPTED)
     if answer not in ANSWERS:
-        raise InvalidInput(f"{str(answer)[:40]!r} is none of {', '.join(ANSWERS)}", field="answer")
+        raise InvalidInput(f"{str(answer)[:40]!r} is not one of {', '.join(ANSWERS)}", field="answer")
     answer_fields = _read_answer_fields(line)
     if answer != ACCEPTED:
         if "id" not in answer_fields:
@@ -92,7 +92,7 @@ def _read_answer_fields(line: Mapping[str, Any]) -> dict[str, Any]:
         try:
             timestamp = datetime.fromtimestamp(seconds, UTC)
         except (ValueError, OverflowError, OSError):
-            raise InvalidInput("it is no time in seconds since 1970", field="_timestamp") from None
+            raise InvalidInput("it is not a time in seconds since 1970", field="_timestamp") from None
         fields |= {"revision": to_microseconds(timestamp), "annotated_at": timestamp.isoformat()}
     return fields
 

@@ -251,7 +251,7 @@ TOO_MANY = {"tokens": [["a"]] * 21, "ner_tags": [["O"]] * 21}
         ),
         ("format=label-studio", [TASK, TASK, {"id": 7}], 422, "2.annotations", "record 3, `2.annotations`: "),
         ("format=doccano", {"text": "Riga"}, 422, "label", "record 1, `label`: none of label"),
-        ("format=doccano", [5], 422, "0", "no object"),
+        ("format=doccano", [5], 422, "0", "it is not an object"),
         ("format=spans", {"text": "a", "spans": [], "dataset": "No!"}, 422, "dataset", "lower-case letters"),
         ("format=huggingface", RECORDS["huggingface"], 422, "labels", "with label_names=O,B-PER"),
         ("format=huggingface", {"words": ["a"]}, 422, "labels", "with control="),

@@ -203,7 +203,7 @@ def test_an_invalid_setting_is_named_and_nothing_is_written(
     ("content", "problem"),
     [
         ("{", "settings.json is not JSON"),
-        ('{"control_share": NaN}', "NaN is no number in JSON"),
+        ('{"control_share": NaN}', "NaN is not a number in JSON"),
         ("[" * 100_000, "settings.json is not JSON"),
         ("[]", "contains no JSON object"),
         ('{"name": "other"}', "`name`: it is 'other', and the dataset is 'news': a dataset can't be renamed"),

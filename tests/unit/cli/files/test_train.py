@@ -68,8 +68,8 @@ def test_a_trained_model_scores_and_is_listed_checked_added_and_removed(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--name", "Über uns"], "is no name of a model: use lower-case letters"),
-        (["--name", "../etc"], "is no name of a model"),
+        (["--name", "Über uns"], "is not a model name: use lower-case letters"),
+        (["--name", "../etc"], "is not a model name"),
         (["--name", "med", "--encoder", "nowhere"], "nowhere has no encoder.json"),
         (["--name", "med", "--report", "-", "--output", "-"], "--output already writes to standard output"),
     ],

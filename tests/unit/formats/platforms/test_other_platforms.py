@@ -136,7 +136,7 @@ def test_only_an_accepted_answer_says_that_the_spans_are_right(answer: str) -> N
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (prodigy(answer="maybe"), "`answer`: 'maybe' is none of accept, reject, ignore"),
+        (prodigy(answer="maybe"), "`answer`: 'maybe' is not one of accept, reject, ignore"),
         (prodigy(answer="reject", _task_hash=None), "without `_task_hash` no earlier answer can be deleted"),
         (prodigy(_view_id="ner"), "`_view_id`: an answer about one span says nothing about the other words"),
         (prodigy(spans=[{"start": 0, "end": 4, "token_start": 0, "token_end": 1, "label": "PER"}]), "`spans.0`: characters 0 to 4, and its tokens are 0 to 10"),
@@ -147,7 +147,7 @@ def test_only_an_accepted_answer_says_that_the_spans_are_right(answer: str) -> N
         (prodigy(tokens=[{"text": "", "start": 0, "end": 0}]), "`tokens.0`: it starts before the end of the previous token, is empty"),
         (prodigy(text=None), "`text`: it is missing"),
         (prodigy(tokens=None, text=None), "`text`: it is missing"),
-        (prodigy(_timestamp=1e300), "`_timestamp`: it is no time in seconds"),
+        (prodigy(_timestamp=1e300), "`_timestamp`: it is not a time in seconds"),
     ],
 )  # fmt: skip
 def test_prodigy_errors(line: dict[str, Any], problem: str) -> None:

@@ -107,7 +107,7 @@ def test_how_much_it_reads_at_once(
     [
         ({"id2label": None}, "has no id2label"),
         ({"id2label": {"0": "O", "2": "B-PER"}}, "none for class 1"),
-        ({"id2label": {"O": 0, "B-PER": 1}}, "a key that is no number"),
+        ({"id2label": {"O": 0, "B-PER": 1}}, "a key that is not a number"),
         ({"id2label": {"0": "O", "00": "B-PER", "1": "I-PER"}}, "none for class"),
         ({"id2label": {"0": "O", "1": 5}}, "a class name is expected"),
         ({"id2label": {"0": "O", "1": "O"}}, "names a class twice"),

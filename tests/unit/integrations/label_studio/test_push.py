@@ -290,7 +290,7 @@ def test_one_of_several_span_controls_is_chosen(harness: CommandHarness, studio:
         ([], {"LABEL_STUDIO_TOKEN": "two\nlines"}, "the token is not one of Label Studio's"),
         (["--project", "9"], {}, "refused it with 404"),
         (["--control", "none"], {}, "project 3 has no control for spans called none"),
-        (["--url", "ftp://x"], {}, "--url: 'ftp://x' is no address"),
+        (["--url", "ftp://x"], {}, "--url: 'ftp://x' is not an address"),
         (["--url", "http://127.0.0.1:1"], {}, "http://127.0.0.1:1 does not answer"),
         (["--map", "PER"], {}, "'PER' is not OLD=NEW"),
     ],

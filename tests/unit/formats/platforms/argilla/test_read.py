@@ -253,7 +253,7 @@ def test_a_deleted_record_stands_for_all_its_responses() -> None:
 
 def test_a_question_that_the_dataset_does_not_have_is_an_error() -> None:
     """All its responses would be read as if nobody had found an entity."""
-    with pytest.raises(InvalidInput, match="entitys is none of the questions that ask for spans: entities"):
+    with pytest.raises(InvalidInput, match="entitys is not one of the questions that ask for spans: entities"):
         from_event(make_argilla_event(), received_at=NOW, options=ReadOptions(label="entitys"))
 
 

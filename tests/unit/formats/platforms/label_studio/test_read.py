@@ -268,7 +268,7 @@ def test_an_unreadable_record_names_its_field(body: dict[str, Any], field: str) 
 
 
 def test_a_link_must_be_one_that_a_browser_may_follow() -> None:
-    with pytest.raises(InvalidInput, match="is no address such as"):
+    with pytest.raises(InvalidInput, match="is not an address such as"):
         read_one(make_event(), base_url="javascript:alert(1)")
 
 
