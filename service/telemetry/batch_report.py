@@ -30,11 +30,20 @@ class SentenceReport(NamedTuple):
     score: float | None
     priority: float | None
     reason: str
+    has_flags: bool = False
 
     @classmethod
     def from_scores(cls, sentence: LabelledSentence, scores: SentenceScores) -> SentenceReport:
         words = len(sentence.tokens)
-        return cls(sentence.dataset, sentence.annotator, words, scores.score, scores.priority, scores.reason)
+        return cls(
+            sentence.dataset,
+            sentence.annotator,
+            words,
+            scores.score,
+            scores.priority,
+            scores.reason,
+            bool(scores.flags.any()),
+        )
 
 
 @dataclass(slots=True)

@@ -34,6 +34,8 @@ class DatasetLabels:
             metrics = self._metrics
             for metric in (metrics.sentences, metrics.words, metrics.flagged_sentences):
                 metric.labels(label)
+            if label != OTHER_DATASETS:
+                metrics.model_misfit.labels(label).set(0)
             for histogram in (metrics.scores, metrics.priorities):
                 histogram.init_labels(label)
             for kind in SUSPECT_KINDS:

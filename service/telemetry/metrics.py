@@ -90,6 +90,9 @@ class Metrics:
             "annotator_sentences", "Assessed sentences by annotator", "dataset", "annotator"
         )
         self.annotator_flagged = counter("annotator_flagged", "Flagged sentences by annotator", "dataset", "annotator")
+        self.model_misfit = gauge(
+            "model_misfit", "1 if the model flags more than 30 % of a dataset's recent sentences, else 0", "dataset"
+        )
         self.settings_refused = gauge("dataset_settings_refused", "Datasets whose newest settings are invalid")
         # -- the model -----------------------------------------------------------------------------------------------
         self.stage_seconds = histogram(

@@ -37,6 +37,7 @@ from service.telemetry.metrics import (
     WEBHOOK_PLATFORMS,
     Metrics,
 )
+from service.telemetry.model_fit import ModelFit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,6 +71,7 @@ class Telemetry:
         self._datasets = DatasetLabels(self.metrics, max_datasets=max_datasets)
         self._routes: LabelLimit[str] = LabelLimit(MAX_ROUTE_LABELS)
         self._annotators = AnnotatorLabels(annotators)
+        self._model_fit = ModelFit()
         self._hooks: list[Callable[[], None]] = []
         self._scrape_lock = threading.Lock()
         # For each request: the client's own lookup of a label set takes 1.0 µs, the cached one 0.1 µs.
@@ -138,13 +140,17 @@ class Telemetry:
         assessed: Counter[tuple[str, str]] = Counter()
         flagged: Counter[tuple[str, str]] = Counter()
         words: Counter[str] = Counter()
+        sentence_counts: Counter[str] = Counter()
+        with_flags: Counter[str] = Counter()
         scores: dict[str, list[float]] = {}
         priorities: dict[str, list[float]] = {}
-        for dataset, annotator, n_words, score, priority, reason in sentences:
+        for dataset, annotator, n_words, score, priority, reason, has_flags in sentences:
             label = self._datasets.to_label(dataset)
             labels = label, self._annotators.to_label(annotator)
             assessed[labels] += 1
             words[label] += n_words
+            sentence_counts[label] += 1
+            with_flags[label] += has_flags
             if score is not None:
                 scores.setdefault(label, []).append(score)
             if priority is not None:
@@ -160,6 +166,9 @@ class Telemetry:
             metrics.annotator_flagged.labels(label, annotator_label).inc(count)
         for label, count in words.items():
             metrics.words.labels(label).inc(count)
+        for label, count in sentence_counts.items():
+            if label != OTHER_DATASETS:
+                metrics.model_misfit.labels(label).set(self._model_fit.add(label, count, with_flags[label]))
         for histogram, values_by_label in ((metrics.scores, scores), (metrics.priorities, priorities)):
             for label, values in values_by_label.items():
                 histogram.observe_all(values, label)

@@ -318,3 +318,28 @@ def test_waiting_sentences_are_read_at_each_scrape() -> None:
     telemetry.count_overload()
     telemetry.count_overload("draining")
     assert value(telemetry, "overload_total", reason="draining") == 1
+
+
+# -- a model that does not fit ------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_flags_too_much_of_a_dataset_does_not_fit_until_it_flags_less() -> None:
+    telemetry = Telemetry()
+    telemetry.register_dataset("news", ["O", "B-PER"])
+    assert value(telemetry, "model_misfit", dataset="news") == 0
+    telemetry.observe_batch(BatchReport(sentences=[judged(has_flags=True)] * 49))
+    assert value(telemetry, "model_misfit", dataset="news") == 0
+    telemetry.observe_batch(BatchReport(sentences=[judged(has_flags=True)]))
+    assert value(telemetry, "model_misfit", dataset="news") == 1
+    telemetry.observe_batch(BatchReport(sentences=[judged(has_flags=True)] * 1950))
+    for _ in range(3):  # after another model or label map: the recent sentences count
+        telemetry.observe_batch(BatchReport(sentences=[judged()] * 1000))
+    assert value(telemetry, "model_misfit", dataset="news") == 0
+
+
+def test_a_sentence_counts_as_flagged_whatever_the_policy_sends_to_review() -> None:
+    telemetry = Telemetry()
+    telemetry.observe_batch(BatchReport(sentences=[judged(reason="scored", has_flags=True)] * 60))
+    telemetry.observe_batch(BatchReport(sentences=[judged("tidy", reason="flagged")] * 60))
+    assert value(telemetry, "model_misfit", dataset="news") == 1
+    assert value(telemetry, "model_misfit", dataset="tidy") == 0
