@@ -23,9 +23,14 @@ def find_model(model: str | None, settings: Settings) -> Path:
 
 
 def load_model_folder(settings: Settings, folder: Path | None = None) -> ModelFolder:
-    """Loads `folder`, or else the folder that the settings name, or else the default model."""
-    path = folder or settings.model.folder
-    if path is None:
+    """Loads `folder`, or else the model that the settings name, or else the default model.
+
+    A model is named by its folder, or by its name in the registry.
+    """
+    model = folder or settings.model.folder
+    if model is not None:
+        path = find_model(str(model), settings)
+    else:
         try:
             path = find_default_model()
         except ModelError as error:

@@ -69,7 +69,9 @@ class WorkerSettings(SettingsGroup):
 
 
 class ModelSettings(SettingsGroup):
-    folder: Path | None = Field(default=None, description="Model folder; none: the default model")
+    folder: Path | None = Field(
+        default=None, description="Model folder, or the name of a model in the registry; none: the default model"
+    )
     precision: Literal["fast", "exact"] = Field(
         default="fast", description="Graph of the model folder; `exact` gives the same answers on every CPU"
     )
@@ -80,7 +82,7 @@ class ModelsSettings(SettingsGroup):
     """The model registry: a folder of named model folders."""
 
     path: Path = Field(
-        default=Path(".labelwatch/models"), description="Folder of the model registry, shared by all processes"
+        default=Path(".labelwatch/models"), description="Folder of the model registry; many processes may share it"
     )
 
 

@@ -27,7 +27,7 @@ from service.inference.model.default import find_default_encoder
 from service.inference.model.encoder_folder import EncoderFolder
 from service.inference.model.folder import ModelFolder
 from service.inference.model.registry import MODEL_NAME_RULE, ModelRegistry
-from service.runtime.sentence_files import FileSource
+from service.runtime.sentence_files import STDIN, FileSource
 from service.settings import read_settings
 from service.text import pluralize
 from service.training.figures import WARN_SENTENCES
@@ -63,6 +63,9 @@ EncoderOption = Annotated[
         "with labelwatch.",
     ),
 ]
+ReplaceOption = Annotated[
+    bool, typer.Option("--replace", rich_help_panel=MODEL_PANEL, help="Replace the model that has this name.")
+]
 
 
 @add_file_options
@@ -71,6 +74,7 @@ def train(
     input_files: FileReadOptions,
     name: NameOption,
     encoder: EncoderOption = None,
+    replace_model: ReplaceOption = False,
     on_error: opt.OnErrorOption = "stop",
     scheme: opt.SchemeOption = None,
     output: opt.OutputOption = None,
@@ -88,9 +92,13 @@ def train(
         input_files.files, output, output_format, report=report, top=N_WORST if output is None else None
     )
     source = FileSource(outputs.files, input_files.to_read_options(scheme=scheme), format=input_files.format)
-    if not source.is_rereadable:
+    if any(file == STDIN or (Path(file).exists() and not Path(file).is_file()) for file in outputs.files):
         raise typer.BadParameter("training reads the files twice: give files, not standard input or a pipe")
     out = ModelRegistry(read_settings().models.path).get_path(name)
+    if out.exists() and not replace_model:
+        raise typer.BadParameter(
+            f"{out} exists: choose another name, or replace it with --replace", param_hint="--name"
+        )
     rejects = RejectHandler(on_error, output)
     outputs.check_paths(rejects)
     encoder_folder = _load_encoder(encoder)
@@ -117,7 +125,9 @@ def train(
             progress=progress,
         )
     print_stderr(f"model: {out}")
-    print_stderr(f"next: labelwatch score FILE --model {name}")
+    print_stderr(
+        f"next: labelwatch score FILE --model {name}, or LABELWATCH_MODEL_FOLDER={out.resolve()} labelwatch up"
+    )
 
 
 class _StepBars:

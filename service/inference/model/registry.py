@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from service.errors import InvalidInput, ModelError
+from service.errors import InvalidInput, LabelwatchError, ModelError
 from service.inference.model.folder import ModelFolder
 from service.inference.model.manifest import CONFIG_FILE, MANIFEST_FILE
 
@@ -95,7 +95,10 @@ def resolve_model(model: str, registry: ModelRegistry) -> Path:
     path = Path(model)
     if path.is_dir() or "/" in model:
         return path
-    return registry.find(model)
+    try:
+        return registry.find(model)
+    except LabelwatchError as error:
+        raise ModelError(f"{model} is not a folder, and {error}") from error
 
 
 def _is_model_folder(path: Path) -> bool:

@@ -181,7 +181,7 @@ export function renderThresholdChart(thresholds, width, isOneOfSeveral) {
   return renderSection(
     "thresholds",
     isOneOfSeveral ? `Class thresholds of ${thresholds.dataset}` : "Class thresholds",
-    `How likely the model finds a label on words that have it: a word is doubted when another class is the likeliest and reaches its threshold. Learned from ${pluralize(thresholds.sentences, "sentence")}. The chart has one point per day with a sentence in review, and the thresholds now.`,
+    `How likely the model finds a label on words that have it: a word is doubted when the likeliest class is another one, and some other class reaches its threshold. Learned from ${pluralize(thresholds.sentences, "sentence")}. The chart has one point per day with a sentence in review, and the thresholds now.`,
     moments.length
       ? renderSteps({
           lines,

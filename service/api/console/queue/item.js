@@ -346,7 +346,7 @@ function renderThresholds(item) {
       "p",
       { class: "note" },
       `${item.method}, ${item.token_score}; model ${item.model.name} (${item.model.fingerprint.slice(0, 12)}). `,
-      "A word is doubted when another class is the likeliest and reaches its threshold.",
+      "A word is doubted when the likeliest class is another one, and some other class reaches its threshold.",
     ),
   );
 }

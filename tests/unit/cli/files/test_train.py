@@ -83,6 +83,20 @@ def test_wrong_options_are_refused_before_any_work(
     assert not models.exists()
 
 
+def test_a_model_is_replaced_only_on_request(run: RunCommand, data: Path, models: Path) -> None:
+    assert run("train", data, "--name", "med", "--encoder", "none").code == 0
+    before = (models / "med" / "model.json").read_bytes()
+    refused = run("train", data, "--name", "med", "--encoder", "none")
+    assert (refused.code, "replace it with --replace" in " ".join(refused.err.replace("│", " ").split())) == (2, True)
+    assert (models / "med" / "model.json").read_bytes() == before
+    assert run("train", data, "--name", "med", "--encoder", "none", "--replace").code == 0
+
+
+def test_a_missing_file_is_named(run: RunCommand) -> None:
+    ran = run("train", "nowhere.conll", "--name", "med", "--encoder", "none")
+    assert (ran.code, "nowhere.conll: can't be read: No such file or directory" in ran.err) == (1, True)
+
+
 def test_standard_input_is_refused(run: RunCommand) -> None:
     ran = run("train", "-", "--name", "med")
     assert (ran.code, "training reads the files twice" in " ".join(ran.err.replace("│", " ").split())) == (2, True)
