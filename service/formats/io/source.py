@@ -8,7 +8,7 @@ import io
 import re
 import sys
 import zlib
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias
@@ -113,7 +113,8 @@ def open_source(source: SourceLike, *, encoding: str | None = None) -> Iterator[
             try:
                 yield TextSource(name, head.decode(chosen, errors="replace"), _get_encoding_name(chosen), text)
             finally:
-                text.detach()  # the caller's stream stays open
+                with suppress(ValueError):  # closed already: a reader that was not read to its end is collected
+                    text.detach()  # the caller's stream stays open
     except UnicodeDecodeError as error:
         raise DecodeError(f"{name}: not {error.encoding}: name the file's encoding with --encoding") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
