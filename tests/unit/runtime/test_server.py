@@ -35,10 +35,10 @@ class FakeWorker:
     def __init__(self) -> None:
         self.reported = {"worker": "", "log": ""}
 
-    def conditions(self) -> dict[str, str]:
+    def get_conditions(self) -> dict[str, str]:
         return dict(self.reported)
 
-    def degraded(self) -> dict[str, str]:
+    def get_degraded(self) -> dict[str, str]:
         return {}
 
 
