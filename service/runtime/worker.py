@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from service.errors import StreamError
 from service.inference.classifier import Classifier
+from service.judging.misfit import explain_misfit
+from service.labels.unknown_labels import build_settings_advice
 from service.log.protocol import FencedError
 from service.runtime.dataset_settings import build_datasets
 from service.runtime.load_model import load_model_folder
@@ -154,6 +156,7 @@ class WorkerRunner:
         self._last_logged_at = time.monotonic()
         self._last_logged_records = 0
         self._logged_refusals: dict[str, str] = {}
+        self._logged_misfits: set[str] = set()
         self._stop_logged = False
         self._classifier = classifier or Classifier(load_model_folder(settings), threads=settings.model.threads)
         folder = self._classifier.folder
@@ -231,7 +234,7 @@ class WorkerRunner:
             return {}
 
     def log_progress(self, stop: threading.Event) -> None:
-        """Logs what is new: the stop, refused settings, and every 30 seconds the number of messages."""
+        """Logs what is new: the stop, refused settings, misfits, and every 30 seconds the number of messages."""
         if stop.is_set() and not self._stop_logged and not self._once:
             self._stop_logged = True
             logger.info("stopping after the current batch (a second signal ends the worker at once)")
@@ -241,6 +244,10 @@ class WorkerRunner:
                 logger.error(
                     "the settings of the dataset %s can't be used, the previous ones stay in force: %s", name, reason
                 )
+        misfits = {} if self._telemetry is None else self._telemetry.list_misfits()
+        for name in misfits.keys() - self._logged_misfits:
+            logger.warning("dataset %s: %s", name, explain_misfit(*misfits[name], build_settings_advice(name)))
+        self._logged_misfits = set(misfits)
         due = time.monotonic() - self._last_logged_at >= PROGRESS_INTERVAL_S
         if due and self.counts.records > self._last_logged_records:
             self._last_logged_at, self._last_logged_records = time.monotonic(), self.counts.records

@@ -20,3 +20,7 @@ class ModelFit:
             old_sentences, old_flagged = old_sentences // 2, old_flagged // 2
         counts = self._counts[dataset] = old_sentences + sentences, old_flagged + flagged
         return is_misfit(*counts)
+
+    def list_misfits(self) -> dict[str, tuple[int, int]]:
+        """The recent sentences and how many of them are flagged, of the datasets that the model does not fit."""
+        return {dataset: counts for dataset, counts in dict(self._counts).items() if is_misfit(*counts)}

@@ -187,6 +187,10 @@ class Telemetry:
         """Sets a dataset's thresholds, and the number of words behind each."""
         self._datasets.set_thresholds(dataset, report)
 
+    def list_misfits(self) -> dict[str, tuple[int, int]]:
+        """The datasets that the model does not fit, with their recent sentences and how many of them are flagged."""
+        return self._model_fit.list_misfits()
+
     def set_refused_settings(self, datasets: int) -> None:
         self.metrics.settings_refused.set(datasets)
 

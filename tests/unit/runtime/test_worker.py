@@ -16,6 +16,7 @@ from service.runtime.load_model import load_model_folder
 from service.runtime.worker import WorkerRunner
 from service.settings import Settings
 from service.telemetry import Telemetry
+from service.telemetry.batch_report import BatchReport, SentenceReport
 from tests.support.command_harness import CommandHarness, make_sentences
 from tests.support.failing_session import use_failing_session
 from tests.support.tiny_models import get_runner
@@ -88,3 +89,20 @@ def test_a_shared_model_is_registered_by_its_owner(harness: CommandHarness, monk
     assert b"labelwatch_model_info{" not in telemetry.render_exposition()[0]
     WorkerRunner(settings, TOPICS, once=False, telemetry=telemetry)
     assert b"labelwatch_model_info{" in telemetry.render_exposition()[0]
+
+
+def test_a_model_that_does_not_fit_a_dataset_is_logged_once(
+    harness: CommandHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, value in harness.environment.items():
+        monkeypatch.setenv(name, value)
+    telemetry = Telemetry()
+    runner = WorkerRunner(Settings(), TOPICS, once=False, telemetry=telemetry)
+    flagged = SentenceReport("med", None, 3, 0.1, 0.1, "flagged", has_flags=True)
+    telemetry.observe_batch(BatchReport(sentences=[flagged] * 60))
+    for _ in range(2):
+        runner.log_progress(threading.Event())
+    assert caplog.text.count("dataset med: the model does not fit this data: it flags 100% of 60 sentences") == 1
+    assert (
+        "Train a model for these labels (`labelwatch train FILE --name NAME`, then set LABELWATCH_MODEL" in caplog.text
+    )
