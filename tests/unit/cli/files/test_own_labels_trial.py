@@ -30,11 +30,12 @@ def trial(tmp_path: Path) -> Path:
     return path
 
 
-def test_score_names_the_label_and_the_sentence(run: RunCommand, trial: Path, models: Path) -> None:
+def test_score_names_the_labels_and_advises_training_first(run: RunCommand, trial: Path, models: Path) -> None:
     ran = run("score", trial)
     assert ran.code == 1
     assert "trial.conll:1" in ran.err
-    assert "DRUG" in ran.err
+    assert all(name in ran.err for name in ("DRUG", "DISEASE", "SYMPTOM"))
+    assert 0 < ran.err.index("labelwatch train") < ran.err.index("--map")
     assert "Traceback" not in ran.err
     assert not models.exists()
 
