@@ -18,7 +18,7 @@ from service.cli.shared.model_options import ModelOption, PrecisionOption
 from service.cli.shared.options import ProgressOption
 from service.cli.shared.rejects import RejectHandler
 from service.contracts import DatasetSettings
-from service.inference.model.folder import ModelFolder
+from service.inference.model.folder import ModelFolder, Precision
 from service.judging.class_source import ExternalClasses
 from service.runtime.load_model import find_model
 from service.runtime.sentence_files import FileSource
@@ -62,20 +62,20 @@ def score(
         raise typer.BadParameter("--probs replaces the model: leave --model out", param_hint="--probs")
     with rejects:
         archive = None if probs is None else ProbsArchive.load(probs)
+        folder = None if model is None else _load_model(model, precision)
         file_source = FileSource(
             files, input_files.to_read_options(scheme=scheme), format=input_files.format, stdin_stem="stdin"
         )
         audit_input = prepare_audit_input(file_source, label_map, scheme=scheme, stop_on_error=rejects.stops_on_error)
         if archive is not None:
             audit_input = audit_input.attach_probs(archive)
-        elif model is not None:
+        elif folder is not None:
             audit_input = audit_input.drop_probabilities()
-        classes = audit_input.classes
-        source = (
-            ModelFolder.load(find_model(model, read_settings()), precision=precision)
-            if classes is None
-            else ExternalClasses.from_labels(classes, dataset_scheme=audit_input.scheme.value)
-        )
+        source: ModelFolder | ExternalClasses
+        if audit_input.classes is None:
+            source = folder or _load_model(None, precision)
+        else:
+            source = ExternalClasses.from_labels(audit_input.classes, dataset_scheme=audit_input.scheme.value)
         settings = DatasetSettings(
             label_map=label_map,
             unmapped=unmapped,
@@ -95,3 +95,7 @@ def score(
         )
     if fail_on_flagged and summary.flagged_sentences:
         raise typer.Exit(opt.EXIT_CODE_FLAGGED)
+
+
+def _load_model(model: str | None, precision: Precision) -> ModelFolder:
+    return ModelFolder.load(find_model(model, read_settings()), precision=precision)

@@ -6,14 +6,16 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from service.contracts import LabelledSentence
 from service.log.protocol import Output
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from tests.support.command_harness import CommandHarness, make_sentences
 from tests.support.learned_thresholds import judge_and_learn, show_thresholds
-from tests.support.tiny_models import make_model
+from tests.support.tiny_models import LABELS, make_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,3 +152,33 @@ def test_a_prefix_of_another_model_is_refused(harness: CommandHarness, other_mod
     ran = harness.run("replay", "--from", "0", "--to-prefix", "trial.", "--model", other_model)
     assert ran.code == 1
     assert "trial.* was made with another model" in ran.err
+
+
+def test_probabilities_that_were_sent_are_replayed_with_another_model(
+    harness: CommandHarness, other_model: Path
+) -> None:
+    """No model computes them, so a replay finds no difference, and an interrupted one continues."""
+    rng = np.random.default_rng(0)
+    sent = []
+    for sentence in make_sentences(40):
+        n_words = len(LabelledSentence.model_validate(sentence).tokens)
+        rows = rng.dirichlet(np.ones(len(LABELS)), n_words).tolist()
+        sent.append({**sentence, "probabilities": {"classes": LABELS, "words": rows}})
+    harness.run("send", harness.write_file(sent[:30]))
+    harness.run("worker", "--once")
+    flagged = {assessment.id for assessment in harness.read_assessments() if assessment.flags}
+    assert flagged
+    assert not harness.read_records(TOPICS.dead_letters)
+    for count in (30, 10):
+        ran = harness.run("replay", "--from", 0, "--to-prefix", "trial.", "--model", other_model)
+        assert ran.code == 0, ran.err
+        assert f"{count} messages assessed" in ran.out
+        counts = read_counts(ran.out)
+        assert (counts["flagged only before"], counts["flagged only now"]) == (0, 0)
+        if count == 30:
+            harness.run("send", harness.write_file(sent[30:]))
+            harness.run("worker", "--once")
+    trial = harness.read_assessments(Topics("trial."))
+    assert {assessment.model.name for assessment in trial} == {"external"}
+    live = harness.read_assessments()
+    assert [(a.id, a.flags, a.priority) for a in trial] == [(a.id, a.flags, a.priority) for a in live]
