@@ -56,8 +56,9 @@ class LabelMap:
 
     `classes` are the judged classes, in `scheme`: the model's own classes if the dataset makes the same distinctions,
     else types. `merge` has the index of the judged class for each model class (None: the columns stay as they are).
-    With a label set it is DROPPED for the model's classes that no label of the set maps to. Types are judged if either side has no prefixes (IO), or if the model lacks a class for a label that the dataset may contain
-    (a model trained on IOB1 often lacks some B-): no correct sentence is refused because of a prefix.
+    With a label set it is DROPPED for the model's classes that no label of the set maps to. Types are judged if either
+    side has no prefixes (IO), or if the model lacks a class for a label that the dataset may contain (a model trained on
+    IOB1 often lacks some B-): no correct sentence is refused because of a prefix.
 
     If both sides have the same scheme, labels are judged as given, even if they break the scheme. Between schemes they
     are converted through their spans, which repairs broken sequences. So is IOB1 if several types become one: I-CITY
@@ -160,10 +161,10 @@ class LabelMap:
 
     def accepts(self, label: str) -> bool:
         """Whether a sentence of the dataset may have the label."""
-        if self.label_set is not None and label not in self._meanings and not self.label_set.contains(label):
-            return False
         if label in self._meanings:
             return True
+        if self._is_outside_label_set(label):
+            return False
         if self._is_unscored_type(label):
             return True
         return self.unmapped == "unscored" and not is_outside_lookalike(label)
@@ -209,7 +210,7 @@ class LabelMap:
         A misspelt "O" is refused in any case: it would leave nearly every word unscored. So is a label outside the
         label set.
         """
-        if self.label_set is not None and not self.label_set.contains(label) and not is_outside_lookalike(label):
+        if self.label_set is not None and self._is_outside_label_set(label) and not is_outside_lookalike(label):
             problem = self.label_set.explain_outside(label, self.dataset)
             raise UnknownLabelError(problem, field="labels", sentence=sentence, word=word)
         if self._is_unscored_type(label):
@@ -221,6 +222,9 @@ class LabelMap:
                 for each in (advice, CLI_ADVICE)
             )
             raise UnknownLabelError(problem, field="labels", sentence=sentence, word=word, cli_problem=cli_problem)
+
+    def _is_outside_label_set(self, label: str) -> bool:
+        return self.label_set is not None and label not in self._meanings and not self.label_set.contains(label)
 
     def _is_unscored_type(self, label: str) -> bool:
         return bool(self.unscored_types) and split_prefix(label, self.dataset_scheme)[1] in self.unscored_types
