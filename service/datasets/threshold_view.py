@@ -40,7 +40,7 @@ def build_threshold_view(judge: Judge, stats: RunningStats) -> ThresholdView:
         dataset=settings.name,
         version=settings.version,
         epoch=settings.epoch,
-        flag_policy=settings.flag_policy,
+        flag_policy=judge.flag_policy,
         cutoff=current.flag_cutoff,
         sentences=stats.histogram.total,
         classes=tuple(

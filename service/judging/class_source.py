@@ -5,12 +5,13 @@ A judge belongs to one dataset and one class source, so that statistics of diffe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
+from service.contracts import ConfidentPolicy
 from service.contracts.probabilities import CLASSES_FIELD
 from service.errors import InvalidInput
 from service.inference.heads.results import WordProbs
@@ -21,7 +22,7 @@ from service.labels.schemes import parse_label
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from service.contracts import LabelledSentence, WordProbabilities
+    from service.contracts import FlagPolicy, LabelledSentence, WordProbabilities
     from service.inference.model.manifest import HeldOutSums
     from service.inference.pooling import Pooling
 
@@ -44,6 +45,11 @@ class ClassSource(Protocol):
     @property
     def unscored_types(self) -> tuple[str, ...]: ...
     @property
+    def default_flag_policy(self) -> FlagPolicy:
+        """The flag policy of a dataset that does not set one."""
+        ...
+
+    @property
     def held_out(self) -> HeldOutSums | None: ...
     @property
     def held_out_types(self) -> HeldOutSums | None: ...
@@ -61,6 +67,7 @@ class ExternalClasses:
     scheme: Scheme
     name: str = EXTERNAL_NAME
     unscored_types: tuple[str, ...] = ()
+    default_flag_policy: FlagPolicy = field(default_factory=ConfidentPolicy)
     held_out: HeldOutSums | None = None
     held_out_types: HeldOutSums | None = None
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from service.contracts import Assessment, DatasetSettings, LabelledSentence, Reason
+    from service.contracts import Assessment, DatasetSettings, FlagPolicy, LabelledSentence, Reason
     from service.inference.classifier import WordProbs
     from service.judging.class_source import ClassSource
 
@@ -68,6 +68,8 @@ class Judge:
                 field="token_score",
             )
         self.settings = settings
+        chosen = "flag_policy" in settings.model_fields_set
+        self.flag_policy: FlagPolicy = settings.flag_policy if chosen else source.default_flag_policy
         self.source_classes = source.labels
         self._has_custom_score = (settings.method, settings.token_score) != (DEFAULT_METHOD, DEFAULT_TOKEN_SCORE)
         self.min_words = min_words
@@ -152,7 +154,7 @@ class Judge:
                 for name, threshold in zip(self.classes, thresholds, strict=True)
             },
             tuple(name for k, name in enumerate(self.classes) if k in warming_up),
-            self.settings.flag_policy.compute_cutoff(stats.histogram),
+            self.flag_policy.compute_cutoff(stats.histogram),
         )
 
     def assess(self, observation: Observation, thresholds: ThresholdSet, *, reason: Reason | None = None) -> Assessment:
@@ -193,7 +195,7 @@ class Judge:
 
     def _decide_reason(self, sentence: LabelledSentence, scored: ScoredSentence, thresholds: ThresholdSet) -> Reason:
         """Whether the sentence goes to review by the dataset's flag policy, and the reason to record."""
-        if self.settings.flag_policy.selects(scored, thresholds.flag_cutoff):
+        if self.flag_policy.selects(scored, thresholds.flag_cutoff):
             return "flagged"
         return "update" if sentence.update else "scored"
 

@@ -27,7 +27,7 @@ from service.cli.shared.terminal import (
     print_stderr,
     render_sentence,
 )
-from service.contracts import Assessment, DatasetSettings
+from service.contracts import Assessment, BudgetPolicy, DatasetSettings
 from service.errors import InvalidInput, UnknownLabelError
 from service.formats import FileRecord
 from service.formats.plain.assessments import OutputFormat, build_assessment_writer
@@ -125,7 +125,13 @@ def run_audit(
         _print_summary(summary, rejects, seconds, outputs)
         if records.words:
             print_stderr(records.describe())
-        if is_misfit(summary.sentences, summary.flagged_sentences):
+        if isinstance(judge.flag_policy, BudgetPolicy):
+            worst = max(1, round(judge.flag_policy.share * summary.sentences))
+            print_stderr(
+                f"the order of a trained model is better than its flags: look at the worst {pluralize(worst, 'sentence')} "
+                f"first ({judge.flag_policy.share:.0%})"
+            )
+        elif is_misfit(summary.sentences, summary.flagged_sentences):
             print_stderr(explain_misfit(summary.sentences, summary.flagged_sentences))
     return summary
 

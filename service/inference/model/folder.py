@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from service.contracts import BudgetPolicy, ConfidentPolicy
 from service.errors import ModelError
 from service.inference.model.files import find_external_data, hash_file, hash_json, resolve_inside
 from service.inference.model.manifest import (
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from service.contracts import FlagPolicy
     from service.inference.pooling import Pooling
     from service.labels.schemes import Scheme
 
 __all__ = ["HeldOutSums", "Joining", "ModelFolder", "Precision"]
 
 
+TRAINED_BUDGET_SHARE = 0.05
 # Keys without influence on the probabilities: a renamed folder keeps its statistics.
 _INFORMATIONAL_KEYS = frozenset({"name", "figures", "versions", "training"})
 
@@ -100,6 +103,11 @@ class ModelFolder:
                 {key: value for key, value in content.items() if key not in _INFORMATIONAL_KEYS}
             ),
         )
+
+    @property
+    def default_flag_policy(self) -> FlagPolicy:
+        """Flags of trained heads are less precise than their order: by default the worst ones go to review."""
+        return ConfidentPolicy() if self.heads is None else BudgetPolicy(kind="budget", share=TRAINED_BUDGET_SHARE)
 
     @property
     def tokenizer_file(self) -> Path:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from service.contracts import DatasetSettings, LabelledSentence
+from service.contracts import ConfidentPolicy, DatasetSettings, LabelledSentence
 from service.inference.classifier import WordProbs
 from service.judging.judge import Judge
 from service.labels import Scheme
@@ -15,7 +15,7 @@ from service.labels import Scheme
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from service.contracts import Assessment
+    from service.contracts import Assessment, FlagPolicy
     from service.errors import InferenceError
     from service.inference.classifier import Classifier
     from service.inference.model.folder import ModelFolder
@@ -37,6 +37,7 @@ class FakeModelFolder:
     fingerprint: str = "0123456789abcdef"
     pooling: str = "mean"
     unscored_types: tuple[str, ...] = ()
+    default_flag_policy: FlagPolicy = field(default_factory=ConfidentPolicy)
 
     def compute_stats_key(self, pooling: str, classes: Sequence[str]) -> str:
         return f"{pooling}/{len(classes)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from service.contracts import DatasetSettings
+from service.contracts import BudgetPolicy, ConfidentPolicy, DatasetSettings
 from service.errors import InvalidInput
 from service.evaluation.metrics import auroc
 from service.inference.classifier import Classifier, WordProbs
@@ -120,6 +120,12 @@ def test_the_judge_starts_from_the_held_out_sums(hashed: ModelFolder) -> None:
     judge = Judge(hashed, DatasetSettings(name="med"))
     thresholds = judge.build_threshold_set(judge.create_empty_stats())
     assert all(value is not None for name, value in thresholds.by_class.items() if name != "I-DRUG")
+
+
+def test_without_a_policy_of_its_own_a_dataset_sends_the_worst_to_review(hashed: ModelFolder) -> None:
+    assert Judge(hashed, DatasetSettings(name="med")).flag_policy == BudgetPolicy(kind="budget", share=0.05)
+    chosen = DatasetSettings(name="med", flag_policy=ConfidentPolicy())
+    assert Judge(hashed, chosen).flag_policy == ConfidentPolicy()
 
 
 def test_words_of_a_rare_type_are_not_judged_and_the_sentence_is_not_refused(
