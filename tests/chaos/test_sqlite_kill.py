@@ -127,7 +127,8 @@ def kill_at_a_random_moment(
         time.sleep(rng.uniform(0, 1.5))
     else:
         deadline = time.monotonic() + TIMEOUT_S
-        while progress.read_position() == before:
+        # If everything is read already, there is no progress to wait for: the worker dies during its start.
+        while progress.read_position() == before < progress.read_end():
             assert worker.poll() is None, worker.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.005)
