@@ -158,7 +158,7 @@ def test_the_log_has_what_the_answer_leaves_out(
 def test_the_log_has_it_on_the_fast_path_too(
     quiet: ApiHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_: str) -> None:
+    def broken(*_: object) -> None:
         raise ModelError("secret")
 
     monkeypatch.setattr(quiet.backend.state_view, "get_context", broken)
