@@ -124,7 +124,7 @@ lock: ## pin the dependencies anew (needs uv)
 	@set -e; for group in serving dev train peers platforms build; do \
 	  case $$group in serving) what=pyproject.toml ;; build|platforms) what="--group $$group" ;; *) what="pyproject.toml --group $$group" ;; esac; \
 	  uv pip compile -q --upgrade --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-emit-find-links --no-header --no-annotate $$what -o $(LOCKS)/$$group.txt; done
+	    --no-strip-extras --no-emit-index-url --no-emit-find-links --no-header --no-annotate $$what -o $(LOCKS)/$$group.txt; done
 
 .PHONY: clean
 clean: ## remove what the other targets made
