@@ -5,12 +5,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from service.contracts.defaults import BATCH_TOKENS
 from service.errors import ModelError, TooManySubwordsError
 from service.inference.batch_plan import DEFAULT_MAX_BATCH
-from service.inference.graph_runner import GraphRunner
+from service.inference.graph_runner import GraphRunner, to_float64
 from service.inference.heads.cross_fitted import CrossFittedHead
 from service.inference.heads.results import InferenceResult, WordProbs, softmax_rows
 from service.inference.heads.softmax import SoftmaxHead
@@ -21,9 +19,6 @@ from service.inference.tokenization.plain_encoder import PlainEncoder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
-    from typing import Any
-
-    import numpy.typing as npt
 
     from service.inference.graph_runner import Batching
     from service.inference.heads.results import Head
@@ -73,7 +68,7 @@ class Classifier:
                 ort_level=folder.ort_level,
                 threads=threads,
                 exactly_invariant=folder.exactly_invariant,
-                normalize=softmax_rows if weights is None else _as_float64,
+                normalize=softmax_rows if weights is None else to_float64,
                 batch_tokens=batch_tokens,
                 max_batch=max_batch,
                 self_test=self_test,
@@ -155,7 +150,3 @@ def _chunk_sentences(sentences: Iterable[Sequence[str]], max_sentences: int) -> 
             chunk, words = [], 0
     if chunk:
         yield chunk
-
-
-def _as_float64(states: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    return states.astype(np.float64)

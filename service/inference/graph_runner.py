@@ -120,3 +120,8 @@ class GraphRunner:
                 change = np.abs(normalize(together[row, : len(alone[index])]) - alone[index]).max()
                 worst = float(np.maximum(worst, change))  # unlike max(), keeps a NaN
         return worst
+
+
+def to_float64(states: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """The `normalize` of hidden states, which the self-test compares as they are."""
+    return states.astype(np.float64)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from service.errors import InferenceError
 from service.inference.classifier import PROBE_LENGTHS
 from service.inference.features.states import pool_states
-from service.inference.graph_runner import GraphRunner
+from service.inference.graph_runner import GraphRunner, to_float64
 from service.inference.tokenization.encoder import Encoder
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class WordStateExtractor:
             ort_level=folder.manifest.ort_level,
             threads=threads,
             exactly_invariant=folder.manifest.invariant == "exact",
-            normalize=_as_float64,
+            normalize=to_float64,
         )
 
     def extract(self, sentences: Iterable[Sequence[str]]) -> Iterator[States]:
@@ -55,7 +55,3 @@ class WordStateExtractor:
                     yield np.zeros((sentence.n_words, self.width), np.float32)
                 else:
                     yield pool_states(np.concatenate(rows), sentence.overlaps, sentence.n_words)
-
-
-def _as_float64(states: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    return states.astype(np.float64)

@@ -226,7 +226,7 @@ def test_learning_many_at_once_is_learning_one_after_the_other(
 ) -> None:
     judge = Judge(folder, DatasetSettings(forget_after_days=days))
     start = datetime(2026, 3, 1, tzinfo=UTC)
-    lessons = [
+    updates = [
         StatsUpdate(
             observation,
             judge.assess(observation, judge.build_threshold_set(judge.create_empty_stats())).priority,
@@ -235,10 +235,10 @@ def test_learning_many_at_once_is_learning_one_after_the_other(
         for number, observation in enumerate(observe_all(judge, classifier, sentences(folder.labels)))
     ]
     stats = judge.create_empty_stats()
-    for lesson in lessons:
-        stats = judge.learn(lesson.observation, stats, priority=lesson.priority, arrived_at=lesson.arrived_at)
-    assert judge.learn_all(lessons, judge.create_empty_stats()) == stats
-    halves = judge.learn_all(lessons[20:], judge.learn_all(lessons[:20], judge.create_empty_stats()))
+    for update in updates:
+        stats = judge.learn(update.observation, stats, priority=update.priority, arrived_at=update.arrived_at)
+    assert judge.learn_all(updates, judge.create_empty_stats()) == stats
+    halves = judge.learn_all(updates[20:], judge.learn_all(updates[:20], judge.create_empty_stats()))
     assert halves == stats
 
 

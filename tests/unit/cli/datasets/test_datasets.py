@@ -27,7 +27,7 @@ def put(harness: CommandHarness, *arguments: object) -> str:
     return ran.out
 
 
-def shown(harness: CommandHarness, name: str) -> dict[str, Any]:
+def show_settings(harness: CommandHarness, name: str) -> dict[str, Any]:
     ran = harness.run("datasets", "show", name)
     assert ran.code == 0, ran.err
     settings: dict[str, Any] = json.loads(ran.out)
@@ -79,7 +79,7 @@ def test_settings_are_changed_one_by_one_and_each_change_is_a_version(harness: C
     wanted = DatasetSettings(
         name="news", version=3, control_share=0.01, label_map={"B-PLACE": "B-LOC"}, scheme="iob2", method="product"
     )
-    assert DatasetSettings.model_validate(shown(harness, "news")) == wanted
+    assert DatasetSettings.model_validate(show_settings(harness, "news")) == wanted
     [newest] = harness.read_records(TOPICS.datasets)
     assert newest.key == b"news"
     assert dict(newest.headers)["ce_type"] == DATASET_EVENT_TYPE.encode()
@@ -113,20 +113,20 @@ def test_a_flag_policy_takes_the_fields_of_its_kind(
     if before:
         put(harness, "news", *before)
     put(harness, "news", *assignments)
-    assert shown(harness, "news")["flag_policy"] == policy
+    assert show_settings(harness, "news")["flag_policy"] == policy
     assert json.loads(written(harness)[-1][1] or b"")["flag_policy"] == policy  # nothing of the old kind is left
 
 
 def test_a_file_sets_everything_and_shown_settings_are_one(harness: CommandHarness) -> None:
     put(harness, "news", "control_share=0.5", "method=product")
-    edited = {**shown(harness, "news"), "token_score": "normalized-margin"}
+    edited = {**show_settings(harness, "news"), "token_score": "normalized-margin"}
     file = harness.folder / "settings.json"
     file.write_text(json.dumps(edited))
     put(harness, "news", "--file", file)
-    assert shown(harness, "news") == {**edited, "version": 2}
+    assert show_settings(harness, "news") == {**edited, "version": 2}
     file.write_text('{"unmapped": "unscored"}')
     put(harness, "news", "--file", file)
-    assert shown(harness, "news") == DatasetSettings(name="news", version=3, unmapped="unscored").model_dump(
+    assert show_settings(harness, "news") == DatasetSettings(name="news", version=3, unmapped="unscored").model_dump(
         mode="json"
     )
 
@@ -139,7 +139,7 @@ def test_settings_of_a_newer_version_and_the_epoch_survive(harness: CommandHarne
     file = harness.folder / "settings.json"
     file.write_text("{}")
     put(harness, "news", "--file", file)
-    assert (shown(harness, "news")["epoch"], shown(harness, "news")["version"]) == (2, 6)
+    assert (show_settings(harness, "news")["epoch"], show_settings(harness, "news")["version"]) == (2, 6)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_settings_that_are_not_in_force_are_not_changed_but_replaced(
     file = harness.folder / "settings.json"
     file.write_text('{"control_share": 0.1}')
     put(harness, "news", "--file", file)
-    now = shown(harness, "news")
+    now = show_settings(harness, "news")
     assert (now["version"], now["epoch"], now["control_share"]) == (version + 1, 4, 0.1)
 
 
@@ -271,7 +271,7 @@ def test_the_worker_refuses_a_label_outside_the_label_set(harness: CommandHarnes
     [assessment] = harness.read_assessments()
     assert set(assessment.thresholds) == {"O", "B-PER", "I-PER", "B-LOC", "I-LOC"}
     put(harness, "news", "label_set=")
-    assert "label_set" not in shown(harness, "news") or shown(harness, "news")["label_set"] is None
+    assert "label_set" not in show_settings(harness, "news") or show_settings(harness, "news")["label_set"] is None
 
 
 def test_the_worker_judges_with_the_settings(harness: CommandHarness) -> None:
@@ -325,7 +325,9 @@ def test_deleted_settings_are_the_defaults_again(harness: CommandHarness) -> Non
     put(harness, "news", "control_share=0.5", "ranker_epoch=2")
     out = harness.run("datasets", "delete", "news", "--yes").out
     assert out == "news is judged with the default settings, as version 2\n"
-    assert shown(harness, "news") == DatasetSettings(name="news", version=2, ranker_epoch=2).model_dump(mode="json")
+    assert show_settings(harness, "news") == DatasetSettings(name="news", version=2, ranker_epoch=2).model_dump(
+        mode="json"
+    )
     ran = harness.run("datasets", "delete", "nobody", "--yes")
     assert ran.code == 1
     assert "'nobody' is not known: the datasets are news" in ran.err
@@ -335,9 +337,9 @@ def test_deleting_brings_no_statistics_of_an_older_epoch_back(harness: CommandHa
     put(harness, "news", "control_share=0.5")
     harness.run("thresholds", "reset", "news", "--yes")
     harness.run("datasets", "delete", "news", "--yes")
-    assert shown(harness, "news")["epoch"] == 1
+    assert show_settings(harness, "news")["epoch"] == 1
     harness.run("thresholds", "reset", "news", "--yes")
-    assert shown(harness, "news")["epoch"] == 2
+    assert show_settings(harness, "news")["epoch"] == 2
 
 
 def test_the_rankers_epoch_only_grows(harness: CommandHarness, tmp_path: Path) -> None:
@@ -346,7 +348,7 @@ def test_the_rankers_epoch_only_grows(harness: CommandHarness, tmp_path: Path) -
     file = tmp_path / "settings.json"
     file.write_text('{"control_share": 0.1}')
     harness.run("datasets", "set", "news", "--file", str(file))
-    assert shown(harness, "news")["ranker_epoch"] == 3
+    assert show_settings(harness, "news")["ranker_epoch"] == 3
 
 
 def test_deleting_asks_first(harness: CommandHarness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,7 +176,7 @@ def test_a_view_keeps_the_last_statistics_that_its_release_can_read(tmp_path: Pa
 def test_the_worker_command_ends_with_a_code_of_its_own(
     tmp_path: Path, model: Path, classifier: Classifier, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """So that a supervisor such as systemd can be told not to start it again."""
+    """A supervisor such as systemd can be set not to start the worker again."""
     harness = CommandHarness(tmp_path, model, capfd=capfd)
     log = Log(harness.log_path, classifier)
     log.send(10, seed=0)
