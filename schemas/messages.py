@@ -37,7 +37,12 @@ class MessageContract:
 
 
 CONTRACTS = (
-    MessageContract("sentence.v1", LabelledSentence, "`dataset/id`; any other key, or none, works too", "news/4711"),
+    MessageContract(
+        "sentence.v1",
+        LabelledSentence,
+        "`dataset/document` where the sentence has a document, else `dataset/id`; any other key, or none, works too",
+        "news/4711",
+    ),
     MessageContract("assessment.v1", Assessment, "`dataset/id`", "news/4711"),
     MessageContract(
         "decision.v1", Decision, "`dataset/id/reviewer`, with % and / in the parts as %25 and %2F", "news/4711/anna"

@@ -40,6 +40,7 @@ from service.contracts.validation import (
 from service.errors import InvalidInput, TooLongError
 
 MAX_WORDS = 5_000
+MAX_DOCUMENT_CHARS = 512
 NOT_AN_OBJECT = (
     'not a JSON object: send one such as {"tokens": […], "labels": […]}; over REST send several as {"sentences": […]}, '
     "or as NDJSON, one per line"
@@ -59,6 +60,13 @@ class AnnotatedSentence(Message):
     )
     update: StrictBool = Field(default=False, description="The sentence replaces an earlier annotation")
     deleted: StrictBool = Field(default=False, description="The annotation was deleted; no tokens are needed")
+    document: StrictStr | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_DOCUMENT_CHARS,
+        description="The document that the sentence belongs to. Key the message by dataset and document, so that the "
+        "document stays in one partition and in order",
+    )
     annotator: StrictStr | None = Field(default=None, max_length=256)
     source: StrictStr | None = Field(
         default=None, max_length=2048, description="Link to the annotation in its platform"

@@ -23,6 +23,7 @@ PASSTHROUGH_FIELDS = (
     "revision",
     "update",
     "deleted",
+    "document",
     "annotator",
     "source",
     "annotated_at",

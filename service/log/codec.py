@@ -99,7 +99,7 @@ def decode_headers(text: str) -> Headers:
 def build_sentence_message(
     topic: str, sentence: LabelledSentence, *, request_id: str | None = None, location: str | None = None
 ) -> Output:
-    """The message that sends a sentence to the input topic, keyed by dataset and id.
+    """The message that sends a sentence to the input topic.
 
     `location` is the path of the sentence in a request body. The error names it.
     """
@@ -113,7 +113,16 @@ def build_sentence_message(
     headers = build_event_headers(
         SENTENCE_EVENT_TYPE, event_id=str(uuid.uuid4()), at=datetime.now(UTC), request_id=request_id
     )
-    return Output(topic, f"{sentence.dataset}/{sentence.id}".encode(), value, headers)
+    return Output(topic, encode_sentence_key(sentence), value, headers)
+
+
+def encode_sentence_key(sentence: LabelledSentence) -> bytes:
+    """The key of a sentence's message: dataset and document, or dataset and id where it has no document.
+
+    Messages with the same key stay in one partition, in order. So a document is judged in its order, and the revisions
+    of a sentence are in order as long as it stays in its document. Where it does not, `revision` decides.
+    """
+    return f"{sentence.dataset}/{sentence.document or sentence.id}".encode()
 
 
 def build_dead_letter(topic: str, record: Record, error: LabelwatchError) -> Output:

@@ -82,6 +82,7 @@ class ReviewItem(Message):
     score: float | None = None
     tokens: tuple[str, ...]
     labels: tuple[str, ...]
+    document: str | None = None
     annotator: str | None = None
     source: str | None = None
     annotated_at: datetime | None = None

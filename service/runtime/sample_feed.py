@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import cycle
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from service.contracts import read_sentence
 from service.errors import InvalidInput, StreamError
 from service.formats import ReadOptions
 from service.log.read import POLL_INTERVAL_S
@@ -18,8 +18,9 @@ from service.runtime.sentence_files import FileSource, SentenceOverrides, build_
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Iterable, Iterator
 
-    from service.log.protocol import Log, Output
+    from service.log.protocol import Log, Output, Record
     from service.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ SAMPLE_DATASET = "sample"
 SAMPLE_ANNOTATORS = ("ada", "ben", "caro")  # several, so that figures by annotator have something to compare
 RETRY_INTERVAL_S = 2.0
 DEFAULT_LOG_FOLDER = ".labelwatch"
+_SAMPLE_KEY_PREFIX = f"{SAMPLE_DATASET}/".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,11 @@ class FileFeed:
         annotators = cycle(SAMPLE_ANNOTATORS)
         sent = sent_before = 0
         with closing(open_log(self.settings)) as log:
-            known_keys = self._read_sent_keys_with_retry(log, topics.sentences, stop)
+            known_ids = self._read_sent_ids_with_retry(log, topics.sentences, stop)
             for record in source.iter_records():
                 if stop.is_set():
                     return
-                if record.sentence is not None and _build_record_key(record.sentence.id) in known_keys:
+                if record.sentence is not None and record.sentence.id in known_ids:
                     sent_before += 1
                     continue
                 annotation = {"annotator": next(annotators), "annotated_at": datetime.now(UTC)}
@@ -79,28 +81,27 @@ class FileFeed:
             else:
                 return
 
-    def _read_sent_keys_with_retry(self, log: Log, topic: str, stop: threading.Event) -> set[bytes]:
-        """Keys of the sentences that an earlier start has sent. Sent again, they would be learned from twice."""
+    def _read_sent_ids_with_retry(self, log: Log, topic: str, stop: threading.Event) -> set[str]:
+        """Ids of the sentences that an earlier start has sent. Sent again, they would be learned from twice."""
         while not stop.is_set():
             try:
-                return self._read_sent_keys(log, topic, stop)
+                return self._read_sent_ids(log, topic, stop)
             except StreamError as error:
                 logger.warning("can't read yet which sentences of %s were sent before: %s", self.file, error)
                 stop.wait(RETRY_INTERVAL_S)
         return set()
 
-    def _read_sent_keys(self, log: Log, topic: str, stop: threading.Event) -> set[bytes]:
-        keys: set[bytes] = set()
-        prefix = _build_record_key(f"{Path(self.file).name}:")
+    def _read_sent_ids(self, log: Log, topic: str, stop: threading.Event) -> set[str]:
+        ids: set[str] = set()
         with closing(log.follow(topic)) as follower:
             while not stop.is_set():
                 records = follower.poll()
-                keys.update(record.key for record in records if record.key and record.key.startswith(prefix))
+                ids.update(_iterate_sample_ids(records))
                 if follower.caught_up:
                     break
                 if not records:
                     stop.wait(POLL_INTERVAL_S)
-        return keys
+        return ids
 
     def _describe_start_over(self) -> str:
         if self.settings.kafka is not None:
@@ -110,5 +111,12 @@ class FileFeed:
         return f"stop the service and remove {path.parent if is_default_folder else path}"
 
 
-def _build_record_key(sentence_id: str | None) -> bytes:
-    return f"{SAMPLE_DATASET}/{sentence_id}".encode()
+def _iterate_sample_ids(records: Iterable[Record]) -> Iterator[str]:
+    """Ids of the sample's sentences. The key names the dataset, and the document instead of the id where there is one."""
+    for record in records:
+        if record.key is None or record.value is None or not record.key.startswith(_SAMPLE_KEY_PREFIX):
+            continue
+        with suppress(InvalidInput):
+            sentence = read_sentence(record.value)
+            if sentence.id is not None:
+                yield sentence.id

@@ -212,6 +212,7 @@ def _read_item(db: sqlite3.Connection, number: int, now: datetime) -> ReviewItem
         score=score if is_disguised else assessment.score,
         tokens=assessment.tokens,
         labels=assessment.labels,
+        document=assessment.document,
         annotator=assessment.annotator,
         source=assessment.source,
         annotated_at=assessment.annotated_at,

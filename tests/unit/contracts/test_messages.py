@@ -48,6 +48,10 @@ def test_bytes_text_and_objects_read_the_same() -> None:
         ({"revision": 2**70}, "revision", None, "less than"),
         ({"update": "yes"}, "update", None, "'yes': give true or false"),
         ({"id": ""}, "id", None, "at least 1 character"),
+        ({"document": ""}, "document", None, "at least 1 character"),
+        ({"document": "x" * 513}, "document", None, "at most 512 characters"),
+        ({"document": 7}, "document", None, "7: give text"),
+        ({"document": "\ud83d"}, "document", None, "give valid Unicode text"),
         (
             {"annotated_at": "yesterday"},
             "annotated_at",

@@ -34,6 +34,12 @@ def test_a_sentence_message_holds_the_sentence_its_key_and_the_event() -> None:
     assert get_header(again.headers, "x-request-id") is None
 
 
+def test_the_sentences_of_a_document_have_one_key_whatever_their_ids() -> None:
+    keys = {build_sentence_message("in", make_sentence(id=str(n), document="page/7")).key for n in range(3)}
+    assert keys == {b"news/page/7"}
+    assert build_sentence_message("in", make_sentence(dataset="other", document="page/7")).key == b"other/page/7"
+
+
 @pytest.mark.parametrize(("location", "prefix"), [(None, "the message"), ("sentences.1", "`sentences.1`: the message")])
 def test_a_sentence_that_is_larger_than_the_topic_accepts_is_refused(location: str | None, prefix: str) -> None:
     with pytest.raises(MessageTooLargeError) as refused:

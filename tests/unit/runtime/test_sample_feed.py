@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 LINES = ['{"tokens": ["Oslo"], "labels": ["B-LOC"]}', "{broken", '{"tokens": ["Ivo", "ran"], "labels": ["B-PER", "O"]}']
 
 
+OTHER_LINES = [
+    '{"tokens": ["Oslo"], "labels": ["B-LOC"], "document": "a"}',
+    '{"tokens": ["Ivo", "ran"], "labels": ["B-PER", "O"], "id": "own", "document": "a"}',
+]
+
+
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LABELWATCH_LOG_PATH", str(tmp_path / "log.sqlite"))
@@ -50,10 +56,12 @@ def test_the_sentences_of_a_file_arrive_as_if_annotated_now_and_the_thread_waits
     assert "some.jsonl:2" in caplog.text
 
 
+@pytest.mark.parametrize("lines", [LINES, OTHER_LINES], ids=["numbered", "documents"])
 def test_a_second_start_sends_only_what_the_first_did_not(
-    file: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    file: Path, lines: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO")
+    file.write_text("\n".join(lines), encoding="utf-8")
     monkeypatch.setenv("LABELWATCH_LOG_PATH", str(file.parent / ".labelwatch" / "log.sqlite"))
     settings, topics = read_settings(), build_topics(read_settings())
 
@@ -75,7 +83,7 @@ def test_a_second_start_sends_only_what_the_first_did_not(
     assert start() == both
     assert "was sent before: to start over, stop the service and remove" in caplog.text
     assert str(file.parent / ".labelwatch") in caplog.text
-    file.write_text("\n".join([*LINES, '{"tokens": ["more"], "labels": ["O"]}']), encoding="utf-8")
+    file.write_text("\n".join([*lines, '{"tokens": ["more"], "labels": ["O"]}']), encoding="utf-8")
     assert start() == [*both, ["more"]]
 
 
