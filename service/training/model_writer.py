@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
-import tempfile
-from contextlib import suppress
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.errors import InvalidInput
 from service.inference.model.files import hash_file
 from service.inference.model.manifest import CROSS_FITTED_VERSION, DEFAULT_MAX_LENGTH, MANIFEST_FILE
+from service.inference.model.scratch_folder import write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from service.inference.heads.weights import HeadWeights
     from service.inference.model.encoder_folder import EncoderFolder
@@ -39,11 +37,9 @@ def write_model_folder(
     figures: Mapping[str, Any],
     training: Mapping[str, Any],
 ) -> None:
-    """Writes beside `out` first, then renames: a reader never sees a part of a folder. Of two writers the later one wins."""
+    """Writes all of the folder or nothing. An old model is replaced; of two writers the later one wins."""
     check_model_target(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
+    with write_folder(out, replace=True) as scratch:
         files = {"heads": HEADS_FILE}
         weights.save(scratch / HEADS_FILE)
         content: dict[str, Any] = {
@@ -81,10 +77,6 @@ def write_model_folder(
         }
         manifest = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         (scratch / MANIFEST_FILE).write_text(manifest, encoding="utf-8")
-        scratch.chmod(0o755)  # mkdtemp makes a private folder; workers may run as another user
-        _replace_folder(scratch, out)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def check_model_target(out: Path) -> None:
@@ -97,22 +89,3 @@ def check_model_target(out: Path) -> None:
             f"no folder can be created in {folder}: set LABELWATCH_MODELS_PATH to a folder that can be written to",
             field="name",
         )
-
-
-def _replace_folder(new: Path, out: Path) -> None:
-    """Renames `new` to `out`. A folder can't replace a folder with files, so an old one is moved away first."""
-    while True:
-        try:
-            new.replace(out)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-        else:
-            return
-        # Another training may do the same at this moment: each moves to a name of its own, and tries again.
-        old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-        try:
-            with suppress(FileNotFoundError):
-                out.replace(old)
-        finally:
-            shutil.rmtree(old, ignore_errors=True)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from service.contracts.validation import to_invalid_input
 from service.errors import ModelError
-from service.inference.model.files import find_external_data, hash_file, read_json_object, resolve_inside
+from service.inference.model.files import find_external_data, read_json_object, resolve_inside, verify_digests
 from service.inference.model.manifest import MIN_LENGTH, Joining, OrtLevel, Precision
 
 if TYPE_CHECKING:
@@ -60,10 +60,7 @@ class EncoderFolder:
         if missing is not None:
             raise ModelError(f"{path / ENCODER_FILE}: `files` names no {missing}; build the encoder again")
         folder = cls(path, manifest, resolve_inside(path, manifest.files["tokenizer"], referenced_by=ENCODER_FILE))
-        for file in folder.list_files():
-            expected = manifest.sha256.get(file.relative_to(path).as_posix())
-            if expected is not None and expected != hash_file(file):
-                raise ModelError(f"{file} is not the file that {ENCODER_FILE} describes: copy the folder again")
+        verify_digests(path, folder.list_files(), manifest.sha256, described_by=ENCODER_FILE)
         return folder
 
     @property

@@ -7,9 +7,12 @@ import json
 import mmap
 import re
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from service.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 # An ONNX graph names an external file of weights as the entry ("location", name) of a tensor's external_data.
 _EXTERNAL_DATA_LOCATION = re.compile(rb"\n\x08location\x12([\x01-\x7f])")
@@ -57,6 +60,21 @@ def hash_file(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ModelError(f"{path} can't be read ({error.strerror}): check its permissions") from error
+
+
+def verify_digests(
+    folder: Path, files: Iterable[Path], expected: Mapping[str, str], *, described_by: str
+) -> dict[Path, str]:
+    """The digests of the files. One that differs from what the manifest expects is an error; a file it omits is not."""
+    digests = {file: hash_file(file) for file in files}
+    for file, digest in digests.items():
+        wanted = expected.get(file.relative_to(folder).as_posix(), digest).lower()
+        if wanted != digest:
+            raise ModelError(
+                f"{file} is not the file that {described_by} describes (sha256 {digest[:12]}…, expected {wanted[:12]}…): it "
+                "is damaged or of another version; copy the folder again"
+            )
+    return digests
 
 
 def hash_json(value: Any) -> str:  # noqa: ANN401 - anything that JSON can hold

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts import BudgetPolicy, ConfidentPolicy
 from service.errors import ModelError
-from service.inference.model.files import find_external_data, hash_file, hash_json, resolve_inside
+from service.inference.model.files import find_external_data, hash_json, resolve_inside, verify_digests
 from service.inference.model.manifest import (
     MANIFEST_FILE,
     HeldOutSums,
@@ -76,8 +76,7 @@ class ModelFolder:
             graph = _resolve_file(path, manifest, precision)
             tokenizer = _resolve_file(path, manifest, "tokenizer")
             files = [graph, *find_external_data(graph), tokenizer, *files]
-        digests = {file: hash_file(file) for file in files}
-        _verify_digests(path, manifest, digests)
+        digests = verify_digests(path, files, manifest.sha256, described_by=MANIFEST_FILE)
         return cls(
             path=path,
             name=manifest.name,
@@ -130,13 +129,3 @@ def _resolve_file(folder: Path, manifest: Manifest, role: str) -> Path:
             f"{folder} has no {missing} (precisions it has: {precisions}): choose another or add it to its model.json"
         )
     return resolve_inside(folder, name, referenced_by=MANIFEST_FILE)
-
-
-def _verify_digests(folder: Path, manifest: Manifest, digests: dict[Path, str]) -> None:
-    for file, digest in digests.items():
-        expected = manifest.sha256.get(file.relative_to(folder).as_posix())
-        if expected is not None and expected.lower() != digest:
-            raise ModelError(
-                f"{file} is not the file that model.json describes (sha256 {digest[:12]}…, expected {expected[:12]}…): "
-                "it is damaged or of another version; copy the folder again"
-            )

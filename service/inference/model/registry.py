@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import shutil
-import tempfile
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from service.errors import InvalidInput, LabelwatchError, ModelError
 from service.inference.model.folder import ModelFolder
 from service.inference.model.manifest import CONFIG_FILE, MANIFEST_FILE
+from service.inference.model.scratch_folder import remove_folder, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,28 +49,16 @@ class ModelRegistry:
         if target.exists():
             raise InvalidInput(self._describe_taken(name), field="name")
         ModelFolder.load(folder)
-        self.path.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=self.path))
         try:
-            shutil.copytree(folder, scratch, dirs_exist_ok=True)
-            scratch.chmod(0o755)  # mkdtemp makes a private folder; workers may run as another user
-            scratch.replace(target)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
+            with write_folder(target) as copy:
+                shutil.copytree(folder, copy, dirs_exist_ok=True)
+        except FileExistsError as error:
             raise InvalidInput(self._describe_taken(name), field="name") from error
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
         return target
 
     def remove(self, name: str) -> None:
         """Removes a model. It is renamed first: a reader never sees a part of its folder."""
-        path = self.find(name)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=self.path))
-        try:
-            path.replace(scratch)
-        finally:
-            shutil.rmtree(scratch)
+        remove_folder(self.find(name))
 
     def _iter_folders(self) -> Iterator[Path]:
         if self.path.is_dir():
