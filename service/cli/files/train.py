@@ -6,14 +6,16 @@ Exit codes: 0 done, 1 the input can't be used (one line on stderr says why), 2 w
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from tqdm import tqdm
 
-from service.cli.files.audit_input import prepare_audit_input
+from service.cli.files.audit_input import AuditInput, prepare_audit_input
 from service.cli.files.audit_run import AuditOutputs, count_cores, run_audit
 from service.cli.shared import score_options as opt
 from service.cli.shared.file_options import FileReadOptions, add_file_options
@@ -26,7 +28,10 @@ from service.contracts import DatasetSettings
 from service.inference.model.default import find_default_encoder
 from service.inference.model.encoder_folder import EncoderFolder
 from service.inference.model.folder import ModelFolder
-from service.inference.model.registry import MODEL_NAME_RULE, ModelRegistry
+from service.inference.model.registry import MODEL_NAME_RULE, ModelRegistry, choose_version_name
+from service.labels import Scheme
+from service.runtime.dataset_sentences import DatasetSource, check_dataset_stored
+from service.runtime.open_log import build_topics, open_existing_log
 from service.runtime.sentence_files import STDIN, FileSource
 from service.settings import read_settings
 from service.text import pluralize
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 
     from service.contracts import LabelledSentence
     from service.formats import FileRecord
+    from service.settings import Settings
     from service.training.figures import TrainingFigures
     from service.training.sentences import TrainingSet
     from service.training.trainer import Step
@@ -49,9 +55,22 @@ N_WORST = 10
 MAX_SHOWN_CONFLICTS = 5
 STEP_NAMES = {"encode": "encoding", "fit": "fitting"}
 
+DatasetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        metavar="D",
+        help="Train on what the service has stored of this dataset, with reviewers' corrections, instead of files.",
+    ),
+]
 NameOption = Annotated[
-    str,
-    typer.Option("--name", metavar="NAME", rich_help_panel=MODEL_PANEL, help=f"Name of the model: {MODEL_NAME_RULE}."),
+    str | None,
+    typer.Option(
+        "--name",
+        metavar="NAME",
+        rich_help_panel=MODEL_PANEL,
+        help=f"Name of the model: {MODEL_NAME_RULE}. Default with --dataset D: D-v1, then D-v2 and so on.",
+    ),
 ]
 EncoderOption = Annotated[
     str | None,
@@ -68,11 +87,12 @@ ReplaceOption = Annotated[
 ]
 
 
-@add_file_options
+@partial(add_file_options, require_files=False)
 def train(
     *,
     input_files: FileReadOptions,
-    name: NameOption,
+    dataset: DatasetOption = None,
+    name: NameOption = None,
     encoder: EncoderOption = None,
     replace_model: ReplaceOption = False,
     on_error: opt.OnErrorOption = "stop",
@@ -88,23 +108,35 @@ def train(
     Each sentence is judged by a part of the model that was trained without it, so that the audit of the training data is
     out of sample. The model goes into the registry (LABELWATCH_MODELS_PATH); `labelwatch score --model NAME` uses it.
     """
-    outputs = AuditOutputs(
-        input_files.files, output, output_format, report=report, top=N_WORST if output is None else None
-    )
-    source = FileSource(outputs.files, input_files.to_read_options(scheme=scheme), format=input_files.format)
-    if any(file == STDIN or (Path(file).exists() and not Path(file).is_file()) for file in outputs.files):
-        raise typer.BadParameter("training reads the files twice: give files, not standard input or a pipe")
-    out = ModelRegistry(read_settings().models.path).get_path(name)
+    if bool(input_files.files) == (dataset is not None):
+        raise typer.BadParameter("give files, or --dataset for what the service has stored", param_hint="FILE")
+    settings = read_settings()
+    registry = ModelRegistry(settings.models.path)
+    if name is None:
+        if dataset is None:
+            raise typer.BadParameter("name the model", param_hint="--name")
+        name = choose_version_name(dataset, registry.list_names())
+    out = registry.get_path(name)
     if out.exists() and not replace_model:
         raise typer.BadParameter(
             f"{out} exists: choose another name, or replace it with --replace", param_hint="--name"
         )
+    sources = input_files.files if dataset is None else [f"dataset {dataset}"]
+    outputs = AuditOutputs(sources, output, output_format, report=report, top=N_WORST if output is None else None)
     rejects = RejectHandler(on_error, output)
     outputs.check_paths(rejects)
     encoder_folder = _load_encoder(encoder)
     check_model_target(out)
-    with rejects:
-        data_input = prepare_audit_input(source, {}, scheme=scheme, stop_on_error=rejects.stops_on_error)
+    with ExitStack() as stack:
+        source: FileSource | DatasetSource
+        if dataset is None:
+            stack.enter_context(rejects)
+            source = _open_files(input_files, scheme)
+            data_input = prepare_audit_input(source, {}, scheme=scheme, stop_on_error=rejects.stops_on_error)
+        else:
+            source = _open_dataset(stack, settings, dataset, scheme)
+            stack.enter_context(rejects)
+            data_input = AuditInput(source.iter_records(), source.scheme)
         data = collect_sentences(_iter_sentences(data_input.records, rejects), data_input.scheme)
         _print_warnings(data)
         with _StepBars(progress) as bars:
@@ -128,6 +160,21 @@ def train(
     print_stderr(
         f"next: labelwatch score FILE --model {name}, or LABELWATCH_MODEL_FOLDER={out.resolve()} labelwatch up"
     )
+
+
+def _open_files(input_files: FileReadOptions, scheme: str | None) -> FileSource:
+    source = FileSource(input_files.files, input_files.to_read_options(scheme=scheme), format=input_files.format)
+    if any(file == STDIN or (Path(file).exists() and not Path(file).is_file()) for file in source.files):
+        raise typer.BadParameter("training reads the files twice: give files, not standard input or a pipe")
+    return source
+
+
+def _open_dataset(stack: ExitStack, settings: Settings, dataset: str, scheme: str | None) -> DatasetSource:
+    topics, log = build_topics(settings), stack.enter_context(open_existing_log(settings))
+    source = DatasetSource(log, topics, dataset, scheme=None if scheme is None else Scheme(scheme))
+    if next(iter(source), None) is None:
+        check_dataset_stored(log, topics, dataset)
+    return source
 
 
 class _StepBars:

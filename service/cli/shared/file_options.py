@@ -137,14 +137,16 @@ class FileReadOptions:
         )
 
 
-def add_file_options(command: Callable[..., None]) -> Callable[..., None]:
+def add_file_options(command: Callable[..., None], *, require_files: bool = True) -> Callable[..., None]:
     """Replaces the command's parameter `input_files` by one parameter for each field of `FileReadOptions`."""
     hints = get_type_hints(FileReadOptions, include_extras=True)
     names = [field.name for field in fields(FileReadOptions)]
-    defaults = inspect.signature(FileReadOptions).parameters
+    defaults = {name: field.default for name, field in inspect.signature(FileReadOptions).parameters.items()}
+    if not require_files:
+        defaults["files"] = []
     command_parameters = inspect.signature(command, eval_str=True).parameters.values()
     file_parameters = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name].default, annotation=hints[name])
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hints[name])
         for name in names
     ]
     other_parameters = [parameter for parameter in command_parameters if parameter.name != OPTIONS_PARAMETER]

@@ -12,33 +12,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.shared.terminal import STDOUT, open_output, print_stderr
-from service.contracts import AnnotatedSentence, Assessment, LabelledSentence, read_sentence
-from service.datasets.registry import check_dataset_exists
-from service.errors import InvalidInput, SettingsError
+from service.errors import SettingsError
 from service.formats import FORMATS, choose_format, write_sentences
 from service.formats.text.restored_text import WriteContext
 from service.labels import LabelSet
-from service.log.read import read_topic
-from service.review.decisions import check_correction, resolve_decisions
-from service.review.messages import iterate_assessments, iterate_decisions
-from service.review.review_state import NewestRevisions, ReviewState
+from service.review.stored_sentences import StoredSentences, correct_sentence, read_decisions
 from service.runtime.dataset_schemes import DatasetSchemes
+from service.runtime.dataset_sentences import check_dataset_stored
 from service.runtime.dataset_settings import read_dataset_settings
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
-from service.stream.state.reader import read_state
 from service.text import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from service.contracts import LabelledSentence
     from service.labels import Scheme
-    from service.log.protocol import Log, Record
-    from service.log.topics import Topics
 
 AUTO_FORMAT = "auto"
 EXPORT_FORMATS = (AUTO_FORMAT, *FORMATS)
-INVALID_OUTCOME = "invalid"
 MAX_PRINTED_PROBLEMS = 5
 
 
@@ -92,10 +85,10 @@ def export(
     settings = read_settings()
     topics = build_topics(settings)
     with open_existing_log(settings) as log:
-        review = read_review_state(log, topics, dataset)
-        sentences = read_newest_sentences(log, topics, dataset, review)
+        sentences = StoredSentences(log, topics, dataset).list_in_order()
+        review = read_decisions(log, topics, dataset)
         if not sentences:
-            _check_dataset_exists(log, topics, dataset)
+            check_dataset_stored(log, topics, dataset)
         scheme = DatasetSchemes(settings, log, topics).get(dataset)
         dataset_settings = read_dataset_settings(log, topics).get(dataset)
     types = None if dataset_settings is None else dataset_settings.label_set
@@ -107,28 +100,14 @@ def export(
         in_force = [decision for decision in in_force if reviewer in (None, decision.reviewer)]
         if decided_only and not in_force:
             continue
-        outcome: str
-        outcome, labels = resolve_decisions(in_force, len(sentence.tokens))
-        if labels is not None and (problem := _find_problem(sentence, labels, scheme, label_set)) is not None:
-            outcome, labels = INVALID_OUTCOME, None
-            if outcomes[INVALID_OUTCOME] < MAX_PRINTED_PROBLEMS:
-                print_stderr(f"{dataset}/{sentence.id}: the correction is not used: {problem}")
-        outcomes[outcome] += 1
-        exported.append(sentence if labels is None else sentence.model_copy(update={"labels": labels}))
+        corrected = correct_sentence(sentence, in_force, scheme=scheme, label_set=label_set)
+        if corrected.problem is not None and outcomes["invalid"] < MAX_PRINTED_PROBLEMS:
+            print_stderr(f"{dataset}/{sentence.id}: the correction is not used: {corrected.problem}")
+        outcomes[corrected.outcome] += 1
+        exported.append(corrected.sentence)
     write_export(exported, form, output, dataset=dataset, scheme=scheme)
     summary = _summarize_outcomes(outcomes) if decisions else ""
     print_stderr(f"{pluralize(outcomes.total(), 'sentence')} of {dataset}{summary}")
-
-
-def _find_problem(
-    sentence: LabelledSentence, labels: tuple[str, ...], scheme: Scheme, label_set: LabelSet | None
-) -> InvalidInput | None:
-    """Why a correction can't be used. REST refuses such decisions, but any producer may write to the decisions topic."""
-    try:
-        check_correction(sentence, labels, scheme=scheme, label_set=label_set)
-    except InvalidInput as error:
-        return error
-    return None
 
 
 def write_export(
@@ -177,72 +156,13 @@ def _list_notes(context: WriteContext) -> Iterator[str]:
     yield from context.notes
 
 
-def _check_dataset_exists(log: Log, topics: Topics, dataset: str) -> None:
-    """Raises an error for an unknown dataset: an empty file for a misspelt name would look like a result."""
-    received = {sentence.dataset for sentence in _read_received_sentences(log, topics)}
-    settings, statistics = read_dataset_settings(log, topics), read_state(log, topics).snapshot
-    check_dataset_exists(dataset, sorted({*settings, *statistics.datasets, *received}))
-
-
 def _summarize_outcomes(outcomes: Counter[str]) -> str:
     texts = {
         "corrected": "corrected",
         "ok": "found right",
         "uncorrected": "wrong, but nobody gave the right labels",
         "differ": "where reviewers differ: their labels are as given",
-        INVALID_OUTCOME: "with a correction that is not valid: their labels are as given",
+        "invalid": "with a correction that is not valid: their labels are as given",
     }
     parts = [f"{outcomes[outcome]:,} {text}" for outcome, text in texts.items() if outcomes[outcome]]
     return f" ({'; '.join(parts)})" if parts else " (no decisions)"
-
-
-def read_newest_sentences(
-    log: Log, topics: Topics, dataset: str, review: ReviewState[LabelledSentence]
-) -> list[LabelledSentence]:
-    """The newest revision of each sentence, in the order in which the sentences first arrived, without deleted ones.
-
-    The review topic may hold sentences that the input topic has dropped. Of one revision that was sent twice, the input
-    topic holds the later message.
-    """
-    newest: NewestRevisions[LabelledSentence] = NewestRevisions()
-    for sentence in _read_received_sentences(log, topics):
-        if sentence.dataset == dataset:
-            newest.apply(sentence)
-    for sentence in review.sentences:
-        received_revision = newest.get_revision(dataset, str(sentence.id))
-        if received_revision is None or sentence.revision > received_revision:
-            newest.apply(sentence)
-    return [sentence for sentence in newest if not newest.is_deleted(sentence)]
-
-
-def _read_received_sentences(log: Log, topics: Topics) -> Iterator[LabelledSentence]:
-    for record in _read_in_order(log, topics.sentences):
-        try:
-            sentence = read_sentence(record.value or b"")
-        except InvalidInput:
-            continue  # it is a dead letter
-        if sentence.id is None:
-            sentence = sentence.model_copy(update={"id": f"{record.topic}-{record.partition}-{record.offset}"})
-        yield sentence
-
-
-def read_review_state(log: Log, topics: Topics, dataset: str) -> ReviewState[LabelledSentence]:
-    """The dataset's sentences in review, without their scores, and the decisions about them."""
-    review: ReviewState[LabelledSentence] = ReviewState()
-    for message in iterate_assessments(_read_in_order(log, topics.review)):
-        if message.dataset == dataset:
-            review.apply_assessment(_to_sentence(message) if isinstance(message, Assessment) else message)
-    for decision in iterate_decisions(read_topic(log, topics.decisions)):
-        if decision.dataset == dataset:
-            review.apply_decision(decision)
-    return review
-
-
-def _to_sentence(assessment: Assessment) -> LabelledSentence:
-    fields = {name: getattr(assessment, name) for name in AnnotatedSentence.model_fields}
-    return LabelledSentence.model_validate(fields)
-
-
-def _read_in_order(log: Log, topic: str) -> list[Record]:
-    """By partition and offset, so that the same log gives the same file."""
-    return sorted(read_topic(log, topic), key=lambda record: record.position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from difflib import get_close_matches
@@ -14,10 +15,11 @@ from service.inference.model.manifest import CONFIG_FILE, MANIFEST_FILE
 from service.inference.model.scratch_folder import remove_folder, write_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 MODEL_NAME_RULE: Final = "lower-case letters, digits, `.`, `_` and `-`, at most 64, the first a letter or digit"
-_MODEL_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+MAX_MODEL_NAME_CHARS: Final = 64
+_MODEL_NAME: Final = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{MAX_MODEL_NAME_CHARS - 1}}}")
 
 
 class ModelRegistry:
@@ -86,6 +88,17 @@ def resolve_model(model: str, registry: ModelRegistry) -> Path:
         return registry.find(model)
     except LabelwatchError as error:
         raise ModelError(f"{model} is not a folder, and {error}") from error
+
+
+def choose_version_name(dataset: str, taken: Collection[str], *, first: int = 1) -> str:
+    """The first free name of the form `DATASET-vN`. A dataset's name may be longer than a model's, and begin otherwise."""
+    stem = dataset.lstrip("._-") or "model"
+    for number in itertools.count(first):
+        suffix = f"-v{number}"
+        name = stem[: MAX_MODEL_NAME_CHARS - len(suffix)] + suffix
+        if name not in taken:
+            return name
+    raise AssertionError  # unreachable: the count has no end
 
 
 def _is_model_folder(path: Path) -> bool:

@@ -1,0 +1,171 @@
+"""The sentences of a dataset as the log stores them: the newest revision of each, with reviewers' corrections.
+
+The topics are read twice. The first pass notes which record holds the newest revision of each sentence, in about 300
+bytes each; the second returns these sentences one by one. So a dataset of any size can be read without holding its text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pydantic import ValidationError
+
+from service.contracts import AnnotatedSentence, LabelledSentence, PlatformTask, read_sentence
+from service.errors import InvalidInput
+from service.log.read import read_topic
+from service.review.decisions import check_correction, resolve_decisions
+from service.review.messages import ErasedAssessment, iterate_decisions, parse_review_record
+from service.review.review_state import ReviewState, is_deleted_with_task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from service.contracts import Decision
+    from service.labels import LabelSet, Scheme
+    from service.log.protocol import Log, Record, RecordPosition
+    from service.log.topics import Topics
+    from service.review.decisions import Outcome
+
+
+class _Newest(NamedTuple):
+    """Which record holds the newest revision of a sentence."""
+
+    topic: str
+    revision: int
+    position: RecordPosition
+    deleted: bool
+    first: tuple[int, RecordPosition]  # the rank of the topic and the position at which the sentence first arrived
+
+    @property
+    def order(self) -> tuple[int, RecordPosition]:
+        """The highest revision counts, and of equal ones the last record."""
+        return self.revision, self.position
+
+
+class StoredSentences:
+    """The newest revision of each sentence of a dataset, without deleted ones, from all topics that hold sentences.
+
+    The review topic may hold sentences that the input topic has dropped. Of a revision that both hold, the input topic
+    has the later message.
+    """
+
+    def __init__(self, log: Log, topics: Topics, dataset: str) -> None:
+        self._log = log
+        self._dataset = dataset
+        self._review = topics.review
+        self._topics = (topics.sentences, topics.review)
+
+    def __iter__(self) -> Iterator[LabelledSentence]:
+        """In the order of the topics. Of a sentence that changes meanwhile, either revision may be returned."""
+        return (sentence for _, sentence in self._iterate_newest())
+
+    def list_in_order(self) -> list[LabelledSentence]:
+        """In the order in which the sentences first arrived, so that the same log gives the same list."""
+        return [sentence for _, sentence in sorted(self._iterate_newest(), key=lambda pair: pair[0].first)]
+
+    def _iterate_newest(self) -> Iterator[tuple[_Newest, LabelledSentence]]:
+        index = self._build_index()
+        deleted_at = {sentence_id: entry.revision for sentence_id, entry in index.items() if entry.deleted}
+        for topic in self._topics:
+            for record, sentence_id, sentence in self._read_sentences(topic):
+                entry = index.get(sentence_id)
+                # At or after the noted record: compaction may have replaced it by a newer one since the first pass.
+                if sentence is None or entry is None or entry.topic != topic:
+                    continue
+                if (sentence.revision, record.position) < entry.order:
+                    continue
+                del index[sentence_id]
+                task = PlatformTask.from_sentence(sentence)
+                task_deleted_at = None if task is None else deleted_at.get(task.deletion_id)
+                if not sentence.deleted and not is_deleted_with_task(sentence.revision, task_deleted_at):
+                    yield entry, sentence
+
+    def _build_index(self) -> dict[str, _Newest]:
+        index: dict[str, _Newest] = {}
+        for rank, topic in enumerate(self._topics):
+            for sentence_id, entry in self._index_topic(topic, rank).items():
+                held = index.get(sentence_id)
+                if held is None:
+                    index[sentence_id] = entry
+                elif entry.revision > held.revision:
+                    index[sentence_id] = entry._replace(first=held.first)
+        return index
+
+    def _index_topic(self, topic: str, rank: int) -> dict[str, _Newest]:
+        index: dict[str, _Newest] = {}
+        for record, sentence_id, sentence in self._read_sentences(topic):
+            if sentence is None:
+                index.pop(sentence_id, None)
+                continue
+            entry = _Newest(topic, sentence.revision, record.position, sentence.deleted, (rank, record.position))
+            held = index.get(sentence_id)
+            if held is not None:
+                # The log may return the records of several partitions in any order.
+                newest, first = max(held, entry, key=lambda each: each.order), min(held.first, entry.first)
+                entry = newest._replace(first=first)
+            index[sentence_id] = entry
+        return index
+
+    def _read_sentences(self, topic: str) -> Iterator[tuple[Record, str, LabelledSentence | None]]:
+        """The records of the dataset with the sentence's id and the sentence; None for one that was erased."""
+        for record in read_topic(self._log, topic):
+            try:
+                sentence = _read_review_sentence(record) if topic == self._review else read_stored_sentence(record)
+            except (InvalidInput, ValidationError):  # it is a dead letter, or not ours
+                continue
+            if sentence is not None and sentence.dataset == self._dataset:
+                yield record, str(sentence.id), None if isinstance(sentence, ErasedAssessment) else sentence
+
+
+def read_stored_sentence(record: Record) -> LabelledSentence:
+    """The sentence of a record in the input topic; raises InvalidInput for a dead letter."""
+    sentence = read_sentence(record.value or b"")
+    if sentence.id is None:
+        return sentence.model_copy(update={"id": f"{record.topic}-{record.partition}-{record.offset}"})
+    return sentence
+
+
+def _read_review_sentence(record: Record) -> LabelledSentence | ErasedAssessment | None:
+    assessment = parse_review_record(record)
+    if assessment is None or isinstance(assessment, ErasedAssessment):
+        return assessment
+    fields = {name: getattr(assessment, name) for name in AnnotatedSentence.model_fields}
+    return LabelledSentence.model_validate(fields)
+
+
+# -- corrections -------------------------------------------------------------------------------------------------------
+
+
+class CorrectedSentence(NamedTuple):
+    """A sentence after the decisions about it, and what they amount to.
+
+    invalid: the correction can't be used, and `problem` says why. REST refuses such decisions, but any producer may write
+    to the decisions topic.
+    """
+
+    sentence: LabelledSentence
+    outcome: Outcome | Literal["invalid"]
+    problem: InvalidInput | None = None
+
+
+def read_decisions(log: Log, topics: Topics, dataset: str) -> ReviewState[LabelledSentence]:
+    """The decisions about sentences of the dataset."""
+    review: ReviewState[LabelledSentence] = ReviewState()
+    for decision in iterate_decisions(read_topic(log, topics.decisions)):
+        if decision.dataset == dataset:
+            review.apply_decision(decision)
+    return review
+
+
+def correct_sentence(
+    sentence: LabelledSentence, decisions: Sequence[Decision], *, scheme: Scheme, label_set: LabelSet | None
+) -> CorrectedSentence:
+    """The sentence with the labels that the decisions in force agree on; as it is where they give none."""
+    outcome, labels = resolve_decisions(decisions, len(sentence.tokens))
+    if labels is None:
+        return CorrectedSentence(sentence, outcome)
+    try:
+        check_correction(sentence, labels, scheme=scheme, label_set=label_set)
+    except InvalidInput as error:
+        return CorrectedSentence(sentence, "invalid", error)
+    return CorrectedSentence(sentence.model_copy(update={"labels": labels}), outcome)
