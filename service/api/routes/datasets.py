@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.backend import Backend, get_request_id
@@ -17,13 +18,25 @@ from service.contracts import DatasetSettings, FlagPolicy, ModelName
 from service.datasets.changes import merge_settings, replace_settings, write_change
 from service.datasets.registry import check_dataset_exists
 from service.datasets.threshold_view import build_threshold_view
+from service.formats.label_sets import parse_label_set
 
 router = APIRouter(tags=["datasets"])
 
 VISIBLE_TIMEOUT_S = 5.0
 VISIBLE_POLL_INTERVAL_S = 0.02
 EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy": {"kind": "confident"}}
+LABELING_INTERFACE_EXAMPLE = (
+    '<View><Labels name="label" toName="text"><Label value="DRUG"/><Label value="DISEASE"/></Labels>'
+    '<Text name="text" value="$text"/></View>'
+)
+QUESTION_EXAMPLE = {
+    "name": "entities",
+    "settings": {"type": "span", "field": "text", "options": [{"value": "DRUG"}, {"value": "DISEASE"}]},
+}
 
+LabelsNameQuery = Annotated[
+    str | None, Query(alias="name", description="The control or question that counts, if there are several")
+]
 IfMatchHeader = Annotated[str | None, Header(description="The version to change, as in the `ETag` of GET")]
 PROBLEM_DESCRIPTION = "Why newer settings are not in force"
 
@@ -169,6 +182,47 @@ async def patch_dataset(
     return await _change_settings(request, response, backend, name, if_match=if_match, partial=True)
 
 
+@router.put(
+    "/v1/datasets/{name}/label-set",
+    summary="Take the label set from an annotation platform",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/xml": {
+                    "schema": {"type": "string", "description": "The labelling interface of a Label Studio project"},
+                    "examples": {"interface": {"summary": "Two types", "value": LABELING_INTERFACE_EXAMPLE}},
+                },
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "description": "A Label Studio project (`label_config`), or an Argilla dataset (`questions`), "
+                        "list of questions (`items`) or question",
+                    },
+                    "examples": {"question": {"summary": "An Argilla question", "value": QUESTION_EXAMPLE}},
+                },
+            },
+        }
+    },
+)
+async def put_label_set(
+    name: DatasetPath,
+    request: Request,
+    response: Response,
+    backend: BackendDep,
+    *,
+    labels_name: LabelsNameQuery = None,
+    if_match: IfMatchHeader = None,
+) -> DatasetSettings:
+    """Sets `label_set` to the labels of a labelling interface or of a question for spans; other settings stay.
+
+    To name the types yourself, PATCH `label_set`. Checks, versions and `If-Match` work as with PATCH.
+    """
+    label_set = parse_label_set(await request.body(), name=labels_name)
+    fields = {"label_set": list(label_set.types)}
+    return await _write_settings(request, response, backend, name, fields, if_match=if_match, partial=True)
+
+
 async def _change_settings(
     request: Request,
     response: Response,
@@ -179,6 +233,19 @@ async def _change_settings(
     partial: bool,
 ) -> DatasetSettings:
     fields = await read_json_object(request)
+    return await _write_settings(request, response, backend, name, fields, if_match=if_match, partial=partial)
+
+
+async def _write_settings(
+    request: Request,
+    response: Response,
+    backend: Backend,
+    name: str,
+    fields: Mapping[str, Any],
+    *,
+    if_match: str | None,
+    partial: bool,
+) -> DatasetSettings:
     change_settings = merge_settings if partial else replace_settings
     view = backend.state_view
     lock: asyncio.Lock = request.app.state.settings_lock

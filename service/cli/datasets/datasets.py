@@ -19,6 +19,8 @@ from service.datasets.changes import merge_settings, replace_settings, write_cha
 from service.datasets.registry import check_dataset_exists
 from service.datasets.settings_records import parse_settings
 from service.errors import DecodeError, InvalidInput, SettingsError
+from service.formats.label_sets import read_label_set
+from service.labels.unknown_labels import format_names
 from service.runtime.dataset_settings import load_datasets
 from service.runtime.load_model import load_model_folder
 from service.runtime.open_log import build_topics, open_existing_log, open_log
@@ -49,6 +51,24 @@ FileOption = Annotated[
         "--file",
         metavar="FILE",
         help="Replace all settings with those of a JSON object; a setting that it leaves out gets its default.",
+    ),
+]
+LabelsFromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--labels-from",
+        metavar="FILE",
+        help="Take the label set from a file or - (standard input): a Label Studio labelling interface (XML) or "
+        "project (JSON), an Argilla dataset or question (JSON), or labelled sentences in any format.",
+    ),
+]
+LabelsNameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--labels-name",
+        metavar="NAME",
+        help="With --labels-from: the control or question that counts, if there are several; in a file of sentences "
+        "the column or field of the labels.",
     ),
 ]
 
@@ -105,15 +125,30 @@ def show(name: DatasetArgument) -> None:
 
 
 @datasets_app.command("set")
-def set_dataset(name: DatasetArgument, assignments: AssignmentsArgument = None, file: FileOption = None) -> None:
+def set_dataset(
+    name: DatasetArgument,
+    assignments: AssignmentsArgument = None,
+    file: FileOption = None,
+    labels_from: LabelsFromOption = None,
+    labels_name: LabelsNameOption = None,
+) -> None:
     """Change some of a dataset's settings, or replace all of them. Workers follow within a second or two."""
-    if bool(assignments) == (file is not None):
-        raise typer.BadParameter("give either settings, such as control_share=0.01, or --file", param_hint="KEY=VALUE")
+    if labels_name is not None and labels_from is None:
+        raise typer.BadParameter("give --labels-from too", param_hint="--labels-name")
+    if (bool(assignments) or labels_from is not None) == (file is not None):
+        raise typer.BadParameter(
+            "give either settings, such as control_share=0.01 or --labels-from, or --file", param_hint="KEY=VALUE"
+        )
     settings = read_settings()
     topics, folder = build_topics(settings), load_model_folder(settings)
     parse_settings({"name": name})  # an invalid name is refused before an embedded log is created
     new_settings = _read_settings_file(file) if file is not None else None
     changes = parse_assignments(assignments or ())
+    label_set = None if labels_from is None else read_label_set(labels_from, name=labels_name)
+    if label_set is not None:
+        if "label_set" in changes:
+            raise typer.BadParameter("--labels-from sets it already: give one of both", param_hint="label_set")
+        changes["label_set"] = list(label_set.types)
     with closing(open_log(settings)) as log:
         registry = load_datasets(settings, folder, log, topics)
         state = registry.get_settings_state(name)
@@ -126,6 +161,8 @@ def set_dataset(name: DatasetArgument, assignments: AssignmentsArgument = None, 
         starts_anew = _is_statistics_reset(log, topics, registry, change)
         write_change(log, topics.datasets, change)
     typer.echo(f"{name}: settings version {change.settings.version} is written to {topics.datasets}")
+    if label_set is not None:
+        typer.echo(sanitize(f"label set: {format_names(label_set.types)}, from {label_set.description}"))
     if starts_anew:
         typer.echo(f"the classes that are judged have changed: the statistics of {name} start anew")
 

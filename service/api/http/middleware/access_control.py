@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
 
-from service.api.http.media_types import get_media_type, is_json, is_ndjson
+from service.api.http.media_types import get_media_type, is_json, is_ndjson, is_xml
 from service.api.http.middleware.request_limits import RequestLimits
 from service.api.http.problems import (
     DrainingError,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from service.api.http.auth import Authenticator
 
 API_PREFIX: Final = "/v1/"
+LABEL_SET_SUFFIX: Final = "/label-set"  # takes the XML of a labelling interface
 
 
 class AccessControl:
@@ -55,9 +56,10 @@ class AccessControl:
         if required_scope is not None:
             self._authenticator.authorize(headers, required_scope)
         has_body = method in ("POST", "PUT", "PATCH") and path.startswith(API_PREFIX)
-        if has_body and not (is_json(headers) or is_ndjson(headers)):
+        takes_xml = path.endswith(LABEL_SET_SUFFIX)
+        if has_body and not (is_json(headers) or is_ndjson(headers) or (takes_xml and is_xml(headers))):
             # Also a protection from cross-site requests: a foreign page can't send these types without a preflight.
             raise MediaTypeError(
                 f"{get_media_type(headers) or 'no Content-Type'}: send `Content-Type: application/json`, or "
-                "application/x-ndjson if the route takes lines"
+                + ("application/xml" if takes_xml else "application/x-ndjson if the route takes lines")
             )

@@ -48,6 +48,32 @@ def read_span_questions(dataset: object) -> dict[str, str | None] | None:
     return fields
 
 
+def read_question_labels(fields: Mapping[str, Any]) -> dict[str, tuple[str, ...]] | None:
+    """The labels of each span question; None if `fields` is no dataset, list of questions (`items`) or question."""
+    questions = next((fields[name] for name in ("questions", "items") if isinstance(fields.get(name), list)), [fields])
+    described = [question for question in questions if _is_question(question)]
+    if not described:
+        return None
+    return {
+        str(question["name"]): tuple(_iterate_option_values(question["settings"].get("options")))
+        for question in described
+        if question["settings"].get("type") == "span"
+    }
+
+
+def _is_question(value: object) -> bool:
+    return (
+        isinstance(value, dict) and to_name(value.get("name")) is not None and isinstance(value.get("settings"), dict)
+    )
+
+
+def _iterate_option_values(options: object) -> Iterator[str]:
+    for option in options if isinstance(options, list) else ():
+        value = to_name(option.get("value") if isinstance(option, dict) else option)
+        if value is not None:
+            yield value
+
+
 def find_span_questions(record: Mapping[str, Any]) -> set[str]:
     """The span questions that a record itself proves."""
     return {name for name, value in _iterate_answers(record) if is_span_answer(value)}

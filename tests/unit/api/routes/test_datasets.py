@@ -301,3 +301,53 @@ def test_the_model_is_described(quiet: ApiHarness) -> None:
     assert (model["name"], model["fingerprint"]) == (folder.name, folder.fingerprint)
     assert model["labels"] == list(folder.labels)
     assert model["batching"] == quiet.backend.classifier.batching
+
+
+# -- the label set of a platform -----------------------------------------------------------------------------------------
+
+INTERFACE = (
+    '<View><Labels name="label" toName="text"><Label value="PER"/><Label value="LOC"/></Labels>'
+    '<Labels name="events" toName="text"><Label value="ORG"/></Labels><Text name="text" value="$text"/></View>'
+)
+
+
+def test_the_label_set_of_a_labelling_interface_is_taken(harness: ApiHarness) -> None:
+    harness.client.patch("/v1/datasets/news", json={"control_share": 0.5})
+    answer = harness.client.put(
+        "/v1/datasets/news/label-set?name=label", content=INTERFACE, headers={"Content-Type": "application/xml"}
+    )
+    assert answer.status_code == 200, answer.text
+    assert (answer.json()["label_set"], answer.json()["control_share"]) == (["PER", "LOC"], 0.5)
+    assert harness.client.get("/v1/datasets/news").json() == answer.json()
+    question = {"name": "label", "settings": {"type": "span", "options": [{"value": "ORG"}]}}
+    answer = harness.client.put("/v1/datasets/news/label-set", json={"questions": [question]})
+    assert answer.json()["label_set"] == ["ORG"]
+    assert answer.headers["ETag"] == '"3"'
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "problem"),
+    [
+        (INTERFACE, 422, "several controls for spans: say which counts, of label, events"),
+        ("<View", 400, "the labelling interface is not XML: unclosed token in line 1"),
+        ("<View/>", 422, "no <Labels> control over a <Text>"),
+        ("plain", 422, "it defines no label set: send the XML of a Label Studio labelling interface"),
+    ],
+)
+def test_an_interface_that_cannot_be_used_says_why(
+    harness: ApiHarness, content: str, status: int, problem: str
+) -> None:
+    headers = {"Content-Type": "application/xml"}
+    answer = harness.client.put("/v1/datasets/news/label-set", content=content, headers=headers)
+    assert answer.status_code == status
+    assert problem in answer.json()["detail"]
+    assert harness.log.read(TOPICS.datasets, 0, 10) == []
+
+
+def test_other_routes_take_no_xml(harness: ApiHarness) -> None:
+    headers = {"Content-Type": "application/xml"}
+    assert harness.client.put("/v1/datasets/news", content="<View/>", headers=headers).status_code == 415
+    headers = {"Content-Type": "text/plain"}  # a foreign page could send it
+    answer = harness.client.put("/v1/datasets/news/label-set", content="<View/>", headers=headers)
+    assert answer.status_code == 415
+    assert "application/xml" in answer.json()["detail"]

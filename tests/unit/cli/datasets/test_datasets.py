@@ -249,6 +249,47 @@ def test_wrong_usage_is_an_error(harness: CommandHarness, arguments: list[str], 
 # -- a worker follows them ---------------------------------------------------------------------------------------------
 
 
+def test_the_label_set_is_taken_from_a_file(harness: CommandHarness, tmp_path: Path) -> None:
+    interface = tmp_path / "interface.xml"
+    interface.write_text(
+        '<View><Labels name="label" toName="text"><Label value="PER"/><Label value="LOC"/></Labels>'
+        '<Text name="text" value="$text"/></View>'
+    )
+    shown = put(harness, "news", "control_share=0.5", "--labels-from", interface)
+    assert "label set: PER, LOC, from the control label" in shown
+    settings = show_settings(harness, "news")
+    assert (settings["label_set"], settings["control_share"]) == (["PER", "LOC"], 0.5)
+    sentences = tmp_path / "news.conll"
+    sentences.write_text("Oslo B-LOC\nor O\nBergen B-LOC\n\nAda B-PER\n")
+    assert "label set: LOC, PER, from 2 labelled sentences (words by type: LOC 2, PER 1)" in put(
+        harness, "news", "--labels-from", sentences
+    )
+    assert show_settings(harness, "news")["label_set"] == ["LOC", "PER"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--labels-from", "missing.xml"], "missing.xml: can't be read"),
+        (["--labels-name", "label"], "give --labels-from too"),
+        (["--labels-from", "news.conll", "--file", "x.json"], "give either settings"),
+        (["--labels-from", "news.conll", 'label_set=["PER"]'], "--labels-from sets it already"),
+        (["--labels-from", "prefixed.json"], "'B-PER' has a prefix of scheme iob2: name the type, 'PER'"),
+    ],
+)
+def test_a_label_set_that_cannot_be_taken_changes_nothing(
+    harness: CommandHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "news.conll").write_text("Oslo B-LOC\n")
+    question = {"name": "label", "settings": {"type": "span", "options": [{"value": "B-PER"}]}}
+    (tmp_path / "prefixed.json").write_text(json.dumps(question))
+    ran = harness.run("datasets", "set", "news", *arguments)
+    assert ran.code != 0
+    assert problem in " ".join(ran.err.replace("│", " ").split())
+    assert written(harness) == []
+
+
 def test_the_worker_refuses_a_label_outside_the_label_set(harness: CommandHarness) -> None:
     put(harness, "news", 'label_set=["PER", "LOC"]', "control_share=1")
     labels = ["O", "B-MISC"], ["O", "B-LOC"]
