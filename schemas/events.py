@@ -38,9 +38,15 @@ TOPIC_USAGES = {
         ("dead-letter.v1",),
         ("send",),
     ),
+    "waiting": TopicUsage(
+        "Sentences of datasets that no model fits, with their original bytes, until the dataset has a model; internal, "
+        "read it but don't write it",
+        ("waiting.v1",),
+        ("send", "receive"),
+    ),
     "state": TopicUsage(
-        "Running statistics and positions; internal, read it but don't write it",
-        ("state.v1", "position.v1"),
+        "Running statistics, counts of arrivals, and positions; internal, read it but don't write it",
+        ("state.v1", "arrivals.v1", "position.v1"),
         ("send", "receive"),
     ),
     "datasets": TopicUsage("Settings of datasets; the highest version counts", ("dataset.v1",), ("receive", "send")),
@@ -53,6 +59,7 @@ TOPIC_USAGES = {
 }
 STATE_KEYS = {
     "state.v1": '["stats", source partition, dataset, statistics key]',
+    "arrivals.v1": '["arrivals", source partition, dataset, ""]',
     "position.v1": '["position", source partition]',
 }
 
@@ -150,6 +157,14 @@ def _build_messages() -> dict[str, Any]:
         "headers": _make_file_ref("dead-letter-headers.v1"),
         "payload": {"description": "The original bytes"},
         "bindings": _build_key_binding("The original key", None),
+    }
+    messages["waiting.v1"] = {
+        "name": "labelwatch.waiting.v1",
+        "title": "Waiting sentence",
+        "contentType": "application/json",
+        "headers": _make_file_ref("waiting-headers.v1"),
+        "payload": _make_file_ref("sentence.v1"),
+        "bindings": _build_key_binding("`dataset/id/partition-offset` of the input", "news/4711/3-1042"),
     }
     return messages
 

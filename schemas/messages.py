@@ -16,7 +16,9 @@ from service.log.codec import (
     build_event_headers,
 )
 from service.log.protocol import Record
+from service.log.waiting_records import HEADER_PREFIX, build_waiting_message
 from service.review.messages import CLAIM_PARTITION
+from service.statistics.arrivals import ARRIVALS_FORMAT
 from service.statistics.class_stats import CLASS_STATS_FORMAT
 from service.statistics.histogram import HISTOGRAM_FORMAT
 from service.statistics.running import RUNNING_STATS_FORMAT
@@ -69,9 +71,11 @@ def build_schemas() -> dict[str, Schema]:
     schemas = {contract.name: _build_model_schema(contract) for contract in CONTRACTS}
     return schemas | {
         "state.v1": _with_schema_id("state.v1", _build_state_schema()),
+        "arrivals.v1": _with_schema_id("arrivals.v1", _build_arrivals_schema()),
         "position.v1": _with_schema_id("position.v1", _build_position_schema()),
         "event-headers.v1": _with_schema_id("event-headers.v1", _build_event_headers_schema()),
         "dead-letter-headers.v1": _with_schema_id("dead-letter-headers.v1", _build_dead_letter_headers_schema()),
+        "waiting-headers.v1": _with_schema_id("waiting-headers.v1", _build_waiting_headers_schema()),
     }
 
 
@@ -151,6 +155,37 @@ def _build_state_schema() -> Schema:
     }
 
 
+def _build_arrivals_schema() -> Schema:
+    state = _build_state_schema()["properties"]
+    empty = "Of empty statistics, for releases that know no other record"
+    return {
+        "title": "Arrivals",
+        "description": "What has arrived in a dataset from one partition. Only the worker that owns the partition writes it",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["version", *ARRIVALS_FORMAT.fields],
+        "properties": {
+            **_build_version_schema(ARRIVALS_FORMAT),
+            "labels": {
+                "type": "object",
+                "additionalProperties": {"type": "integer", "minimum": 0},
+                "description": "Sentences that contain the label. O is not counted; empty text stands for further labels",
+            },
+            "waiting": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "Records that are stored until the dataset has a model",
+            },
+            "next_offset": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "Stored records before this offset of the input are released",
+            },
+            **{name: {**state[name], "description": empty} for name in ARRIVALS_FORMAT.optional},
+        },
+    }
+
+
 def _build_position_schema() -> Schema:
     return {
         "title": "Position",
@@ -224,5 +259,31 @@ def _build_dead_letter_headers_schema() -> Schema:
         "description": "Added to the original headers; key and value are the original ones byte for byte",
         "type": "object",
         "required": names,
+        "properties": properties,
+    }
+
+
+WAITING_HEADER_DESCRIPTIONS = {
+    "topic": "Topic that the message was read from",
+    "offset": "Offset of the message; its partition is that of the record",
+    "timestamp_ms": "Time of the message",
+    "key": "Key of the message, if it had one",
+}
+
+
+def _build_waiting_headers_schema() -> Schema:
+    message = build_waiting_message("", Record("", 0, 0, b"", b""), LabelledSentence(tokens=("",), labels=("",)))
+    names = [name for name, _ in message.headers]
+    properties: dict[str, Schema] = {
+        name: {"type": "string", "description": WAITING_HEADER_DESCRIPTIONS[name.removeprefix(HEADER_PREFIX)]}
+        for name in names
+    }
+    for name in ("offset", "timestamp_ms"):
+        properties[f"{HEADER_PREFIX}{name}"]["pattern"] = "^[0-9]+$"
+    return {
+        "title": "Waiting sentence headers",
+        "description": "Added to the original headers; the value is the original one byte for byte",
+        "type": "object",
+        "required": [name for name in names if not name.endswith(".key")],
         "properties": properties,
     }

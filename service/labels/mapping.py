@@ -33,6 +33,8 @@ from service.labels.vocabulary import OUTSIDE_MEANING, LabelMeaning, build_meani
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from service.labels.unknown_labels import MappingAdvice
+
 UNSCORED = -1
 
 UnmappedPolicy: TypeAlias = Literal["reject", "unscored"]
@@ -216,12 +218,22 @@ class LabelMap:
         if self._is_unscored_type(label):
             return
         if self.unmapped == "reject" or is_outside_lookalike(label):
-            advice = GENERIC_ADVICE if self.dataset is None else build_settings_advice(self.dataset)
-            problem, cli_problem = (
-                explain_unknown(label, self._types, self._model_classes, self.dataset_scheme, each)
-                for each in (advice, CLI_ADVICE)
+            raise UnknownLabelError(
+                self.explain_unknown(label),
+                field="labels",
+                sentence=sentence,
+                word=word,
+                cli_problem=self._explain_unknown(label, CLI_ADVICE),
             )
-            raise UnknownLabelError(problem, field="labels", sentence=sentence, word=word, cli_problem=cli_problem)
+
+    def explain_unknown(self, label: str) -> str:
+        """Why the label has no class, and what to do about it."""
+        return self._explain_unknown(
+            label, GENERIC_ADVICE if self.dataset is None else build_settings_advice(self.dataset)
+        )
+
+    def _explain_unknown(self, label: str, advice: MappingAdvice) -> str:
+        return explain_unknown(label, self._types, self._model_classes, self.dataset_scheme, advice)
 
     def _is_outside_label_set(self, label: str) -> bool:
         return self.label_set is not None and label not in self._meanings and not self.label_set.contains(label)

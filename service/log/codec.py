@@ -20,6 +20,7 @@ SENTENCE_EVENT_TYPE = "labelwatch.sentence.v1"
 DATASET_EVENT_TYPE = "labelwatch.dataset.v1"
 ERROR_HEADER_PREFIX = "__connect.errors"
 POSITION_VERSION = 1
+ARRIVALS_KIND = "arrivals"
 MAX_SENTENCE_BYTES = MAX_INPUT_BYTES - 4096  # the rest is for the key and the headers
 REQUEST_ID_HEADER = "x-request-id"
 
@@ -32,15 +33,29 @@ def to_state_key(partition: int, dataset: str, stats_key: str) -> bytes:
     return _to_compact_json(["stats", partition, dataset, stats_key])
 
 
+def to_arrivals_key(partition: int, dataset: str) -> bytes:
+    """As long as a key of statistics: releases before this record can read no other."""
+    return _to_compact_json([ARRIVALS_KIND, partition, dataset, ""])
+
+
 def to_position_key(partition: int) -> bytes:
     return _to_compact_json(["position", partition])
 
 
+def parse_arrivals_key(key: bytes) -> tuple[int, str] | None:
+    """(partition, dataset) of a record with the counts of arrivals; none for another record."""
+    try:
+        kind, partition, dataset, _ = json.loads(key)
+        return (int(partition), str(dataset)) if kind == ARRIVALS_KIND else None
+    except (ValueError, TypeError):
+        return None
+
+
 def parse_state_key(key: bytes) -> tuple[int, str, str] | None:
-    """(partition, dataset, stats key), or none for a position record."""
+    """(partition, dataset, stats key) of statistics, or none for another record."""
     try:
         kind, *rest = json.loads(key)
-        if kind == "position":
+        if kind in ("position", ARRIVALS_KIND):
             return None
         partition, dataset, stats_key = rest
         return int(partition), str(dataset), str(stats_key)

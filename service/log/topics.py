@@ -47,6 +47,10 @@ class Topics:
         return f"{self.prefix}dead-letters"
 
     @property
+    def waiting(self) -> str:
+        return f"{self.prefix}waiting"
+
+    @property
     def state(self) -> str:
         return f"{self.prefix}state"
 
@@ -64,6 +68,7 @@ class Topics:
             TopicSpec(self.review, "compact", MAX_OUTPUT_BYTES),
             TopicSpec(self.scores, "delete", MAX_OUTPUT_BYTES),
             TopicSpec(self.dead_letters, "delete", MAX_OUTPUT_BYTES),
+            TopicSpec(self.waiting, "compact", MAX_OUTPUT_BYTES, per_source_partition=True),
             TopicSpec(self.state, "compact", MAX_OUTPUT_BYTES, per_source_partition=True),
             TopicSpec(self.datasets, "compact", MIB, partitions=1),
             TopicSpec(self.decisions, "compact", MIB),

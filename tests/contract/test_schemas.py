@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from service.contracts import LabelledSentence, Message, read_sentence
 from service.errors import InvalidInput, LabelwatchError, SettingsError
 from service.log.codec import build_dead_letter, build_event_headers, parse_position, to_position_value
 from service.log.protocol import Record
+from service.log.waiting_records import build_waiting_message
+from service.statistics.arrivals import ArrivalCounts
 from service.statistics.running import RunningStats
 
 if TYPE_CHECKING:
@@ -66,6 +69,8 @@ def read(path: Path, *, unknown: Any = "ignore") -> Message | None:
     if name == "state.v1":
         restored = RunningStats.restore(json.loads(text))
         assert restored.snapshot() == json.loads(text)
+    elif name == "arrivals.v1":
+        assert ArrivalCounts.restore(json.loads(text)).snapshot() == json.loads(text)
     elif name == "position.v1":
         assert parse_position(text.encode()) == json.loads(text)["next_offset"]
     return None
@@ -167,6 +172,9 @@ def test_statistics_as_they_are_written_fit_their_schema() -> None:
     ):
         jsonschema_rs.validate(SCHEMAS["state.v1"], json.loads(json.dumps(stats.snapshot())))
     jsonschema_rs.validate(SCHEMAS["position.v1"], json.loads(to_position_value(7)))
+    counts = ArrivalCounts().count_labels(["B-DRUG"]).store()
+    for arrivals in (counts, counts.release(3)):
+        jsonschema_rs.validate(SCHEMAS["arrivals.v1"], json.loads(json.dumps(arrivals.snapshot())))
 
 
 def kinds_of(error: type[LabelwatchError]) -> list[type[LabelwatchError]]:
@@ -182,6 +190,12 @@ def test_headers_as_they_are_written_fit_their_schema() -> None:
         jsonschema_rs.validate(SCHEMAS["dead-letter-headers.v1"], headers)
         assert headers["mine"] == "1"
     assert messages.list_stages() == ["decode", "inference", "labels", "too_long", "validate"]
+    for key in (b"k", None):
+        sentence = LabelledSentence(tokens=("a",), labels=("B-DRUG",), id="1")
+        stored = build_waiting_message("labelwatch.waiting", dataclasses.replace(record, key=key), sentence)
+        jsonschema_rs.validate(
+            SCHEMAS["waiting-headers.v1"], {name: value.decode() for name, value in stored.headers if name != "mine"}
+        )
     written = build_event_headers("labelwatch.assessment.v1", event_id="1", at=datetime.now(UTC))
     jsonschema_rs.validate(SCHEMAS["event-headers.v1"], {name: value.decode() for name, value in written})
 

@@ -9,23 +9,30 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from service.contracts import is_dataset_name
 from service.errors import NewerStateError, StateError
-from service.log.codec import parse_position, parse_position_key, parse_state_key, to_state_key
+from service.log.codec import (
+    parse_arrivals_key,
+    parse_position,
+    parse_position_key,
+    parse_state_key,
+)
 from service.log.read import read_compacted_topic
+from service.statistics.arrivals import ArrivalCounts
 from service.statistics.running import RunningStats
-from service.stream.state.snapshot import StateRecord, StateSnapshot, StatsKey
+from service.stream.state.snapshot import ArrivalsRecord, StateRecord, StateSnapshot, StatsKey
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable, Container
 
     from service.log.protocol import Log
     from service.log.topics import Topics
     from service.stream.state.snapshot import StateDraft
 
 MAX_KEY_CHARS = 200
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +57,16 @@ def read_state(log: Log, topics: Topics) -> RestoredState:
 
 def read_state_record(
     topic: str, key: bytes | None, value: bytes | None, *, skip: Container[int] = ()
-) -> StateRecord | None:
-    """The statistics or the tombstone that a record holds; None for a position record, or a partition to skip."""
+) -> StateRecord | ArrivalsRecord | None:
+    """The statistics, counts or tombstone that a record holds; None for a position record, or a partition to skip."""
+    arrivals = parse_arrivals_key(key or b"")
+    if arrivals is not None:
+        partition, dataset = arrivals
+        _check_dataset(topic, key, dataset)
+        if partition in skip:
+            return None
+        counts = None if value is None else _read_value(ArrivalCounts.restore, topic, key, value, dataset=dataset)
+        return ArrivalsRecord(partition, dataset, counts)
     try:
         parsed = parse_state_key(key or b"")
     except StateError as error:
@@ -59,18 +74,22 @@ def read_state_record(
     if parsed is None or parsed[0] in skip:
         return None
     partition, dataset, stats_key = parsed
-    if not is_dataset_name(dataset):
-        raise _describe_unreadable(topic, key, f"{dataset[:80]!r} is not a dataset name")
+    _check_dataset(topic, key, dataset)
     return StateRecord(
         partition,
         StatsKey(dataset, stats_key),
-        None if value is None else _read_stats(topic, key, value, dataset=dataset),
+        None if value is None else _read_value(RunningStats.restore, topic, key, value, dataset=dataset),
     )
 
 
-def _read_stats(topic: str, key: bytes | None, value: bytes, *, dataset: str) -> RunningStats:
+def _check_dataset(topic: str, key: bytes | None, dataset: str) -> None:
+    if not is_dataset_name(dataset):
+        raise _describe_unreadable(topic, key, f"{dataset[:80]!r} is not a dataset name")
+
+
+def _read_value(restore: Callable[[object], T], topic: str, key: bytes | None, value: bytes, *, dataset: str) -> T:
     try:
-        return RunningStats.restore(json.loads(value))
+        return restore(json.loads(value))
     except NewerStateError as error:
         raise NewerStateError(
             f"the statistics of dataset {dataset} in {topic} need a newer labelwatch (key {_quote(key)}): {error}. "
@@ -83,13 +102,12 @@ def _read_stats(topic: str, key: bytes | None, value: bytes, *, dataset: str) ->
         raise _describe_unreadable(topic, key, f"the value is not JSON: {error}", dataset=dataset) from error
 
 
-def apply_state_record(draft: StateDraft, topic: str, record: StateRecord) -> None:
+def apply_state_record(draft: StateDraft, topic: str, record: StateRecord | ArrivalsRecord) -> None:
     """Applies a record that was read from `topic`. A StateError leaves the draft as it was."""
     try:
         draft.apply(record)
     except StateError as error:
-        key = to_state_key(record.partition, *record.key)
-        raise _describe_unreadable(topic, key, str(error), dataset=record.key.dataset) from error
+        raise _describe_unreadable(topic, record.to_key(), str(error), dataset=record.dataset) from error
 
 
 def _describe_unreadable(topic: str, key: bytes | None, problem: str, *, dataset: str | None = None) -> StateError:

@@ -1,4 +1,5 @@
 """The state of the stream: class statistics per stats key and source partition, and their sums over all partitions.
+The counts of what has arrived in a dataset are kept in the same way.
 
 Only this module adds partitions up. Worker, API and CLI ask it for the statistics of a judge and therefore judge with
 the same thresholds, to the bit.
@@ -14,6 +15,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.errors import StateError
+from service.log.codec import to_arrivals_key, to_state_key
+from service.statistics.arrivals import ArrivalCounts
 from service.statistics.running import RunningStats
 
 if TYPE_CHECKING:
@@ -41,6 +44,33 @@ class StateRecord:
     key: StatsKey
     stats: RunningStats | None
 
+    @property
+    def dataset(self) -> str:
+        return self.key.dataset
+
+    @property
+    def is_tombstone(self) -> bool:
+        return self.stats is None
+
+    def to_key(self) -> bytes:
+        return to_state_key(self.partition, *self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalsRecord:
+    """The counts of what has arrived in a dataset from one source partition; `counts` is None for a tombstone."""
+
+    partition: int
+    dataset: str
+    counts: ArrivalCounts | None
+
+    @property
+    def is_tombstone(self) -> bool:
+        return self.counts is None
+
+    def to_key(self) -> bytes:
+        return to_arrivals_key(self.partition, self.dataset)
+
 
 class KeyStats:
     """The statistics of one key by partition, and their sum, which is computed when first needed."""
@@ -66,13 +96,36 @@ def _sum_partitions(partitions: Iterable[RunningStats], keep_days: int | None) -
     return reduce(RunningStats.merge, [stats.with_keep_days(keep_days) for stats in partitions])
 
 
+class DatasetArrivals:
+    """The counts of one dataset by partition, and their sum."""
+
+    __slots__ = ("partitions", "total")
+
+    def __init__(self, partitions: Mapping[int, ArrivalCounts]) -> None:
+        self.partitions = partitions
+        self.total = reduce(ArrivalCounts.merge, partitions.values(), ArrivalCounts())
+
+    @property
+    def next_offsets(self) -> dict[int, int]:
+        """By partition, the offset of the input before which stored records are released."""
+        return {partition: counts.next_offset for partition, counts in self.partitions.items()}
+
+
+NO_ARRIVALS = DatasetArrivals({})
+
+
 class StateSnapshot:
-    """Statistics by stats key and source partition."""
+    """Statistics by stats key and source partition, and counts of arrivals by dataset and source partition."""
 
-    __slots__ = ("by_key",)
+    __slots__ = ("arrivals", "by_key")
 
-    def __init__(self, by_key: Mapping[StatsKey, KeyStats] | None = None) -> None:
+    def __init__(
+        self,
+        by_key: Mapping[StatsKey, KeyStats] | None = None,
+        arrivals: Mapping[str, DatasetArrivals] | None = None,
+    ) -> None:
         self.by_key: Mapping[StatsKey, KeyStats] = by_key or {}
+        self.arrivals: Mapping[str, DatasetArrivals] = arrivals or {}
 
     @property
     def keys(self) -> frozenset[StatsKey]:
@@ -80,7 +133,8 @@ class StateSnapshot:
 
     @property
     def datasets(self) -> frozenset[str]:
-        return frozenset(key.dataset for key in self.by_key)
+        """Datasets that have statistics, or in which something has arrived."""
+        return frozenset(key.dataset for key in self.by_key) | self.arrivals.keys()
 
     def count_sentences(self) -> int:
         """All sentences that were learned from, whatever their dataset and stats key."""
@@ -112,6 +166,9 @@ class StateSnapshot:
         stats = self.find_stats(judge)
         return judge.create_empty_stats() if stats is None else stats
 
+    def get_arrivals(self, dataset: str) -> DatasetArrivals:
+        return self.arrivals.get(dataset, NO_ARRIVALS)
+
     def start_draft(self) -> StateDraft:
         return StateDraft(self)
 
@@ -123,9 +180,13 @@ class StateDraft:
         self._snapshot = snapshot
         self._changed: dict[StatsKey, dict[int, RunningStats]] = {}
         self._totals: dict[StatsKey, RunningStats] = {}
+        self._arrivals: dict[str, dict[int, ArrivalCounts]] = {}
 
-    def apply(self, record: StateRecord) -> None:
+    def apply(self, record: StateRecord | ArrivalsRecord) -> None:
         """Applies a record of the state topic. A StateError leaves the draft as it was."""
+        if isinstance(record, ArrivalsRecord):
+            self._apply_arrivals(record)
+            return
         if record.stats is None:
             self._copy_partitions(record.key).pop(record.partition, None)
         else:
@@ -137,8 +198,16 @@ class StateDraft:
             self._copy_partitions(record.key)[record.partition] = record.stats
         self._totals.pop(record.key, None)
 
+    def _apply_arrivals(self, record: ArrivalsRecord) -> None:
+        if record.counts is not None:
+            self.put_arrivals(record.partition, record.dataset, record.counts)
+        elif record.partition in self._get_arrivals(record.dataset):
+            self._copy_arrivals(record.dataset).pop(record.partition)
+
     def clear_partition(self, partition: int) -> None:
-        """Removes all statistics of a partition."""
+        """Removes all statistics and counts of a partition."""
+        for dataset in {*self._snapshot.arrivals, *self._arrivals}:
+            self._apply_arrivals(ArrivalsRecord(partition, dataset, None))
         for key in {*self._snapshot.by_key, *self._changed}:
             if partition in self._get_partitions(key):
                 self.apply(StateRecord(partition, key, None))
@@ -163,6 +232,28 @@ class StateDraft:
     def put_partition_stats(self, partition: int, judge: Judge, stats: RunningStats) -> None:
         self._copy_partitions(StatsKey.from_judge(judge))[partition] = stats
 
+    def get_partition_arrivals(self, partition: int, dataset: str) -> ArrivalCounts:
+        """The partition's own share of what has arrived in the dataset."""
+        return self._get_arrivals(dataset).get(partition, ArrivalCounts())
+
+    def get_arrivals(self, dataset: str) -> ArrivalCounts:
+        """What has arrived in the dataset from all partitions."""
+        partitions = self._arrivals.get(dataset)
+        if partitions is None:
+            return self._snapshot.get_arrivals(dataset).total
+        return DatasetArrivals(partitions).total
+
+    def put_arrivals(self, partition: int, dataset: str, counts: ArrivalCounts) -> None:
+        self._copy_arrivals(dataset)[partition] = counts
+
+    def _get_arrivals(self, dataset: str) -> Mapping[int, ArrivalCounts]:
+        return self._arrivals.get(dataset, self._snapshot.get_arrivals(dataset).partitions)
+
+    def _copy_arrivals(self, dataset: str) -> dict[int, ArrivalCounts]:
+        if dataset not in self._arrivals:
+            self._arrivals[dataset] = dict(self._snapshot.get_arrivals(dataset).partitions)
+        return self._arrivals[dataset]
+
     def _get_partitions(self, key: StatsKey) -> Mapping[int, RunningStats]:
         return self._changed.get(key, self._snapshot.get_partitions(key))
 
@@ -175,7 +266,7 @@ class StateDraft:
 
     def to_snapshot(self) -> StateSnapshot:
         """The snapshot with the changes of this draft."""
-        if not self._changed:
+        if not self._changed and not self._arrivals:
             return self._snapshot
         by_key = dict(self._snapshot.by_key)
         for key, partitions in self._changed.items():
@@ -183,4 +274,10 @@ class StateDraft:
                 by_key[key] = KeyStats(partitions, self._totals.get(key))
             else:
                 by_key.pop(key, None)
-        return StateSnapshot(by_key)
+        arrivals = dict(self._snapshot.arrivals)
+        for dataset, counts in self._arrivals.items():
+            if counts:
+                arrivals[dataset] = DatasetArrivals(counts)
+            else:
+                arrivals.pop(dataset, None)
+        return StateSnapshot(by_key, arrivals)

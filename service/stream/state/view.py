@@ -15,17 +15,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from service.datasets.settings_records import get_dataset_name
+from service.datasets.waiting import find_waiting
 from service.errors import StateError, StreamError
 from service.log.protocol import PingableFollower
 from service.stream.state.context import JudgingContext
 from service.stream.state.reader import apply_state_record, read_state_record
-from service.stream.state.snapshot import StateSnapshot, StatsKey
+from service.stream.state.snapshot import StateRecord, StateSnapshot, StatsKey
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
     from service.contracts import DatasetSettings
     from service.datasets.registry import DatasetRegistry, SettingsState
+    from service.datasets.waiting import WaitingDataset
     from service.judging.judge import Judge
     from service.judging.types import ThresholdSet
     from service.log.protocol import Follower, Log, Record
@@ -135,7 +137,8 @@ class StateView:
                 state_record = read_state_record(self._topics.state, record.key, record.value)
                 if state_record is not None:
                     apply_state_record(draft, self._topics.state, state_record)
-                    errors[state_record.key] = None
+                    if isinstance(state_record, StateRecord):
+                        errors[state_record.key] = None
             except StateError as error:
                 if record.value is not None:
                     errors[record.key] = error
@@ -228,6 +231,16 @@ class StateView:
 
     def get_threshold_set(self, dataset: str) -> ThresholdSet:
         return self.get_context(dataset).threshold_set
+
+    def find_waiting(self, dataset: str) -> WaitingDataset | None:
+        """The dataset as it waits for a model; None if nothing of it is stored."""
+        counts = self._snapshot.get_arrivals(dataset).total
+        return find_waiting(self.get_judge(dataset), counts) if counts.waiting else None
+
+    def list_waiting(self) -> tuple[WaitingDataset, ...]:
+        """The datasets with sentences that wait for a model."""
+        names = sorted(name for name, arrivals in self._snapshot.arrivals.items() if arrivals.total.waiting)
+        return tuple(waiting for name in names if (waiting := self.find_waiting(name)) is not None)
 
     def build_judge(self, settings: DatasetSettings) -> Judge:
         """A judge with these settings, for one use; InvalidInput where they don't fit the model."""

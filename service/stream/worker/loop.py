@@ -242,7 +242,7 @@ class Worker:
             state_record = read_state_record(self._topics.state, key, value)
             if state_record is not None and state_record.partition == assignment.partition:
                 apply_state_record(draft, self._topics.state, state_record)
-                self._datasets.register_existing([state_record.key.dataset])
+                self._datasets.register_existing([state_record.dataset])
         self.snapshot = draft.to_snapshot()
         if assignment.lost_records:
             self.counts.lost_records += assignment.lost_records
@@ -261,6 +261,6 @@ class Worker:
             state_record = read_state_record(self._topics.state, record.key, record.value, skip=self._assigned)
             if state_record is not None:
                 apply_state_record(draft, self._topics.state, state_record)
-                if state_record.stats is not None:
-                    self._datasets.register_existing([state_record.key.dataset])
+                if not state_record.is_tombstone:
+                    self._datasets.register_existing([state_record.dataset])
         self.snapshot = draft.to_snapshot()

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from service.errors import NewerStateError, StateError
-from service.log.codec import to_position_key, to_position_value, to_state_key
+from service.log.codec import to_arrivals_key, to_position_key, to_position_value, to_state_key
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
+from service.statistics.arrivals import ArrivalCounts
 from service.statistics.running import RunningStats
 from service.stream.state.reader import apply_state_record, read_state, read_state_record
-from service.stream.state.snapshot import StateRecord, StateSnapshot, StatsKey
+from service.stream.state.snapshot import ArrivalsRecord, StateRecord, StateSnapshot, StatsKey
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +40,12 @@ def to_value(**changes: Any) -> bytes:
 def test_statistics_tombstones_and_positions_are_told_apart() -> None:
     assert read_state_record(TOPICS.state, KEY, to_value()) == StateRecord(3, NEWS, build_stats())
     assert read_state_record(TOPICS.state, KEY, None) == StateRecord(3, NEWS, None)
+    arrivals = to_arrivals_key(3, "news")
+    counts = ArrivalCounts({"B-DRUG": 2}, waiting=1)
+    value = json.dumps(counts.snapshot()).encode()
+    assert read_state_record(TOPICS.state, arrivals, value) == ArrivalsRecord(3, "news", counts)
+    assert read_state_record(TOPICS.state, arrivals, None) == ArrivalsRecord(3, "news", None)
+    assert read_state_record(TOPICS.state, arrivals, b"not read", skip={3}) is None
     assert read_state_record(TOPICS.state, to_position_key(3), to_position_value(7)) is None
     assert read_state_record(TOPICS.state, KEY, b"not read", skip={3}) is None
 
@@ -80,6 +87,13 @@ def test_an_unreadable_key_is_named_with_topic_and_remedy(key: bytes | None, pro
     assert str(error.value).startswith("a record in labelwatch.state can't be read (key ")
     assert problem in str(error.value)
     assert str(error.value).endswith(DELETE_HINT)
+
+
+def test_unreadable_counts_are_named() -> None:
+    with pytest.raises(StateError, match=r"of dataset news in labelwatch.state can't be read .*the counts of arrivals"):
+        read_state_record(TOPICS.state, to_arrivals_key(3, "news"), b"[]")
+    with pytest.raises(StateError, match="'No Name' is not a dataset name"):
+        read_state_record(TOPICS.state, to_arrivals_key(3, "No Name"), b"[]")
 
 
 def test_statistics_that_do_not_fit_their_key_are_named_and_leave_the_draft_as_it_was() -> None:

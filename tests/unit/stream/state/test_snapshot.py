@@ -12,8 +12,9 @@ from service.contracts import DatasetSettings
 from service.errors import StateError
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
+from service.statistics.arrivals import ArrivalCounts
 from service.statistics.running import RunningStats
-from service.stream.state.snapshot import StateRecord, StateSnapshot, StatsKey
+from service.stream.state.snapshot import ArrivalsRecord, StateRecord, StateSnapshot, StatsKey
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def learn(stats: RunningStats, seed: int, *, day: str = "") -> RunningStats:
     return stats.update(rng.dirichlet([0.3] * k, 4), rng.integers(0, k, 4), day=day, priority=float(rng.random()))
 
 
-def apply_records(snapshot: StateSnapshot, records: Iterable[StateRecord]) -> StateSnapshot:
+def apply_records(snapshot: StateSnapshot, records: Iterable[StateRecord | ArrivalsRecord]) -> StateSnapshot:
     draft = snapshot.start_draft()
     for record in records:
         draft.apply(record)
@@ -170,3 +171,25 @@ def test_statistics_of_another_number_of_classes_are_refused_and_change_nothing(
     wrong = apply_records(snapshot, [StateRecord(0, StatsKey.from_judge(judge), learn(EMPTY, 1))])
     with pytest.raises(StateError, match=r"dataset news have 3 classes, its model has 9: run `labelwatch thresholds"):
         wrong.get_stats(judge)
+
+
+def test_counts_of_arrivals_add_up_and_leave_with_their_partition() -> None:
+    records = [
+        ArrivalsRecord(0, "med", ArrivalCounts({"B-DRUG": 2}, waiting=2, next_offset=5)),
+        ArrivalsRecord(1, "med", ArrivalCounts({"B-DRUG": 1}, waiting=1)),
+    ]
+    snapshot = apply_records(StateSnapshot(), records)
+    assert snapshot.get_arrivals("med").total == ArrivalCounts({"B-DRUG": 3}, waiting=3)
+    assert snapshot.get_arrivals("med").next_offsets == {0: 5, 1: 0}
+    assert (snapshot.datasets, snapshot.keys) == ({"med"}, set())
+
+    draft = snapshot.start_draft()
+    counts = draft.get_partition_arrivals(1, "med")
+    draft.put_arrivals(1, "med", counts.store())
+    assert draft.get_arrivals("med").waiting == 4
+    assert snapshot.get_arrivals("med").total.waiting == 3, "the snapshot stays as it was"
+
+    remaining = clear_partition(draft.to_snapshot(), 0)
+    assert remaining.get_arrivals("med").total == ArrivalCounts({"B-DRUG": 1}, waiting=2)
+    assert apply_records(remaining, [ArrivalsRecord(1, "med", None)]).datasets == frozenset()
+    assert StateSnapshot().get_arrivals("med").total == ArrivalCounts()

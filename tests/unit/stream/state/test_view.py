@@ -14,10 +14,11 @@ from service.datasets.registry import DatasetRegistry
 from service.errors import InvalidInput, StreamError
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from service.log.codec import parse_state_key, to_state_key
+from service.log.codec import parse_state_key, to_arrivals_key, to_state_key
 from service.log.protocol import Output
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
+from service.statistics.arrivals import ArrivalCounts
 from service.statistics.running import RunningStats
 from service.stream.state.snapshot import StatsKey
 from service.stream.state.view import MAX_CONTEXTS, StateView
@@ -339,3 +340,18 @@ def wait_for(condition: Callable[[], bool]) -> None:
             return
         waiting.wait(0.01)
     raise AssertionError("the condition was not met within 30 seconds")
+
+
+def test_the_view_lists_datasets_that_wait(log: SqliteWorkerSession, classifier: Classifier) -> None:
+    view = StateView(log, TOPICS, build_registry(classifier))
+    for partition, dataset, waiting in ((0, "med", 2), (1, "med", 1), (0, "fine", 0)):
+        value = json.dumps(ArrivalCounts({"B-DRUG": 3}, waiting=waiting).snapshot()).encode()
+        log.append([Output(TOPICS.state, to_arrivals_key(partition, dataset), value)])
+    view.step()
+    (waiting_dataset,) = view.list_waiting()
+    assert (waiting_dataset.name, waiting_dataset.sentences) == ("med", 3)
+    assert waiting_dataset.unknown_labels == {"B-DRUG": 6}
+    assert view.find_waiting("med") == waiting_dataset
+    assert view.find_waiting("fine") is None
+    assert view.find_waiting("unheard-of") is None
+    assert view.list_names() == ("fine", "med")
