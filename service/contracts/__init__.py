@@ -15,7 +15,7 @@ from service.contracts.flag_policies import (
     ScoredSentence,
     describe_flag_policies,
 )
-from service.contracts.kinds import Reason, SuspectKind
+from service.contracts.kinds import Reason, SuspectKind, Verdict
 from service.contracts.platform_task import PlatformTask
 from service.contracts.probabilities import WordProbabilities
 from service.contracts.sentence import (
@@ -56,6 +56,7 @@ __all__ = [
     "Shown",
     "SuspectKind",
     "SuspectSpan",
+    "Verdict",
     "WordProbabilities",
     "WordScore",
     "describe_flag_policies",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator
 
 from service.contracts.assessment import Flag
 from service.contracts.base import DatasetName, Message, validate_iso_time
-from service.contracts.kinds import Reason
+from service.contracts.kinds import Reason, Verdict
 
 
 class Shown(Message):
@@ -36,7 +35,7 @@ class Decision(Message):
         default=0, ge=-(2**63), lt=2**63, description="Revision of the item that the reviewer saw"
     )
     reviewer: StrictStr = Field(min_length=1, max_length=128)
-    verdict: Literal["error", "ok", "unsure"]
+    verdict: Verdict
     labels: tuple[StrictStr, ...] | None = Field(default=None, description="The corrected labels, one per word")
     words: tuple[StrictInt, ...] | None = Field(default=None, description="Indexes of the words with a wrong label")
     decided_at: datetime | None = Field(

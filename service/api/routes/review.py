@@ -17,11 +17,13 @@ from service.api.dependencies import BackendDep, DatasetPath, DatasetQuery, reje
 from service.api.http.bodies import parse_message, read_json_object
 from service.api.http.problems import NotFoundError, NotReadyError
 from service.api.http.threads import run_in_thread
-from service.contracts import Claim, SuspectKind
+from service.contracts import Claim, DatasetName, SuspectKind, Verdict
 from service.errors import ConflictError, StreamError
 from service.review.items import ReviewItem
 from service.review.messages import build_claim_message
 from service.review.queue.filters import MAX_PAGE_SIZE, QueueFilter
+from service.review.queue.similar import MAX_SIMILAR_ITEMS, SimilarItems
+from service.review.queue.word_search import MAX_SEARCH_CHARS
 
 router = APIRouter(tags=["review"])
 
@@ -77,6 +79,29 @@ async def review(
             description="The reviewer who asks: leaves out items that others have claimed. It does not select by decision",
         ),
     ] = None,
+    q: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=MAX_SEARCH_CHARS,
+            description="Words of the sentence: all of them, in any order. A phrase in quotes, the beginning of a word with `*`",
+            examples=['"Real Madrid" play*'],
+        ),
+    ] = None,
+    verdict: Annotated[
+        Verdict | None, Query(description="Verdict of a decision in force; with `state` `decided` or `all`")
+    ] = None,
+    decided_by: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=128,
+            description="Reviewer of a decision in force; with `verdict`, of the same decision",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, Query(max_length=512, description="Name of the model that judged the sentence")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)] = 50,
     after: Annotated[str | None, Query(max_length=4096, description="`next` of the previous page")] = None,
 ) -> Response:
@@ -89,9 +114,33 @@ async def review(
         kind=kind,
         state=state,
         reviewer=reviewer,
+        q=q,
+        verdict=verdict,
+        decided_by=decided_by,
+        model=model,
     )
     page = await run_in_thread(backend.queue.get_page, queue_filter, limit=limit, after=after)
     return _to_json_response(ReviewPage.model_construct(items=list(page.items), next=page.next))
+
+
+@router.get(
+    "/v1/review/similar",
+    summary="Similar items",
+    response_model=SimilarItems,
+    dependencies=[Depends(reject_unknown_parameters)],
+)
+async def similar(
+    backend: BackendDep,
+    *,
+    dataset: Annotated[DatasetName, Query(description="The dataset of the item")],
+    sentence_id: Annotated[str, Query(alias="id", min_length=1, max_length=512, description="Id of the sentence")],
+    limit: Annotated[int, Query(ge=1, le=MAX_SIMILAR_ITEMS, description="Items per list")] = 10,
+) -> Response:
+    """Other open items of the dataset with the same words as those in doubt, or with the same given and suggested type."""
+    found = await run_in_thread(backend.queue.find_similar, dataset, sentence_id, limit=limit)
+    if found is None:
+        raise _build_missing_item_error(backend, dataset, sentence_id)
+    return _to_json_response(found)
 
 
 @router.get("/v1/review/{dataset}/{id:path}", summary="One item", response_model=ReviewItem)
@@ -182,14 +231,20 @@ async def let_go(
 async def require_item(backend: Backend, dataset: str, id: str, *, location: str | None = None) -> ReviewItem:  # noqa: A002
     """The item; raises NotFoundError or NotReadyError without one. `location` is the path of the message in the body."""
     item = await run_in_thread(backend.queue.get_item, dataset, id)
-    if item is None and not backend.projector.caught_up:
-        raise NotReadyError("the review queue is still being built: try again in a moment")
     if item is None:
-        field = f"{location}.id" if location else "id"
-        raise NotFoundError(
-            f"{dataset}/{id} is not in the review queue: it holds only sentences that were sent to review", field=field
-        )
+        raise _build_missing_item_error(backend, dataset, id, location=location)
     return item
+
+
+def _build_missing_item_error(
+    backend: Backend, dataset: str, sentence_id: str, *, location: str | None = None
+) -> NotFoundError | NotReadyError:
+    if not backend.projector.caught_up:
+        return NotReadyError("the review queue is still being built: try again in a moment")
+    return NotFoundError(
+        f"{dataset}/{sentence_id} is not in the review queue: it holds only sentences that were sent to review",
+        field=f"{location}.id" if location else "id",
+    )
 
 
 async def _append_claim(backend: Backend, claim: Claim, request: Request) -> None:

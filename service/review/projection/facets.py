@@ -1,6 +1,6 @@
 """Facets: the short texts that the queue's filters look items up by, such as `["given", "PER"]`.
 
-An item has one facet per label, label pair, suspect kind, annotator and platform task.
+An item has one facet per label, label pair, suspect kind, annotator, model and platform task.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ def decode_task_facet(facet: str) -> PlatformTask:
     return PlatformTask(platform, number)
 
 
-def build_facets(flags: Iterable[Flag], suspects: Iterable[SuspectSpan], annotator: str | None) -> set[str]:
+def build_facets(
+    flags: Iterable[Flag], suspects: Iterable[SuspectSpan], *, annotator: str | None, model: str
+) -> set[str]:
     """The facets of an item, except that of its task. Labels are facets in full and by their type."""
-    facets = {encode_facet("kind", suspect.kind) for suspect in suspects}
+    facets = {encode_facet("kind", suspect.kind) for suspect in suspects} | {encode_facet("model", model)}
     if annotator is not None:
         facets.add(encode_facet("annotator", annotator))
     for flag in flags:

@@ -43,10 +43,14 @@ CREATE TABLE bodies (
 );
 CREATE TABLE facets (facet TEXT NOT NULL, item INTEGER NOT NULL, PRIMARY KEY (facet, item)) WITHOUT ROWID;
 CREATE INDEX facets_of_item ON facets (item);
-CREATE TABLE decisions (
-    dataset TEXT NOT NULL, id TEXT NOT NULL, reviewer TEXT NOT NULL, verdict TEXT NOT NULL, day TEXT,
-    value BLOB NOT NULL, PRIMARY KEY (dataset, id, reviewer)
+CREATE VIRTUAL TABLE texts USING fts5(
+    words, columnsize = 0, tokenize = "unicode61 remove_diacritics 2 categories 'L* M* N* S* Co'"
 );
+CREATE TABLE decisions (
+    dataset TEXT NOT NULL, id TEXT NOT NULL, reviewer TEXT NOT NULL, revision INTEGER NOT NULL,
+    verdict TEXT NOT NULL, day TEXT, value BLOB NOT NULL, PRIMARY KEY (dataset, id, reviewer)
+);
+CREATE INDEX decisions_by_verdict ON decisions (verdict, reviewer, dataset, id, revision);
 CREATE TABLE claims (
     dataset TEXT NOT NULL, id TEXT NOT NULL, reviewer TEXT NOT NULL, until REAL NOT NULL, partition INTEGER NOT NULL,
     offset INTEGER NOT NULL, PRIMARY KEY (dataset, id, reviewer)
@@ -66,7 +70,7 @@ CREATE TABLE settings (
 ) WITHOUT ROWID;
 CREATE TABLE rankers (dataset TEXT PRIMARY KEY, offsets TEXT NOT NULL) WITHOUT ROWID;
 """
-TABLES = ("items", "bodies", "facets", "decisions", "claims", "outcomes", "pairs", "settings", "rankers")
+TABLES = ("items", "bodies", "facets", "texts", "decisions", "claims", "outcomes", "pairs", "settings", "rankers")
 MIN_TIMESTAMP = datetime(1, 1, 1, tzinfo=UTC).timestamp()
 MAX_TIMESTAMP = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
@@ -167,7 +171,13 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
         "INSERT INTO bodies VALUES (?, ?, ?, ?, ?, ?)",
         (number, record.value, record.key, encode_headers(record.headers), record.partition, record.offset),
     )
-    facets = build_facets(select_flags(assessment), select_suspects(assessment), assessment.annotator)
+    db.execute("INSERT INTO texts (rowid, words) VALUES (?, ?)", (number, " ".join(assessment.tokens)))
+    facets = build_facets(
+        select_flags(assessment),
+        select_suspects(assessment),
+        annotator=assessment.annotator,
+        model=assessment.model.name,
+    )
     task = PlatformTask.from_sentence(assessment)
     if task is not None:
         facets.add(encode_task_facet(task))
@@ -183,6 +193,7 @@ def drop_item(db: sqlite3.Connection, dataset: str, sentence_id: str) -> None:
         "DELETE FROM items WHERE no = ?",
         "DELETE FROM bodies WHERE item = ?",
         "DELETE FROM facets WHERE item = ?",
+        "DELETE FROM texts WHERE rowid = ?",
     ):
         db.execute(statement, row)
 
@@ -222,11 +233,12 @@ def compute_lowest_by_type(assessment: Assessment) -> dict[str, float]:
 
 def put_decision(db: sqlite3.Connection, decision: Decision, value: bytes) -> None:
     db.execute(
-        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             decision.dataset,
             decision.id,
             decision.reviewer,
+            decision.revision,
             "withdrawn" if decision.withdrawn else decision.verdict,
             to_utc_day(decision.decided_at),
             value,

@@ -1,7 +1,6 @@
 """Filters and cursors of the queue, and the SQL of a page. Values are always query parameters.
 
-A filter looks items up by their facets. The items of a rare facet are looked up and sorted. A common facet is checked item
-by item while the queue is read in its order.
+`criteria` says how items are looked up by what is not a column of theirs.
 """
 
 from __future__ import annotations
@@ -16,20 +15,32 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from service.errors import InvalidInput
 from service.review.items import ITEM_STATES, TASK_DELETION_STATE
 from service.review.projection.facets import encode_facet
+from service.review.queue.criteria import (
+    build_decision_criterion,
+    build_facet_criterion,
+    build_words_criterion,
+    is_rare,
+)
+from service.review.queue.word_search import build_phrases_match, build_search_match
 
 if TYPE_CHECKING:
-    from service.contracts import SuspectKind
-    from service.review.items import ItemState
+    import sqlite3
 
-SqlValues: TypeAlias = "list[str | float | int]"
+    from service.contracts import SuspectKind, Verdict
+    from service.review.items import ItemState
+    from service.review.queue.criteria import Criterion
+
+SqlValues: TypeAlias = "list[str | float | int | None]"
 MAX_PAGE_SIZE: Final = 200
-MAX_RARE_ITEMS: Final = 1_000
 INVALID_CURSOR: Final = "it is not a cursor of this queue: use `next` of the previous page"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFilter:
-    """Selects items; labels in full or by their type. `reviewer` leaves out the items that others have open."""
+    """Selects items; labels in full or by their type. `reviewer` leaves out the items that others have open.
+
+    `q` searches the words (see `build_search_match`), `phrases` for any of these sequences of words. `verdict` and `decided_by` are of one decision in force.
+    """
 
     dataset: str | None = None
     given: str | None = None
@@ -38,13 +49,30 @@ class QueueFilter:
     kind: SuspectKind | None = None
     state: ItemState | Literal["all"] = "open"
     reviewer: str | None = None
+    q: str | None = None
+    phrases: tuple[tuple[str, ...], ...] = ()
+    verdict: Verdict | None = None
+    decided_by: str | None = None
+    model: str | None = None
 
     def __post_init__(self) -> None:
         if self.state not in (*ITEM_STATES, "all"):
             raise InvalidInput(f"{self.state!r} is not one of {', '.join(ITEM_STATES)}, all", field="state")
 
     @property
-    def facets(self) -> list[str]:
+    def criteria(self) -> list[Criterion]:
+        """What is not a column of an item. Those that are likely to be rare come first."""
+        criteria = []
+        if self.q is not None:
+            criteria.append(build_words_criterion(build_search_match(self.q)))
+        if self.phrases:
+            criteria.append(build_words_criterion(build_phrases_match(self.phrases)))
+        if self.verdict is not None or self.decided_by is not None:
+            criteria.append(build_decision_criterion(self.verdict, self.decided_by))
+        return criteria + [build_facet_criterion(facet) for facet in self._facets]
+
+    @property
+    def _facets(self) -> list[str]:
         facets = []
         if self.given is not None and self.suggested is not None:
             facets.append(encode_facet("pair", self.given, self.suggested))
@@ -52,10 +80,9 @@ class QueueFilter:
             facets.append(encode_facet("given", self.given))
         elif self.suggested is not None:
             facets.append(encode_facet("suggested", self.suggested))
-        if self.annotator is not None:
-            facets.append(encode_facet("annotator", self.annotator))
-        if self.kind is not None:
-            facets.append(encode_facet("kind", self.kind))
+        for name, value in (("annotator", self.annotator), ("kind", self.kind), ("model", self.model)):
+            if value is not None:
+                facets.append(encode_facet(name, value))
         return facets
 
 
@@ -88,21 +115,18 @@ class QueuePosition:
 
 
 def build_page_query(
-    queue_filter: QueueFilter, *, limit: int, after: str | None, now: float, rare_facet: str | None
+    queue_filter: QueueFilter, *, limit: int, after: str | None, now: float, rare: Criterion | None
 ) -> tuple[str, SqlValues]:
     """The query for the items of a page, and for one more: if it exists, there is a next page.
 
-    `rare_facet` is a facet of the filter that few items have: the query starts from them.
+    `rare` is a criterion of the filter that few items meet: the query starts from them.
     """
     where: list[str] = []
     values: SqlValues = []
-    facets = queue_filter.facets
     source = "items"
-    if rare_facet is not None:
-        source = "facets CROSS JOIN items ON items.no = facets.item"
-        where.append("facets.facet = ?")
-        values.append(rare_facet)
-        facets.remove(rare_facet)
+    if rare is not None:
+        source = f"({rare.rows}) AS rare CROSS JOIN items ON items.no = rare.item"
+        values += rare.values
     if queue_filter.dataset is not None:
         where.append("items.dataset = ?")
         values.append(queue_filter.dataset)
@@ -112,9 +136,10 @@ def build_page_query(
         position = QueuePosition.from_cursor(after)
         where.append("(items.rank, items.tie, items.dataset, items.id) > (?, ?, ?, ?)")
         values += [position.rank, position.tie, position.dataset, position.id]
-    for facet in facets:
-        where.append("EXISTS (SELECT 1 FROM facets AS f WHERE f.facet = ? AND f.item = items.no)")
-        values.append(facet)
+    for criterion in queue_filter.criteria:
+        if criterion != rare:
+            where.append(criterion.check)
+            values += criterion.values
     if queue_filter.reviewer is not None:
         where.append(
             "coalesce((SELECT claims.reviewer FROM claims WHERE claims.dataset = items.dataset AND claims.id = items.id"
@@ -123,5 +148,14 @@ def build_page_query(
         values += [now, queue_filter.reviewer, queue_filter.reviewer]
     values.append(limit + 1)
     order = "items.rank, items.tie, items.dataset, items.id"
-    # All the parts are constants of this module.
+    # All the parts are constants of this module and of `criteria`.
     return f"SELECT items.no FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?", values  # noqa: S608
+
+
+def select_page(
+    db: sqlite3.Connection, queue_filter: QueueFilter, *, limit: int, after: str | None = None, now: float
+) -> list[int]:
+    """The numbers of the items of a page, and of the item after it."""
+    rare = next((criterion for criterion in queue_filter.criteria if is_rare(db, criterion)), None)
+    query, values = build_page_query(queue_filter, limit=limit, after=after, now=now, rare=rare)
+    return [number for (number,) in db.execute(query, values)]

@@ -23,13 +23,7 @@ from service.review.projection.control_sample import is_blind
 from service.review.projection.facets import encode_task_facet
 from service.review.projection.queue_file import QueueFile
 from service.review.projection.tables import read_decisions, read_ranker_settings
-from service.review.queue.filters import (
-    MAX_PAGE_SIZE,
-    MAX_RARE_ITEMS,
-    QueueFilter,
-    QueuePosition,
-    build_page_query,
-)
+from service.review.queue.filters import MAX_PAGE_SIZE, QueueFilter, QueuePosition, select_page
 from service.review.queue.overview import (
     build_overview,
     compute_pair_precision,
@@ -39,6 +33,7 @@ from service.review.queue.overview import (
     list_threshold_points,
 )
 from service.review.queue.recall import RecallEstimate, estimate_recall
+from service.review.queue.similar import MAX_SIMILAR_ITEMS, find_similar
 from service.review.review_state import CLOSING_REASONS
 
 if TYPE_CHECKING:
@@ -47,6 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.review.queue.overview import Overview, PairPrecision, ThresholdPoint
+    from service.review.queue.similar import SimilarItems
     from service.review.review_state import SentenceKey
 
 __all__ = ["QueueFilter", "QueuePage", "ReviewQueue"]
@@ -100,11 +96,7 @@ class ReviewQueue:
             raise InvalidInput(f"{limit} is not between 1 and {MAX_PAGE_SIZE}", field="limit")
         moment = now or datetime.now(UTC)
         with self.file.read_transaction() as db:
-            rare_facet = next((facet for facet in filter.facets if _is_rare(db, facet)), None)
-            query, values = build_page_query(
-                filter, limit=limit, after=after, now=moment.timestamp(), rare_facet=rare_facet
-            )
-            numbers = [number for (number,) in db.execute(query, values)]
+            numbers = select_page(db, filter, limit=limit, after=after, now=moment.timestamp())
             items = [_read_item(db, number, moment) for number in numbers[:limit]]
             next_cursor = _read_position(db, numbers[limit - 1]).to_cursor() if len(numbers) > limit else None
         return QueuePage(items=tuple(items), next=next_cursor)
@@ -114,6 +106,13 @@ class ReviewQueue:
             query = "SELECT no FROM items WHERE dataset = ? AND id = ? AND state <> ?"
             row = db.execute(query, (dataset, sentence_id, TASK_DELETION_STATE)).fetchone()
             return None if row is None else _read_item(db, row[0], now or datetime.now(UTC))
+
+    def find_similar(self, dataset: str, sentence_id: str, *, limit: int) -> SimilarItems | None:
+        """Other open items of the dataset with the same words or the same label pair; None where there is no such item."""
+        if not 1 <= limit <= MAX_SIMILAR_ITEMS:
+            raise InvalidInput(f"{limit} is not between 1 and {MAX_SIMILAR_ITEMS}", field="limit")
+        with self.file.read_transaction() as db:
+            return find_similar(db, dataset, sentence_id, limit=limit)
 
     def find_task_item_ids(self, dataset: str, platform: str, task: str) -> list[str]:
         """The ids of the items of a platform's task that are not closed."""
@@ -174,11 +173,6 @@ class ReviewQueue:
                 if self._cache_version == version:
                     self._cache[key] = value
         return cast("T", copy.deepcopy(value))  # the caller may change its copy
-
-
-def _is_rare(db: sqlite3.Connection, facet: str) -> bool:
-    query = "SELECT count(*) FROM (SELECT 1 FROM facets WHERE facet = ? LIMIT ?)"
-    return int(db.execute(query, (facet, MAX_RARE_ITEMS + 1)).fetchone()[0]) <= MAX_RARE_ITEMS
 
 
 def _read_position(db: sqlite3.Connection, number: int) -> QueuePosition:

@@ -88,7 +88,7 @@ def test_review_requests_work(address: str) -> None:
     ]
     run_shell(send_request, address)
     requests = [line for kind, block in read_code_blocks("review.md") if kind == "http" for line in block.splitlines()]
-    page, claim, decide, withdraw, release = requests
+    page, claim, decide, withdraw, release, similar, search = requests
     deadline = time.monotonic() + WAIT_TIMEOUT_S
     while "1" not in [item["id"] for item in json.loads(run_shell(page, address))["items"]]:
         assert time.monotonic() < deadline
@@ -96,6 +96,8 @@ def test_review_requests_work(address: str) -> None:
     assert json.loads(run_shell(claim, address))["reviewer"] == "dana"
     assert [json.loads(run_shell(line, address))["accepted"] for line in (decide, withdraw)] == [1, 1]
     assert json.loads(run_shell(release, address))["until"] is None
+    assert json.loads(run_shell(similar, address))["same_words"]["phrases"] == [["Oslo"]]
+    assert [item["id"] for item in json.loads(run_shell(search, address))["items"]] == ["1"]
 
 
 def test_producers_requests_work(address: str) -> None:

@@ -83,6 +83,56 @@ def test_filters(full: ApiHarness) -> None:
     assert ids(given="no-such-label") == set()
 
 
+def test_a_search_over_words(full: ApiHarness) -> None:
+    item = first(full, dataset="blogs")
+    phrase = " ".join(item["tokens"][:3])
+    found = full.client.get("/v1/review", params={"q": f'"{phrase}"', "dataset": "blogs"}).json()["items"]
+    assert item["id"] in [entry["id"] for entry in found]
+    assert full.client.get("/v1/review", params={"q": "nobody-wrote-this"}).json()["items"] == []
+    for search in ("?!", "a " * 30):
+        answer = full.client.get("/v1/review", params={"q": search})
+        assert (answer.status_code, answer.json()["field"]) == (422, "q")
+
+
+def test_filters_by_decision_and_model(full: ApiHarness) -> None:
+    item = first(full, dataset="blogs")
+    body = {"dataset": "blogs", "id": item["id"], "reviewer": "anna", "verdict": "unsure"}
+    assert full.client.post("/v1/decisions", json=body).status_code == 202
+    full.project()
+
+    def list_ids(**query: str) -> list[str]:
+        page = full.client.get("/v1/review", params={"state": "all", "dataset": "blogs", **query}).json()
+        return [entry["id"] for entry in page["items"]]
+
+    assert list_ids(verdict="unsure") == list_ids(decided_by="anna") == [item["id"]]
+    assert list_ids(verdict="ok") == list_ids(decided_by="ben") == list_ids(model="none") == []
+    assert len(list_ids(model=item["model"]["name"])) == 3
+    assert full.client.get("/v1/review", params={"verdict": "maybe"}).status_code == 422
+
+
+def test_similar_items(harness: ApiHarness) -> None:
+    harness.worker._datasets.put(DatasetSettings(flag_policy=BELOW))
+    harness.send(*({"id": name, "tokens": ["the"], "labels": ["O"]} for name in ("a/b", "c")))
+    found = harness.client.get("/v1/review/similar", params={"dataset": "default", "id": "a/b", "limit": "5"}).json()
+    assert (found["dataset"], found["id"]) == ("default", "a/b")
+    (item,) = found["same_words"]["items"]
+    assert (item["id"], item["words"], item["labels"]) == ("c", ["the"], ["O"])
+    assert found["same_words"]["more"] is False
+
+
+def test_similar_items_of_nothing_or_asked_for_wrongly(quiet: ApiHarness) -> None:
+    unknown = quiet.client.get("/v1/review/similar", params={"dataset": "default", "id": "none"})
+    assert (unknown.status_code, unknown.json()["field"]) == (404, "id")
+    for query, field in (
+        ({"dataset": "default"}, "id"),
+        ({"id": "a"}, "dataset"),
+        ({"dataset": "default", "id": "a", "limit": "51"}, "limit"),
+        ({"dataset": "default", "id": "a", "colour": "red"}, "colour"),
+    ):
+        answer = quiet.client.get("/v1/review/similar", params=query)
+        assert (answer.status_code, answer.json()["field"]) == (422, field)
+
+
 def test_a_misspelt_parameter_is_named_with_those_there_are(quiet: ApiHarness) -> None:
     for path, known in (("/v1/review", "dataset, given, suggested"), ("/v1/overview", "dataset")):
         answer = quiet.client.get(path, params={"datset": "news"})

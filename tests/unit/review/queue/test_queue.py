@@ -25,6 +25,8 @@ from tests.support.review_queue import (
 if TYPE_CHECKING:
     import sqlite3
 
+    from service.review.queue.criteria import Criterion
+
 
 def claim(sentence_id: str, reviewer: str, minutes: float | None) -> Output:
     until = None if minutes is None else minutes_after_now(minutes)
@@ -274,13 +276,51 @@ def test_an_unknown_state_is_refused() -> None:
     assert caught.value.field == "state"
 
 
+def test_filters_by_decision(harness: QueueHarness) -> None:
+    harness.write(
+        *(make_scored_output(name, 0.1 * (number + 1)) for number, name in enumerate("abcde")),
+        make_decision_output("a", "error"),
+        make_decision_output("b", "unsure"),
+        make_decision_output("b", "ok", reviewer="bob"),
+        make_decision_output("c", "ok"),
+        make_decision_output("d", "ok"),
+        make_decision_output("d", "ok", withdrawn=True),
+    )
+    assert harness.list_ids(verdict="ok", state="decided") == ["b", "c"]
+    assert harness.list_ids(verdict="unsure", state="all") == ["b"]
+    assert harness.list_ids(decided_by="bob", state="all") == ["b"]
+    assert harness.list_ids(decided_by="ann", state="all") == ["a", "b", "c"]
+    assert harness.list_ids(decided_by="ann", verdict="ok", state="all") == ["c"]
+    assert harness.list_ids(verdict="ok") == []  # an open item has no decision in force
+    harness.write(make_scored_output("c", 0.3, revision=1))
+    assert harness.list_ids(verdict="ok", state="all") == ["b"]  # the decision was about the annotation before
+
+
+def test_a_filter_by_model(harness: QueueHarness) -> None:
+    other = {"name": "other", "fingerprint": "beef"}
+    harness.write(make_scored_output("a", 0.1), make_scored_output("b", 0.2, model=other))
+    assert harness.list_ids(model="other") == ["b"]
+    assert harness.list_ids(model="tiny") == ["a"]
+    assert harness.list_ids(model="none") == []
+
+
 @pytest.mark.parametrize("common", [False, True])
-def test_a_common_and_a_rare_facet_select_the_same_items(
-    harness: QueueHarness, common: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "filters",
+    [{"annotator": "zoe"}, {"q": "zoe"}, {"decided_by": "zoe"}, {"annotator": "zoe", "q": "zoe", "decided_by": "zoe"}],
+)
+def test_a_common_and_a_rare_criterion_select_the_same_items(
+    harness: QueueHarness, common: bool, filters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.review.queue.queue.MAX_RARE_ITEMS", 0 if common else 10_000)
-    harness.write(*(make_scored_output(f"s{n:02}", 0.01 * (n + 1), annotator=("zoe", "max")[n % 2]) for n in range(20)))
-    assert harness.list_ids(annotator="zoe", limit=3) == [f"s{n:02}" for n in range(0, 20, 2)]
+    monkeypatch.setattr("service.review.queue.criteria.MAX_RARE_ITEMS", 0 if common else 10_000)
+    for number in range(20):
+        name = ("zoe", "max")[number % 2]
+        harness.write(
+            make_scored_output(f"s{number:02}", 0.01 * (number + 1), annotator=name, tokens=("a", name, "b")),
+            make_decision_output(f"s{number:02}", reviewer=name),
+            make_decision_output(f"s{number:02}", reviewer="third"),
+        )
+    assert harness.list_ids(**filters, state="all", limit=3) == [f"s{number:02}" for number in range(0, 20, 2)]
 
 
 HOSTILE = ["'; DROP TABLE items; --", '"', "<script>alert(1)</script>", "\x00", "%", "日本/ü", "a" * 500]
@@ -302,9 +342,9 @@ def test_hostile_text_is_only_text(harness: QueueHarness, text: str) -> None:
     assert harness.queue.build_overview("default").annotators[0].annotator == text[:200]
 
 
-def explain(queue: ReviewQueue, queue_filter: QueueFilter, *, after: bool = True, rare_facet: str | None = None) -> str:
+def explain(queue: ReviewQueue, queue_filter: QueueFilter, *, after: bool = True, rare: Criterion | None = None) -> str:
     cursor = QueuePosition(0.5, 0.5, "default", "x").to_cursor() if after else None
-    query, values = build_page_query(queue_filter, limit=50, after=cursor, now=0.0, rare_facet=rare_facet)
+    query, values = build_page_query(queue_filter, limit=50, after=cursor, now=0.0, rare=rare)
     with queue.file.read_transaction() as db:
         return "\n".join(row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {query}", values))
 
@@ -331,6 +371,19 @@ def test_a_page_is_read_from_an_index_without_sorting(
 
 def test_a_rare_facet_is_looked_up(harness: QueueHarness) -> None:
     queue_filter = QueueFilter(given="PER", dataset="default")
-    steps = explain(harness.queue, queue_filter, rare_facet=queue_filter.facets[0])
+    steps = explain(harness.queue, queue_filter, rare=queue_filter.criteria[0])
     assert "SEARCH facets USING PRIMARY KEY (facet=?)" in steps
     assert "SEARCH items USING INTEGER PRIMARY KEY" in steps
+
+
+def test_a_rare_word_is_looked_up(harness: QueueHarness) -> None:
+    queue_filter = QueueFilter(q="Madrid", dataset="default")
+    steps = explain(harness.queue, queue_filter, rare=queue_filter.criteria[0])
+    assert "SCAN texts VIRTUAL TABLE" in steps
+    assert "SEARCH items USING INTEGER PRIMARY KEY" in steps
+
+
+def test_a_verdict_is_looked_up_in_an_index(harness: QueueHarness) -> None:
+    queue_filter = QueueFilter(verdict="unsure", state="decided")
+    steps = explain(harness.queue, queue_filter, rare=queue_filter.criteria[0])
+    assert "USING COVERING INDEX decisions_by_verdict" in steps
