@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from service.scoring.memory import GATE_SCALE, TYPE_SCALE, MemoryCounts, TypeMerge, WordConventions
 from service.statistics.memory import history as history_module
 from service.statistics.memory import memory as memory_module
-from service.statistics.memory.explain import explain_word
+from service.statistics.memory.explain import EarlierWords, WordExplanation, explain_word
 from service.statistics.memory.keys import read_keys
 from service.statistics.memory.memory import MEMORY_MODES, Memory, recall
 
@@ -186,11 +186,7 @@ def test_an_explanation_has_the_counts_of_the_word() -> None:
     )
     counts: MemoryCounts = recall([memory], read_keys(["Ann", "saw", "Bo"]))
     explained = explain_word([memory], counts, 2, MERGE)
-    assert explained.recent is not None
-    assert explained.older is not None
-    assert explained.recent == (110, {"O": 27.5, "LOC": 82.5}, 110)
-    assert explained.older == (200, {"O": 50.0, "LOC": 150.0}, 200)
-    assert explained.template == (40, {"O": 40}, 40)
-    without_form = explain_word([memory], counts, 1, MERGE)
-    assert without_form.recent is None
-    assert without_form.template == (0, {}, 40)
+    assert explained.recent == EarlierWords(110, {"O": 27.5, "LOC": 82.5}, 110)
+    assert explained.older == EarlierWords(200, {"O": 50.0, "LOC": 150.0}, 200)
+    assert explained.template == EarlierWords(40, {"O": 40}, 40)
+    assert explain_word([memory], counts, 1, MERGE) == WordExplanation(None, None, EarlierWords(0, {}, 40))
