@@ -42,7 +42,7 @@ def audit(
     on_progress: Callable[[int], None] | None = None,
     on_deleted: Callable[[FileRecord], None] | None = None,
 ) -> Iterator[tuple[Observation, Assessment]]:
-    """Yields each observation with its assessment, in the order of the records.
+    """Yields each observation, as it is judged, with its assessment, in the order of the records.
 
     Without a classifier the sentences bring their probabilities, all for the class list of the judge.
     `on_reject` is called for every sentence that can't be assessed and may raise to stop the audit. `on_progress` is
@@ -52,11 +52,13 @@ def audit(
     observations = infer_observations(records, classifier, judge, on_reject=on_reject, on_deleted=on_deleted)
     if stream:
         for count, observation in enumerate(observations, 1):
-            assessment = judge.assess(observation, judge.build_threshold_set(stats))
+            thresholds = judge.build_threshold_set(stats)
+            judged = judge.drop_unused_types(observation, thresholds)
+            assessment = judge.assess(judged, thresholds)
             stats = judge.learn(observation, stats, priority=assessment.priority)
             if on_progress is not None:
                 on_progress(count)
-            yield observation, assessment
+            yield judged, assessment
         return
     with ObservationFile() as file:
         for observation in observations:
@@ -66,7 +68,8 @@ def audit(
                 on_progress(len(file))
         thresholds = build_file_threshold_set(judge, stats)
         for observation in file:
-            yield observation, judge.assess(observation, thresholds)
+            judged = judge.drop_unused_types(observation, thresholds)
+            yield judged, judge.assess(judged, thresholds)
 
 
 def infer_observations(

@@ -83,6 +83,7 @@ class AuditSummary:
         self.examples: dict[str, SuspectExample] = {}
         self.thresholds: dict[str, float | None] = {}
         self.warming_up: tuple[str, ...] = ()
+        self.unused_types: tuple[str, ...] = ()
         self.noise = np.zeros((len(self.classes), len(self.classes)), np.int64)
         """Words by given class (row) and by suggested class (column); unflagged words are on the diagonal."""
         self._max_worst = max_worst
@@ -95,6 +96,7 @@ class AuditSummary:
         self.flagged_sentences += flagged
         self.unscored.update(observation.unscored.values())
         self.thresholds, self.warming_up = assessment.thresholds, assessment.warming_up
+        self.unused_types = assessment.unused_types
         np.add.at(self.noise, (observation.given, observation.given), 1)
         row_by_word = {word: row for row, word in enumerate(observation.word_index.tolist())} if flagged else {}
         for flag in assessment.flags:

@@ -92,6 +92,11 @@ class Assessment(AnnotatedSentence):
     warming_up: tuple[str, ...] = Field(
         default=(), description="Classes of the model with too few words of the dataset so far"
     )
+    unused_types: tuple[str, ...] = Field(
+        default=(),
+        description="Types of the model that no label of the dataset has so far: they are not suggested, and their "
+        "probability goes to the other classes",
+    )
     model: ModelName
     settings_version: int = 0
     position: Position | None = None

@@ -33,6 +33,11 @@ class DatasetSettings(Message):
         description="Entity types of the dataset, without prefixes; `O` is always in it. Other types of the model are "
         "never suggested, a label of another type is rejected. null: every type of the model",
     )
+    learn_label_set: Literal["auto", "off"] = Field(
+        default="auto",
+        description="Without `label_set`: whether types of the model that no label of the dataset has are not "
+        "suggested (auto), or suggested from the start (off)",
+    )
     unmapped: Literal["reject", "unscored"] = Field(
         default="reject", description="Whether a sentence with an unmapped label is rejected, or the word unscored"
     )

@@ -57,6 +57,7 @@ class AssessmentBuilder:
             inclusion_probability=None,
             thresholds=thresholds.by_class,
             warming_up=thresholds.warming_up,
+            unused_types=self._list_types(observation.dropped),
             model=self._model,
             settings_version=self._settings.version,
             position=None,
@@ -88,7 +89,7 @@ class AssessmentBuilder:
     def _build_flag(self, observation: Observation, row: int, thresholds: ThresholdSet, path: list[int] | None) -> Flag:
         """The flag of one word, in the dataset's own labels. The threshold is that of the suggested class."""
         probs, given, index = observation.probs[row], int(observation.given[row]), int(observation.word_index[row])
-        best = suggest_class(probs, given)
+        best = suggest_class(probs, given, observation.dropped)
         return Flag(
             index=index,
             token=observation.sentence.tokens[index],
@@ -111,6 +112,9 @@ class AssessmentBuilder:
             # The path has another type here, but this class is the most probable one.
             names[word_index] = self._classes[best_class]
         return self._label_writer.render(names, labels)[word_index]
+
+    def _list_types(self, classes: Sequence[int]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(get_entity_type(self._classes[k], self._label_map.scheme) for k in classes))
 
     def _collect_weights(self, observation: Observation, thresholds: ThresholdSet) -> dict[str, float]:
         """Weights by given label: with them a reader can compute the word scores behind `priority` from `words`."""
@@ -169,11 +173,11 @@ def _get_annotation(sentence: LabelledSentence) -> dict[str, Any]:
     return fields
 
 
-def suggest_class(probs: npt.NDArray[np.float64], given: int) -> int:
-    """The class to suggest for a word: the most probable one that is not the given class."""
+def suggest_class(probs: npt.NDArray[np.float64], given: int, dropped: Sequence[int] = ()) -> int:
+    """The class to suggest for a word: the most probable one that is neither the given class nor dropped."""
     best = int(probs.argmax())
     if best == given:
         others = probs.copy()
-        others[given] = -1.0
+        others[[given, *dropped]] = -1.0
         best = int(others.argmax())
     return best

@@ -45,6 +45,11 @@ class ClassSource(Protocol):
     @property
     def unscored_types(self) -> tuple[str, ...]: ...
     @property
+    def is_trained(self) -> bool:
+        """Whether it was trained here on labels of a dataset: then the dataset uses all its types."""
+        ...
+
+    @property
     def default_flag_policy(self) -> FlagPolicy:
         """The flag policy of a dataset that does not set one."""
         ...
@@ -67,6 +72,7 @@ class ExternalClasses:
     scheme: Scheme
     name: str = EXTERNAL_NAME
     unscored_types: tuple[str, ...] = ()
+    is_trained: bool = False
     default_flag_policy: FlagPolicy = field(default_factory=ConfidentPolicy)
     held_out: HeldOutSums | None = None
     held_out_types: HeldOutSums | None = None

@@ -10,6 +10,7 @@ judging, a batch can be dropped as a whole, and a replay gives the same result.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +20,10 @@ from service.contracts.defaults import MIN_WORDS, PRIOR_WORDS
 from service.errors import InvalidInput
 from service.judging.assessments import AssessmentBuilder
 from service.judging.types import Observation, SentenceScores, StatsUpdate, ThresholdSet
+from service.judging.unused_types import find_unused_types, group_by_type
 from service.labels import UNSCORED, LabelMap, Scheme, merge_by_type
 from service.scoring.confident import UNREACHABLE_THRESHOLD, apply_weights, flag_sentence
-from service.scoring.flat import merge_classes
+from service.scoring.flat import drop_columns, merge_classes
 from service.scoring.sentence import DEFAULT_METHOD, METHODS
 from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES
 from service.statistics.running import UNDATED, RunningStats, to_bucket_day
@@ -88,6 +90,8 @@ class Judge:
         )
         self.classes = self.label_map.classes
         self.label_writer = self.label_map.build_writer()
+        learns_label_set = settings.learn_label_set == "auto" and settings.label_set is None and not source.is_trained
+        self._classes_by_type = group_by_type(self.classes, self.label_map.scheme) if learns_label_set else {}
         self._held_out = self._select_prior(source) if use_held_out else None
         self.model = ModelName(name=source.name, fingerprint=source.fingerprint)
         self._assessment_builder = AssessmentBuilder(settings, self.label_map, self.label_writer, self.model)
@@ -155,10 +159,23 @@ class Judge:
             },
             tuple(name for k, name in enumerate(self.classes) if k in warming_up),
             self.flag_policy.compute_cutoff(stats.histogram),
+            find_unused_types(total.counts, self._classes_by_type),
         )
+
+    def drop_unused_types(self, observation: Observation, thresholds: ThresholdSet) -> Observation:
+        """The observation without the types that neither the dataset so far nor this sentence uses."""
+        if observation.dropped or not thresholds.unused_types:
+            return observation
+        given = set(observation.all_given.tolist())
+        unused = (self._classes_by_type[name] for name in thresholds.unused_types)
+        columns = tuple(k for classes in unused if given.isdisjoint(classes) for k in classes)
+        if not columns:
+            return observation
+        return replace(observation, probs=drop_columns(observation.probs, columns), dropped=columns)
 
     def assess(self, observation: Observation, thresholds: ThresholdSet, *, reason: Reason | None = None) -> Assessment:
         """Scores and assessment in one call."""
+        observation = self.drop_unused_types(observation, thresholds)
         return self.build_assessment(observation, self.score_words(observation, thresholds, reason=reason), thresholds)
 
     def score_words(
@@ -168,6 +185,7 @@ class Judge:
 
         Building the assessment doubles the time: 43 µs and 46 µs for a sentence of 16 words.
         """
+        observation = self.drop_unused_types(observation, thresholds)
         if not len(observation.given):
             no_words = np.zeros(0)
             unscored = ScoredSentence(has_flags=False, score=None, priority=None)
@@ -187,7 +205,7 @@ class Judge:
     def build_assessment(
         self, observation: Observation, scores: SentenceScores, thresholds: ThresholdSet
     ) -> Assessment:
-        return self._assessment_builder.build(observation, scores, thresholds)
+        return self._assessment_builder.build(self.drop_unused_types(observation, thresholds), scores, thresholds)
 
     def build_deleted_assessment(self, sentence: LabelledSentence) -> Assessment:
         """The assessment of a deleted sentence. There is nothing to judge or learn, but its review item is closed."""

@@ -28,6 +28,7 @@ class Observation:
     word_index: npt.NDArray[np.intp]
     unscored: Mapping[int, str]
     all_given: npt.NDArray[np.intp]  # the class of every word; UNSCORED if the model has none for its label
+    dropped: tuple[int, ...] = ()  # classes of unused types, whose probability the other classes got
 
     @property
     def flat(self) -> FlatSentences:
@@ -43,6 +44,7 @@ class ThresholdSet:
     by_class: dict[str, float | None]
     warming_up: tuple[str, ...]
     flag_cutoff: float | None  # of a policy that selects sentences by score or priority
+    unused_types: tuple[str, ...] = ()  # types of the model that the dataset does not use
 
 
 @dataclass(frozen=True, slots=True)

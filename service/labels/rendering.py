@@ -19,7 +19,7 @@ from service.labels.schemes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from service.labels.vocabulary import LabelMeaning
 
@@ -134,7 +134,13 @@ class DatasetLabelWriter:
     @property
     def types(self) -> tuple[str, ...]:
         """The dataset's names of all types that can be suggested, without "O"."""
-        targets = dict.fromkeys(meaning.target for meaning in self._meanings.values() if meaning.target)
+        return self.list_types()
+
+    def list_types(self, without: Collection[str] = ()) -> tuple[str, ...]:
+        """The dataset's names of the types that can be suggested, without those of these types of the model."""
+        targets = dict.fromkeys(
+            meaning.target for meaning in self._meanings.values() if meaning.target and meaning.target not in without
+        )
         names = (name for target in targets for name in self._types_by_target.get(target, (target, target))[:-1])
         return tuple(dict.fromkeys(names))
 

@@ -265,6 +265,21 @@ def merge_classes(probs: Floats, mapping: Sequence[int], *, uniform_if_dropped: 
     return merged
 
 
+def drop_columns(probs: Floats, columns: Sequence[int]) -> Floats:
+    """Moves the probability of these classes to the others in proportion. The classes keep their places.
+
+    A word whose whole probability is on them is equally probable in all others.
+    """
+    remaining = probs.copy()
+    remaining[:, columns] = 0.0
+    mass = remaining.sum(axis=1, keepdims=True)
+    if (lost := np.flatnonzero(mass == 0)).size:
+        others = np.setdiff1d(np.arange(probs.shape[1]), columns)
+        remaining[np.ix_(lost, others)], mass[lost] = 1.0, len(others)
+    remaining /= mass
+    return remaining
+
+
 def merge_labels(given: Ints, mapping: Sequence[int]) -> Ints:
     """The merged classes of given labels. A label of a dropped class is an error, since its word can't be scored."""
     targets = _check_mapping(mapping, len(mapping))

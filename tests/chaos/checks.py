@@ -19,7 +19,9 @@ import numpy as np
 from service.contracts import DatasetSettings, read_sentence
 from service.inference.classifier import WordProbs
 from service.judging.judge import Judge
+from service.labels import get_entity_type
 from service.scoring.confident import UNREACHABLE_THRESHOLD, flag_words
+from service.scoring.flat import drop_columns
 from service.statistics.class_stats import ClassStats
 from service.statistics.running import RunningStats
 from tests.chaos.messages import DATASETS, MAX_WORDS, SERIAL, GeneratedMessage
@@ -174,7 +176,9 @@ class TopicChecker:
         published = (assessment["thresholds"].get(name) for name in judge.classes)
         # A class without a threshold has too little evidence.
         thresholds = np.array([UNREACHABLE_THRESHOLD if value is None else value for value in published])
-        flagged = observation.word_index[flag_words(observation.probs, observation.given, thresholds)].tolist()
+        unused = [k for k, name in enumerate(judge.classes) if get_entity_type(name) in assessment["unused_types"]]
+        probs = drop_columns(observation.probs, unused) if unused else observation.probs
+        flagged = observation.word_index[flag_words(probs, observation.given, thresholds)].tolist()
         if [flag["index"] for flag in assessment["flags"]] != flagged:
             yield f"judged again, the words {flagged} are flagged; its assessment says {assessment['flags']}"
         control = _hash_to_share(f"{dataset}/{identity}") < judge.settings.control_share

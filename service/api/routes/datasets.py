@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -61,6 +61,17 @@ class ClassThreshold(BaseModel):
     threshold: float | None = Field(description="Null if there is too little evidence: the class can't be suggested")
     prior: float | None = Field(description="The threshold before the first word of the dataset")
     warming_up: bool
+
+
+class DatasetLabelSet(BaseModel):
+    """The entity types that can be suggested in a dataset."""
+
+    types: tuple[str, ...] = Field(description="As the dataset names them, without `O`")
+    source: Literal["given", "learned", "model"] = Field(
+        description="`given`: by `label_set`, other types are rejected; `learned`: the types of the model that labels "
+        "of the dataset have; `model`: all types of the model"
+    )
+    unused_types: tuple[str, ...] = Field(description="Types of the model that no label of the dataset has so far")
 
 
 class ThresholdsAt(BaseModel):
@@ -182,6 +193,19 @@ async def patch_dataset(
     return await _change_settings(request, response, backend, name, if_match=if_match, partial=True)
 
 
+@router.get("/v1/datasets/{name}/label-set", summary="Label set of a dataset")
+async def label_set(name: DatasetPath, backend: BackendDep) -> DatasetLabelSet:
+    """The entity types that can be suggested, as the dataset names them, and where they come from."""
+    check_dataset_exists(name, backend.state_view.list_names())
+    context = backend.state_view.get_context(name)
+    given, unused = context.judge.settings.label_set, context.threshold_set.unused_types
+    return DatasetLabelSet(
+        types=context.judge.label_writer.list_types(unused) if given is None else given,
+        source="given" if given is not None else "learned" if unused else "model",
+        unused_types=unused,
+    )
+
+
 @router.put(
     "/v1/datasets/{name}/label-set",
     summary="Take the label set from an annotation platform",
@@ -218,8 +242,7 @@ async def put_label_set(
 
     To name the types yourself, PATCH `label_set`. Checks, versions and `If-Match` work as with PATCH.
     """
-    label_set = parse_label_set(await request.body(), name=labels_name)
-    fields = {"label_set": list(label_set.types)}
+    fields = {"label_set": list(parse_label_set(await request.body(), name=labels_name).types)}
     return await _write_settings(request, response, backend, name, fields, if_match=if_match, partial=True)
 
 

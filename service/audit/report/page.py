@@ -97,6 +97,7 @@ def render_page(summary: AuditSummary, metadata: ReportMetadata) -> str:
         ],
         confusions=build_confusion_table(summary),
         classes=build_class_rows(summary),
+        unused_types=summary.unused_types,
         kinds=kinds,
         noise=build_noise_table(summary),
         sentences=[build_sentence(assessment, metadata.scheme, palette) for assessment in summary.worst],

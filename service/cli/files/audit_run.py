@@ -35,6 +35,7 @@ from service.inference.classifier import Classifier
 from service.judging.class_source import ExternalClasses
 from service.judging.judge import Judge
 from service.judging.misfit import explain_misfit, is_misfit
+from service.labels.unknown_labels import format_names
 from service.text import pluralize
 
 if TYPE_CHECKING:
@@ -208,6 +209,11 @@ def _print_summary(summary: AuditSummary, rejects: RejectHandler, seconds: float
     )
     for reason, number in summary.unscored.most_common():
         print_stderr(f"{pluralize(number, 'word')} not scored: {reason}")
+    if summary.unused_types:
+        print_stderr(
+            f"not suggested, because no label has the type: {format_names(summary.unused_types)} (--all-types suggests "
+            "them)"
+        )
     if summary.deleted:
         print_stderr(f"{pluralize(summary.deleted, 'sentence')} left out: marked deleted")
     if rejects.count:

@@ -36,6 +36,7 @@ def score(
     scheme: opt.SchemeOption = None,
     mapping: opt.MapOption = None,
     unmapped: opt.UnmappedOption = "reject",
+    all_types: opt.AllTypesOption = False,
     method: opt.MethodOption = "worst-token",
     token_score: opt.TokenScoreOption = "self-confidence",
     stream: opt.StreamOption = False,
@@ -82,6 +83,7 @@ def score(
             method=method,
             token_score=token_score,
             scheme=audit_input.scheme.value,
+            learn_label_set="off" if all_types else "auto",
         )
         summary = run_audit(
             audit_input,

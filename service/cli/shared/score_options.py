@@ -69,6 +69,14 @@ UnmappedOption = Annotated[
         help="If the model has no class for a label: reject the sentence, or leave the word unscored.",
     ),
 ]
+AllTypesOption = Annotated[
+    bool,
+    typer.Option(
+        "--all-types",
+        rich_help_panel=JUDGING_PANEL,
+        help="Suggest every type of the model. Default: not those that no label of the files has.",
+    ),
+]
 MethodOption = Annotated[
     str,
     typer.Option(

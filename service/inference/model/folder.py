@@ -104,9 +104,14 @@ class ModelFolder:
         )
 
     @property
+    def is_trained(self) -> bool:
+        """Whether `labelwatch train` wrote it."""
+        return self.heads is not None
+
+    @property
     def default_flag_policy(self) -> FlagPolicy:
         """Flags of trained heads are less precise than their order: by default the worst ones go to review."""
-        return ConfidentPolicy() if self.heads is None else BudgetPolicy(kind="budget", share=TRAINED_BUDGET_SHARE)
+        return BudgetPolicy(kind="budget", share=TRAINED_BUDGET_SHARE) if self.is_trained else ConfidentPolicy()
 
     @property
     def tokenizer_file(self) -> Path:

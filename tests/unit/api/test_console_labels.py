@@ -6,7 +6,7 @@ import json
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,12 +14,15 @@ import pytest
 from service.judging.suspects import find_suspects
 from service.labels import Scheme, Span, convert_scheme, find_sequence_problem, is_valid_sequence
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 LABELS_MODULE = Path(__file__).resolve().parents[3] / "service" / "api" / "console" / "labels" / "labels.js"
 SCRIPT = """
 import { readFileSync } from "node:fs";
 const { Scheme, proposeLabels } = await import(process.argv[1]);
-const { settings, model, items } = JSON.parse(readFileSync(0, "utf8"));
-const scheme = Scheme.fromSettings(settings, model);
+const { settings, model, items, unused } = JSON.parse(readFileSync(0, "utf8"));
+const scheme = Scheme.fromSettings(settings, model, unused);
 console.log(JSON.stringify(items.map((item) => [proposeLabels(item, scheme), scheme.listOptions(item)])));
 """
 IOB_CLASSES = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -27,7 +30,7 @@ BILUO_CLASSES = ("O", *(f"{prefix}-{name}" for name in ("PER", "LOC") for prefix
 
 
 def run_labels(
-    items: list[dict[str, Any]], *, scheme: Scheme = Scheme.IOB2, **settings: Any
+    items: list[dict[str, Any]], *, scheme: Scheme = Scheme.IOB2, unused: Sequence[str] = (), **settings: Any
 ) -> list[tuple[list[str], list[str]]]:
     """The prefilled labels and the options of each item."""
     classes = BILUO_CLASSES if scheme is Scheme.BILUO else IOB_CLASSES
@@ -35,6 +38,7 @@ def run_labels(
         "settings": {"scheme": scheme.value, **settings},
         "model": {"scheme": scheme.value, "labels": classes},
         "items": items,
+        "unused": unused,
     }
     ran = subprocess.run(
         ["node", "--input-type=module", "-e", SCRIPT, LABELS_MODULE.as_uri()],
@@ -119,6 +123,16 @@ def test_a_doubtful_suspect_is_not_prefilled() -> None:
         }
         [(labels, _)] = run_labels([item])
         assert labels == ["O", expected]
+
+
+def test_the_menu_offers_no_type_that_the_dataset_does_not_use() -> None:
+    item = {"labels": ["O"], "doubtful": [], "suspects": [], "thresholds": {}}
+    [(_, options)] = run_labels([item], unused=["LOC"])
+    assert options == ["O", "B-PER", "I-PER"]
+    [(_, options)] = run_labels([item], unused=["LOC"], label_map={"CITY": "LOC"})
+    assert options == ["O", "B-PER", "I-PER"]
+    [(_, options)] = run_labels([{**item, "labels": ["B-LOC"]}], unused=["LOC"])  # its first label brings it back
+    assert options == ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 
 
 def test_the_menu_offers_only_labels_of_the_label_set() -> None:

@@ -37,6 +37,7 @@ class FakeModelFolder:
     fingerprint: str = "0123456789abcdef"
     pooling: str = "mean"
     unscored_types: tuple[str, ...] = ()
+    is_trained: bool = False
     default_flag_policy: FlagPolicy = field(default_factory=ConfidentPolicy)
 
     def compute_stats_key(self, pooling: str, classes: Sequence[str]) -> str:

@@ -44,8 +44,9 @@ export class Scheme {
    * The scheme and label set of a dataset: from its settings, else from the model.
    * @param {{ scheme?: string | null, label_map?: Record<string, string>, label_set?: string[] | null }} settings
    * @param {{ scheme: string, labels: string[] }} model
+   * @param {string[]} unusedTypes types of the model that the dataset does not use
    */
-  static fromSettings(settings, model) {
+  static fromSettings(settings, model, unusedTypes = []) {
     const [scheme, modelScheme] = [new Scheme(settings.scheme ?? model.scheme), new Scheme(model.scheme)];
     const modelTypes = modelScheme.listTypes(model.labels);
     const mapping = Object.entries(settings.label_map ?? {}).filter(([, to]) => to !== OUTSIDE);
@@ -60,6 +61,7 @@ export class Scheme {
     const types =
       settings.label_set ??
       modelTypes.flatMap((type) => {
+        if (unusedTypes.includes(type)) return [];
         const datasetTypes = typePairs.filter(([, to]) => to === type).map(([key]) => key);
         return datasetTypes.length || mappedNames.has(type) ? datasetTypes : [type];
       });

@@ -22,11 +22,13 @@ export class SchemeCache {
   /** @param {string} dataset */
   async load(dataset) {
     try {
-      const [settings, model] = await Promise.all([
-        this.api.get(`v1/datasets/${encodeURIComponent(dataset)}`),
+      const path = `v1/datasets/${encodeURIComponent(dataset)}`;
+      const [settings, model, labelSet] = await Promise.all([
+        this.api.get(path),
         this.api.get("v1/model"),
+        this.api.get(`${path}/label-set`),
       ]);
-      return Scheme.fromSettings(settings, model);
+      return Scheme.fromSettings(settings, model, labelSet.unused_types);
     } catch {
       this.schemes.delete(dataset); // requested again with the next item
       return new Scheme("iob2");

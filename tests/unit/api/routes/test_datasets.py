@@ -351,3 +351,14 @@ def test_other_routes_take_no_xml(harness: ApiHarness) -> None:
     answer = harness.client.put("/v1/datasets/news/label-set", content="<View/>", headers=headers)
     assert answer.status_code == 415
     assert "application/xml" in answer.json()["detail"]
+
+
+def test_the_label_set_says_where_its_types_come_from(harness: ApiHarness) -> None:
+    harness.client.put("/v1/datasets/news", json={"label_map": {"PERSON": "PER"}})
+    answer = harness.client.get("/v1/datasets/news/label-set").json()
+    assert sorted(answer["types"]) == ["LOC", "MISC", "ORG", "PERSON"]
+    assert (answer["source"], answer["unused_types"]) == ("model", [])
+    harness.client.patch("/v1/datasets/news", json={"label_set": ["PERSON", "DRUG"]})
+    answer = harness.client.get("/v1/datasets/news/label-set").json()
+    assert answer == {"types": ["PERSON", "DRUG"], "source": "given", "unused_types": []}
+    assert harness.client.get("/v1/datasets/other/label-set").status_code == 404

@@ -290,6 +290,21 @@ def test_a_label_set_that_cannot_be_taken_changes_nothing(
     assert written(harness) == []
 
 
+def test_the_worker_learns_which_types_a_dataset_uses(harness: CommandHarness) -> None:
+    """With two partitions and a batch for each record: the rule reads the sums over all of them."""
+    harness.variables["LABELWATCH_WORKER_BATCH_RECORDS"] = "1"
+    put(harness, "news", "control_share=1")
+    labels = ["B-PER", "I-PER", "B-ORG", "B-LOC"] * 5 + ["O"]
+    sentences = [{"id": str(n), "dataset": "news", "tokens": ["fox"] * 21, "labels": labels} for n in range(26)]
+    last = {"id": "misc", "dataset": "news", "tokens": ["fox"], "labels": ["B-MISC"]}
+    assert harness.run("send", harness.write_file([*sentences, last, {**sentences[0], "id": "after"}])).code == 0
+    assert harness.run("worker", "--once").code == 0
+    unused = {each.id: each.unused_types for each in harness.read_assessments()}
+    assert [unused[str(n)] for n in (0, 24)] == [(), ()]  # 480 words of entities came before the last of them
+    assert unused["25"] == ("MISC",)
+    assert (unused["misc"], unused["after"]) == ((), ())
+
+
 def test_the_worker_refuses_a_label_outside_the_label_set(harness: CommandHarness) -> None:
     put(harness, "news", 'label_set=["PER", "LOC"]', "control_share=1")
     labels = ["O", "B-MISC"], ["O", "B-LOC"]

@@ -121,6 +121,26 @@ def test_own_labels_need_no_model(run: RunCommand, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_model")
+def test_a_type_that_no_label_of_the_file_has_is_not_suggested(run: RunCommand, tmp_path: Path) -> None:
+    path, output, report = tmp_path / "clinic.conll", tmp_path / "output.jsonl", tmp_path / "report.html"
+    path.write_text("Aspirin B-DRUG\nhelps O\n\n" * 300 + "Oslo O\nhelps O\n")
+    drug, other = [0.03, 0.94, 0.01, 0.01, 0.01], [0.96, 0.01, 0.01, 0.01, 0.01]
+    rows = [np.array([drug, other])] * 300 + [np.array([[0.04, 0.01, 0.01, 0.93, 0.01], other])]
+    archive = save(tmp_path / "probs.npz", rows, ("O", "B-DRUG", "I-DRUG", "B-CITY", "I-CITY"))
+    result = run("score", path, "--probs", archive, "-o", output, "--report", report)
+    assert result.code == 0, result.err
+    assert "not suggested, because no label has the type: CITY (--all-types suggests them)" in result.err
+    assert "Not suggested, because no label has the type: CITY." in report.read_text()
+    worst = {each["id"]: each["worst"] for each in map(json.loads, output.read_text().splitlines())}
+    assert worst["clinic.conll:301"]["suggested"] == "B-DRUG"
+    assert worst["clinic.conll:301"]["p_given"] == pytest.approx(0.04 / 0.06)
+    result = run("score", path, "--probs", archive, "-o", output, "--all-types")
+    assert "not suggested" not in result.err
+    worst = {each["id"]: each["worst"] for each in map(json.loads, output.read_text().splitlines())}
+    assert worst["clinic.conll:301"]["suggested"] == "B-CITY"
+
+
+@pytest.mark.usefixtures("no_model")
 @pytest.mark.parametrize("options", [(), ("--scheme", "iob2"), ("--stream",)])
 def test_json_lines_with_probabilities_need_no_model(
     run: RunCommand, tmp_path: Path, data: Data, classifier: Classifier, options: tuple[str, ...]
