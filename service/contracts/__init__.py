@@ -19,6 +19,7 @@ from service.contracts.kinds import Reason, SuspectKind, Verdict
 from service.contracts.platform_task import PlatformTask
 from service.contracts.probabilities import WordProbabilities
 from service.contracts.sentence import (
+    MAX_DOCUMENT_CHARS,
     MAX_WORDS,
     NOT_AN_OBJECT,
     NOT_UNICODE,
@@ -31,6 +32,7 @@ from service.contracts.sentence import (
 __all__ = [
     "DATASET_NAME_RULE",
     "FLAG_POLICIES",
+    "MAX_DOCUMENT_CHARS",
     "MAX_WORDS",
     "NOT_AN_OBJECT",
     "NOT_UNICODE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from service.formats.records import ID_FIELDS
+from service.formats.records import DOCUMENT_FIELDS, ID_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +40,13 @@ def get_meta_text(meta: Mapping[str, Any], key: str, default: str) -> str:
 def build_id_field(sentence: LabelledSentence, meta: Mapping[str, Any]) -> dict[str, Any]:
     """The sentence's id, unless the extra fields hold it under its original name."""
     return {} if any(name in get_extra_fields(meta) for name in ID_FIELDS) else {"id": sentence.id}
+
+
+def build_document_field(sentence: LabelledSentence, meta: Mapping[str, Any]) -> dict[str, Any]:
+    """The sentence's document if it has one, unless the extra fields hold it under its original name."""
+    if sentence.document is None or any(name in get_extra_fields(meta) for name in DOCUMENT_FIELDS):
+        return {}
+    return {"document": sentence.document}
 
 
 # -- fields that a sentence has no place for ---------------------------------------------------------------------------

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from service.contracts import MAX_WORDS, LabelledSentence, read_sentence
+from service.contracts import MAX_DOCUMENT_CHARS, MAX_WORDS, LabelledSentence, read_sentence
 from service.errors import DecodeError, InvalidInput
+from service.formats.io.json_values import to_name
 from service.formats.label_names import resolve_label_names
 from service.labels import Scheme
 
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 # Names that files use for the same field. The first name that is present counts.
 WORD_FIELDS = ("tokens", "words")
 ID_FIELDS = ("id", "sentence_id", "sent_id")
+DOCUMENT_FIELDS = ("document", "document_id", "doc_id", "doc")
 # Fields of a sentence that are copied if a file has them.
 PASSTHROUGH_FIELDS = (
     "dataset",
     "revision",
     "update",
     "deleted",
-    "document",
     "annotator",
     "source",
     "annotated_at",
@@ -70,6 +71,22 @@ class FileRecord:
 def find_words(record: Mapping[str, Any]) -> list[Any] | None:
     """The words of a JSON object: the first field of `WORD_FIELDS` that holds a list."""
     return next((record[name] for name in WORD_FIELDS if isinstance(record.get(name), list)), None)
+
+
+def find_document(*objects: object, text_field: str | None = None) -> str | None:
+    """The document that JSON objects name: the first field of `DOCUMENT_FIELDS` that holds a name.
+
+    A file may have a field of such a name for something else, such as the whole text. So `text_field` is no document,
+    nor is a value that is too long or neither text nor a whole number. That is no error.
+    """
+    for record in objects:
+        if not isinstance(record, dict):
+            continue
+        for name in DOCUMENT_FIELDS:
+            document = None if name == text_field else to_name(record.get(name))
+            if document is not None and len(document) <= MAX_DOCUMENT_CHARS:
+                return document
+    return None
 
 
 def with_file_location(error: InvalidInput, location: str) -> InvalidInput:

@@ -22,16 +22,17 @@ def complete_deletions(
 ) -> tuple[LabelledSentence, ...]:
     """The sentences of an event, with the deletions of its deleted tasks, each with a revision that takes effect."""
     sentences = event.sentences
-    if event.deleted_tasks:
-        ids = _find_task_items(backend, platform, event.deleted_tasks, dataset)
-        sentences = (*sentences, *build_deletions(platform, ids, deleted_at=received_at, dataset=dataset))
+    for task in event.deleted_tasks:
+        ids = _find_task_items(backend, platform, task, dataset)
+        deletions = build_deletions(platform, ids, task=task, deleted_at=received_at, dataset=dataset)
+        sentences = (*sentences, *deletions)
     return _raise_revisions(backend, sentences, dataset)
 
 
-def _find_task_items(backend: Backend, platform: str, tasks: tuple[str, ...], dataset: str) -> list[str]:
-    """The review items of deleted tasks. The queue closes items of the same task that arrive later."""
+def _find_task_items(backend: Backend, platform: str, task: str, dataset: str) -> list[str]:
+    """The review items of a deleted task. The queue closes items of the same task that arrive later."""
     try:
-        return [item for task in tasks for item in backend.queue.find_task_item_ids(dataset, platform, task)]
+        return backend.queue.find_task_item_ids(dataset, platform, task)
     except StateError:  # the queue is being rebuilt
         return []
 

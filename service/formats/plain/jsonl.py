@@ -21,6 +21,7 @@ from service.formats.records import (
     WORD_FIELDS,
     FileRecord,
     ReadOptions,
+    find_document,
     find_words,
     make_record,
     reject,
@@ -111,6 +112,9 @@ def build_sentence_fields(
     fields = {name: record[name] for name in PASSTHROUGH_FIELDS if record.get(name) is not None}
     identity = next((record[name] for name in ID_FIELDS if record.get(name) not in (None, "")), None)
     fields["id"] = str(identity) if isinstance(identity, int) and not isinstance(identity, bool) else identity
+    document = find_document(record)
+    if document is not None:
+        fields["document"] = document
     label_fields = (options.label,) if options.label is not None else LABEL_FIELDS
     for ours, theirs in (("tokens", get_word_fields(options)), ("labels", label_fields)):
         present = next((name for name in theirs if record.get(name) is not None), None)

@@ -14,13 +14,14 @@ from service.formats.io.json_objects import write_json_line
 from service.formats.io.json_values import format_timestamp, to_name
 from service.formats.meta import (
     CONVERTER_META_KEYS,
+    build_document_field,
     build_id_field,
     get_extra_fields,
     get_format_meta,
     get_meta_text,
     pack_extra_fields,
 )
-from service.formats.records import ID_FIELDS, PASSTHROUGH_FIELDS
+from service.formats.records import ID_FIELDS, PASSTHROUGH_FIELDS, find_document
 from service.formats.text.span_values import read_first_spans
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[Convert
     identity = next((to_name(line[name]) for name in ID_FIELDS if to_name(line.get(name)) is not None), None)
     if identity is not None:
         fields["id"] = identity
+    document = find_document(line, text_field=options.word)
+    if document is not None:
+        fields["document"] = document
     if fields.get("deleted") is not True:
         fields |= _convert_text(line, fields.get("meta"), options)
     yield fields
@@ -79,6 +83,7 @@ def write(stream: TextIO, sentences: Iterable[LabelledSentence], context: WriteC
         own_meta = {key: value for key, value in (sentence.meta or {}).items() if key not in CONVERTER_META_KEYS}
         line = {
             **build_id_field(sentence, meta),
+            **build_document_field(sentence, meta),
             get_meta_text(meta, "text_field", "text"): restored.text,
             get_meta_text(meta, "field", "spans"): spans,
             "annotator": sentence.annotator,

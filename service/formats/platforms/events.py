@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from service.contracts import LabelledSentence, read_sentence
 from service.errors import InvalidInput
 from service.formats.io.json_values import to_microseconds
+from service.formats.platforms.ids import to_task_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,9 +59,8 @@ def build_deletion_fields(platform: str, identity: str, deleted_at: datetime, **
 
 
 def build_deletions(
-    platform: str, ids: Iterable[str], *, deleted_at: datetime, dataset: str
+    platform: str, ids: Iterable[str], *, task: str, deleted_at: datetime, dataset: str
 ) -> tuple[LabelledSentence, ...]:
     """Deletions of annotations that the platform deleted together with their task."""
-    return tuple(
-        read_sentence({**build_deletion_fields(platform, identity, deleted_at), "dataset": dataset}) for identity in ids
-    )
+    about = {"dataset": dataset, "document": to_task_document(platform, task)}
+    return tuple(read_sentence({**build_deletion_fields(platform, identity, deleted_at), **about}) for identity in ids)

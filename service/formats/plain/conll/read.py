@@ -1,11 +1,13 @@
 """Reads CoNLL columns: one word per line, the word first and its label last, a blank line between sentences.
 
 Tabs separate columns if the line of the first word has one, else spaces. All lines of a sentence have the same number
-of columns. A `-DOCSTART-` line ends a sentence and is no word.
+of columns. A `-DOCSTART-` line ends a sentence and is no word. The sentences after it are of one document, up to the next
+such line: `FILE:docN`, where N counts these lines from 1. `# document = NAME` and `# newdoc id = NAME` name it otherwise.
 
 A line that starts with "#" may be a comment or a word ("#", "#metoo"). Inside a sentence it is a word. Before one:
 
-- `# key = value` and `#key=value` are comments; `id` and `sent_id` name the sentence (as does `# id value`),
+- `# key = value` and `#key=value` are comments; `id` and `sent_id` name the sentence (as does `# id value`), `document`
+  and `doc_id` the document from here on, or none if the value is empty,
 - it is a word if its last column is a label (`O`, `B-PER`, or one seen before) or the line starts with "#" and a tab,
 - it is an error if neither applies and it has as many columns as the words,
 - everything else is a comment.
@@ -17,22 +19,32 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from service.contracts import MAX_DOCUMENT_CHARS
 from service.errors import DecodeError, InvalidInput
-from service.formats.records import FileRecord, ReadOptions, check_text, make_record, reject
+from service.formats.records import (
+    DOCUMENT_FIELDS,
+    ID_FIELDS,
+    FileRecord,
+    ReadOptions,
+    check_text,
+    find_document,
+    make_record,
+    reject,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from service.formats.io.source import TextSource
 
-_KEY_VALUE_COMMENT = re.compile(r"^# *([\w.:-]+) += *(.*)$")
+_KEY_VALUE_COMMENT = re.compile(r"^# *(newdoc id|[\w.:-]+) += *(.*)$")
 _COMPACT_KEY_VALUE_COMMENT = re.compile(r"^#\w+=")
 _ID_COMMENT = re.compile(r"^# *(id) +(\S+)")
 LABEL_PATTERN = re.compile(r"^(O|[BILUESM]-\S+)$")
 _BLANKS = re.compile(r"[ \t]+")
 DOCUMENT_MARK = "-DOCSTART-"
 NAME = "conll"
-_ID_KEYS = ("id", "sent_id", "sentence_id")
+_DOCUMENT_KEYS = (*DOCUMENT_FIELDS, "newdoc id")  # the last one is CoNLL-U's
 
 
 @dataclass(slots=True)
@@ -41,6 +53,7 @@ class _ConllDraft:
 
     line: int
     id: str | None = None
+    document: str | None = None
     tokens: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     width: int | None = None
@@ -71,21 +84,27 @@ class _ConllReader:
         self._seen_labels: set[str] = set()
         self._sentence_number = 0
         self._next_id: str | None = None
+        self._document: str | None = None
+        self._n_documents = 0
         self._draft: _ConllDraft | None = None
 
     def feed(self, number: int, line: str) -> FileRecord | None:
         bare = line.strip(" \t")
-        if not bare or (bare.startswith(DOCUMENT_MARK) and _BLANKS.split(bare, maxsplit=1)[0] == DOCUMENT_MARK):
+        if not bare:
+            return self.finish()
+        if bare.startswith(DOCUMENT_MARK) and _BLANKS.split(bare, maxsplit=1)[0] == DOCUMENT_MARK:
+            self._n_documents += 1
+            self._document = f"{self._options.id_prefix}doc{self._n_documents}"[-MAX_DOCUMENT_CHARS:]
             return self.finish()
         try:
             if bare.startswith("#") and self._is_comment(line):
-                self._next_id = _parse_id_comment(line) or self._next_id
+                self._read_comment(line)
                 return None
             problem = None
         except InvalidInput as error:
             problem = error
         if self._draft is None:
-            self._draft = _ConllDraft(number, id=self._next_id)
+            self._draft = _ConllDraft(number, id=self._next_id, document=self._document)
             self._next_id = None
         draft = self._draft
         try:
@@ -104,13 +123,23 @@ class _ConllReader:
         self._sentence_number += 1
         if draft.error is not None:
             return reject(draft.error, self._source.format_location(draft.error_line))
-        fields = {"tokens": draft.tokens, "labels": draft.labels, "id": draft.id, "meta": {"format": NAME}}
+        fields = {"tokens": draft.tokens, "labels": draft.labels, "id": draft.id, "document": draft.document}
         return make_record(
-            fields,
+            {**fields, "meta": {"format": NAME}},
             location=self._source.format_location(draft.line),
             number=self._sentence_number,
             options=self._options,
         )
+
+    def _read_comment(self, line: str) -> None:
+        match = _KEY_VALUE_COMMENT.match(line) or _ID_COMMENT.match(line)
+        if match is None:
+            return
+        key, value = match.group(1), match.group(2).strip()
+        if key in ID_FIELDS:
+            self._next_id = value or self._next_id
+        elif key in _DOCUMENT_KEYS:
+            self._document = find_document({"document": value})
 
     def _add_word(self, draft: _ConllDraft, line: str) -> None:
         check_text(line, self._source.encoding)
@@ -191,8 +220,3 @@ def _parse_column_number(name: str, value: str | None, *, default: int) -> int:
                 f"--{name}-column {value}: columns of a CoNLL file have numbers, 1 is the first and -1 the last"
             )
     return number - 1 if number > 0 else number
-
-
-def _parse_id_comment(line: str) -> str | None:
-    match = _KEY_VALUE_COMMENT.match(line) or _ID_COMMENT.match(line)
-    return match.group(2).strip() or None if match and match.group(1) in _ID_KEYS else None

@@ -1,4 +1,4 @@
-"""Writes CoNLL columns: `# id = …`, then a word, a tab and its label per line."""
+"""Writes CoNLL columns: `# id = …`, then a word, a tab and its label per line; `-DOCSTART-` between documents."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ if TYPE_CHECKING:
     from service.formats.text.restored_text import WriteContext
 
 _UNSAFE_IN_COLUMN: Final = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
-_UNSAFE_IN_ID: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+_UNSAFE_IN_NAME: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
 def write(stream: TextIO, sentences: Iterable[LabelledSentence], _: WriteContext) -> None:
-    stream.writelines("\n".join(_format_lines(sentence)) + "\n\n" for sentence in sentences)
+    document: str | None = None
+    for sentence in sentences:
+        if sentence.document != document:
+            document = sentence.document
+            stream.write(f"{DOCUMENT_MARK}\tO\n\n# document = {_check_name(sentence, 'document', document or '')}\n")
+        stream.write("\n".join(_format_lines(sentence)) + "\n\n")
 
 
 def _format_lines(sentence: LabelledSentence) -> list[str]:
     """The lines of a sentence. Raises if the columns would be read back as something else."""
     lines = []
     if sentence.id is not None:
-        if _UNSAFE_IN_ID.search(sentence.id) or sentence.id != sentence.id.strip():
-            raise _build_column_error(sentence, "its id can't be written in a line")
-        lines.append(f"# id = {sentence.id}")
+        lines.append(f"# id = {_check_name(sentence, 'id', sentence.id)}")
     for index, (word, label) in enumerate(zip(sentence.tokens, sentence.labels, strict=True)):
         for column, text in (("word", word), ("label", label)):
             if not text or _UNSAFE_IN_COLUMN.search(text):
@@ -39,6 +42,13 @@ def _format_lines(sentence: LabelledSentence) -> list[str]:
             raise _build_column_error(sentence, f"the word {word!r} may be taken for a comment", word=index)
         lines.append(f"{word}\t{label}")
     return lines
+
+
+def _check_name(sentence: LabelledSentence, field: str, name: str) -> str:
+    """The name, if a comment line can hold it."""
+    if _UNSAFE_IN_NAME.search(name) or name != name.strip():
+        raise _build_column_error(sentence, f"its {field} can't be written in a line")
+    return name
 
 
 def _build_column_error(sentence: LabelledSentence, problem: str, *, word: int | None = None) -> InvalidInput:

@@ -3,7 +3,7 @@
 The header names the columns, in any case and many spellings ("Sentence #", sentence_id, Word, token, Tag, ner_tags, …);
 options name them otherwise. With one row per word a new value in the sentence column starts a sentence and an empty
 cell continues it (Kaggle's files fill only the cell of the first word); without that column a blank row separates
-sentences. With one row per sentence the words and labels are JSON arrays, Python lists as pandas writes them, or
+sentences. A new value in the document column starts a sentence too, because sentences may be numbered in each document. With one row per sentence the words and labels are JSON arrays, Python lists as pandas writes them, or
 separated by spaces.
 """
 
@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any
 from service.errors import DecodeError, InvalidInput
 from service.formats.io.cells import parse_list_cell
 from service.formats.io.rows import TableRow, read_plain_rows, read_quoted_rows
-from service.formats.records import ID_FIELDS, PASSTHROUGH_FIELDS, FileRecord, ReadOptions, make_record, reject
+from service.formats.records import (
+    DOCUMENT_FIELDS,
+    ID_FIELDS,
+    PASSTHROUGH_FIELDS,
+    FileRecord,
+    ReadOptions,
+    find_document,
+    make_record,
+    reject,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -66,6 +75,7 @@ class _TableHeader:
     word: int
     label: int
     sentence: int | None
+    document: int | None
     passthrough: dict[str, int]
     meta: dict[str, Any]
 
@@ -120,8 +130,11 @@ def _parse_header(header: list[str], options: ReadOptions, location: str) -> _Ta
     else:
         known = (*SENTENCE_COLUMN_NAMES, *ID_FIELDS)
         sentence = next((names.index(name) for name in known if name in names and names.index(name) != word), None)
+    used = (word, label, sentence)
+    columns = (names.index(name) for name in DOCUMENT_FIELDS if name in names)
+    document = next((column for column in columns if column not in used), None)
     passthrough = {name: names.index(name) for name in _PASSTHROUGH_COLUMNS if name in names}
-    return _TableHeader(header, word, label, sentence, passthrough, {})
+    return _TableHeader(header, word, label, sentence, document, passthrough, {})
 
 
 def _detect_layout(table: _TableHeader, sample: Iterable[TableRow], name: str) -> str:
@@ -180,21 +193,22 @@ def _read_word_rows(
     source: TextSource, options: ReadOptions, table: _TableHeader, rows: Iterable[TableRow]
 ) -> Iterator[FileRecord]:
     draft: _TableDraft | None = None
-    current = ""
+    current = current_document = ""
     number = 0
     bad = ""
     end: TableRow = (0, [], "")
     for line, row, raw in itertools.chain(rows, [end]):
-        name = "" if table.sentence is None or not isinstance(row, list) or not any(row) else row[table.sentence]
         blank = isinstance(row, list) and not any(row)
-        ends = line == 0 or (blank and table.sentence is None) or (name not in ("", current))
+        name, document = ("", "") if blank or not isinstance(row, list) else _read_sentence_cells(row, table)
+        ends = line == 0 or (blank and table.sentence is None)
+        ends = ends or name not in ("", current) or document not in ("", current_document)
         if ends and draft is not None:
             number += 1
             yield _finish_sentence(draft, source, number, options)
             draft = None
         if blank:
             continue
-        current = name or current
+        current, current_document = name or current, document or current_document
         if draft is None:
             draft = _TableDraft(line)
             if bad and name and _has_cell(bad, name):
@@ -208,6 +222,12 @@ def _read_word_rows(
         except InvalidInput as error:
             draft.error = draft.error or reject(error, source.format_location(line))
             bad = raw
+
+
+def _read_sentence_cells(row: list[str], table: _TableHeader) -> tuple[str, str]:
+    """The names of the row's sentence and document; empty where the table has no such column."""
+    name = "" if table.sentence is None else row[table.sentence]
+    return name, "" if table.document is None else row[table.document]
 
 
 def _add_word(draft: _TableDraft, row: list[str], table: _TableHeader, sentence_id: str, options: ReadOptions) -> None:
@@ -249,6 +269,8 @@ def _finish_sentence(draft: _TableDraft, source: TextSource, number: int, option
 def _read_passthrough_fields(row: Sequence[str], table: _TableHeader) -> dict[str, Any]:
     fields: dict[str, Any] = {name: row[index] for name, index in table.passthrough.items() if row[index]}
     fields["meta"] = table.meta
+    if table.document is not None:
+        fields["document"] = find_document({"document": row[table.document]})
     revision = fields.get("revision")
     if isinstance(revision, str) and re.fullmatch(r"-?\d{1,18}", revision.strip()):
         fields["revision"] = int(revision)

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from service.contracts import LabelledSentence
     from service.formats.text.restored_text import WriteContext
 
-SENTENCE_COLUMNS: Final = ("id", "tokens", "labels", "revision", "annotator", "source", "annotated_at")
+SENTENCE_COLUMNS: Final = ("id", "tokens", "labels", "revision", "document", "annotator", "source", "annotated_at")
 WORD_COLUMNS: Final = ("sentence_id", "word", "label")
+WORD_COLUMNS_WITH_DOCUMENT: Final = (*WORD_COLUMNS, "document")
 _UNSAFE_IN_TSV: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 _LOOKS_QUOTED: Final = re.compile(r'^".*"".*"$')  # the reader removes the quotes of such a cell
 
@@ -34,7 +35,13 @@ def write_tsv(stream: TextIO, sentences: Iterable[LabelledSentence], _: WriteCon
     rows = list(sentences)
     by_word = _is_row_per_word(rows)
     for sentence in rows:
-        cells = (sentence.id, sentence.annotator, sentence.source, *(sentence.tokens if by_word else ()))
+        cells = (
+            sentence.id,
+            sentence.document,
+            sentence.annotator,
+            sentence.source,
+            *(sentence.tokens if by_word else ()),
+        )
         if any(_UNSAFE_IN_TSV.search(cell) or _LOOKS_QUOTED.search(cell) for cell in cells if cell is not None):
             raise InvalidInput(
                 "a tab, a line break or doubled quotes in it can't be written to a TSV file: use csv",
@@ -59,7 +66,8 @@ def _write_table(write_row: Callable[[Iterable[object]], object], sentences: lis
 
 
 def _write_word_rows(write_row: Callable[[Iterable[object]], object], sentences: list[LabelledSentence]) -> None:
-    write_row(WORD_COLUMNS)
+    has_documents = any(sentence.document is not None for sentence in sentences)
+    write_row(WORD_COLUMNS_WITH_DOCUMENT if has_documents else WORD_COLUMNS)
     for sentence in sentences:
         for index, (word, label) in enumerate(zip(sentence.tokens, sentence.labels, strict=True)):
             if not word or not label.strip() or {"\n", "\r"} & {*word, *label}:
@@ -68,4 +76,4 @@ def _write_word_rows(write_row: Callable[[Iterable[object]], object], sentences:
                     sentence=sentence.id,
                     word=index,
                 )
-            write_row((sentence.id, word, label))
+            write_row((sentence.id, word, label, *([sentence.document or ""] if has_documents else ())))

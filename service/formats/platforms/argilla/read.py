@@ -79,7 +79,7 @@ def _convert_list(
             response = require_object(value, field)
             status = response.get("status", "submitted")
             if status == "discarded":
-                yield build_discarded_fields(response, field)
+                yield build_discarded_fields(response, record, field)
             if status != "submitted":
                 continue
             values = extract_values(response.get("values"))

@@ -9,7 +9,9 @@ from service.formats.conversion import build_labelled_fields, build_revision_fie
 from service.formats.io.json_values import MISSING, require_array, require_object, to_name
 from service.formats.meta import pack_extra_fields
 from service.formats.platforms.argilla.questions import unwrap_answer
+from service.formats.platforms.ids import to_task_document
 from service.formats.platforms.links import normalize_base_url, quote_for_url
+from service.formats.records import find_document
 from service.formats.text.offsets import UTF16
 from service.formats.text.span_values import read_span
 
@@ -47,6 +49,7 @@ def build_response_fields(
     record_id = to_name(record.get("id"))
     if record_id is not None:
         fields["meta"]["record"] = record_id
+    fields["document"] = find_record_document(record)
     extra = {key: value for key, value in record.items() if key in EXTRA_RECORD_FIELDS and value}
     extra["fields"] = {key: value for key, value in texts.items() if key != name}
     extra["values"] = {key: value for key, value in values.items() if key != question}
@@ -60,11 +63,19 @@ def extract_values(values: object) -> dict[str, Any]:
     return {question: unwrap_answer(answer) for question, answer in answers}
 
 
-def build_discarded_fields(response: Mapping[str, Any], field: str) -> dict[str, Any]:
+def find_record_document(record: object) -> str | None:
+    """The document that the record's metadata names, else the record itself: it may have several responses."""
+    if not isinstance(record, dict):
+        return None
+    return find_document(record.get("metadata")) or to_task_document(PLATFORM, to_name(record.get("id")))
+
+
+def build_discarded_fields(response: Mapping[str, Any], record: object, field: str) -> dict[str, Any]:
     """The deletion of a response that its annotator discarded."""
     fields = {
         "id": build_sentence_id(response, field),
         "deleted": True,
+        "document": find_record_document(record),
         "meta": {"format": PLATFORM, "discarded": True},
     }
     return fields | build_revision_fields(response.get("updated_at"), f"{field}.updated_at")

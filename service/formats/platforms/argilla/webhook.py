@@ -97,7 +97,7 @@ def from_event(
             return ConvertedEvent(kind, ignored_reason="no question of its dataset asks for spans")
         fields = _convert_response(data, options)
     elif status == "discarded" and kind == RESPONSE_UPDATED:
-        fields = build_discarded_fields(data, "data")
+        fields = build_discarded_fields(data, data.get("record"), "data")
     else:
         return ConvertedEvent(kind, ignored_reason=f"the response is {str(status)[:40]}, not submitted")
     if kind == RESPONSE_UPDATED:

@@ -9,6 +9,7 @@ from service.formats.io.json_objects import is_json
 from service.formats.io.json_values import to_name
 from service.formats.meta import pack_extra_fields
 from service.formats.plain.conll.read import read as read_conll
+from service.formats.records import find_document
 from service.formats.text.offsets import UTF16
 from service.formats.text.span_values import read_first_spans
 
@@ -41,6 +42,7 @@ def from_line(line: Mapping[str, Any], options: ReadOptions) -> Iterator[Convert
     identity = to_name(line.get("id"))
     if identity is not None:
         fields["id"] = f"{PLATFORM}:{identity}"
+    fields["document"] = find_document(line, text_field=text_field) or fields.get("id")
     annotator = to_name(line.get("annotator") or line.get("username"))
     yield fields if annotator is None else {**fields, "annotator": annotator}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TextIO
 
 from service.formats.io.json_objects import write_json_line
-from service.formats.meta import get_extra_fields, get_format_meta, get_meta_text
+from service.formats.meta import build_document_field, get_extra_fields, get_format_meta, get_meta_text
 from service.formats.platforms.doccano.read import PLATFORM
 from service.formats.platforms.ids import to_platform_id
 from service.formats.text.offsets import UTF16
@@ -33,6 +33,8 @@ def write(stream: TextIO, sentences: Iterable[LabelledSentence], context: WriteC
             line["relations"] = []
         else:
             line[field] = [list(span) for span in spans]
+        if not meta:
+            line |= build_document_field(sentence, meta)
         write_json_line(stream, line | get_extra_fields(meta))
 
 

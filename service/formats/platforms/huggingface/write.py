@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TextIO
 
 from service.formats.io.json_objects import write_json_line
-from service.formats.meta import build_id_field, get_extra_fields, get_format_meta
+from service.formats.meta import build_document_field, build_id_field, get_extra_fields, get_format_meta
 from service.formats.platforms.huggingface.read import PLATFORM
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def write(stream: TextIO, sentences: Iterable[LabelledSentence], context: WriteC
         meta = get_format_meta(row, PLATFORM)
         tags = [numbers.get(label, label) for label in row.labels]
         line = build_id_field(row, meta) | {"tokens": list(row.tokens), "ner_tags": tags}
-        write_json_line(stream, line | get_extra_fields(meta))
+        write_json_line(stream, line | build_document_field(row, meta) | get_extra_fields(meta))
 
 
 def _get_label_names(sentence: LabelledSentence) -> tuple[str, ...]:

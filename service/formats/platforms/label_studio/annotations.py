@@ -8,6 +8,7 @@ from service.errors import InvalidInput
 from service.formats.conversion import build_labelled_fields, build_revision_fields
 from service.formats.io.json_values import require_integer, require_object, to_name
 from service.formats.meta import pack_extra_fields, select_small_fields
+from service.formats.platforms.ids import to_task_document
 from service.formats.platforms.label_studio.labeling_config import (
     CONFIG_FIELD,
     NON_SPAN_RESULT_TYPES,
@@ -18,6 +19,7 @@ from service.formats.platforms.label_studio.labeling_config import (
     read_result_spans,
 )
 from service.formats.platforms.links import normalize_base_url, quote_for_url
+from service.formats.records import find_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +43,7 @@ def convert_annotation(
         base = normalize_base_url(options.base_url)
         fields["source"] = f"{base}/projects/{quote_for_url(project)}/data?task={quote_for_url(task_id)}"
     if annotation.get("was_cancelled") is True:
+        fields["document"] = find_task_document(task, task_id, options.word)
         return {**fields, "deleted": True, "meta": meta | {"cancelled": True}}
     controls = parse_span_controls(config)
     if config and not controls:
@@ -52,6 +55,7 @@ def convert_annotation(
     if text_field not in data:
         names = ", ".join(list(data)[:10])
         raise InvalidInput(f"no {text_field} in it, only {names}: name the field of the text", field="task.data")
+    fields["document"] = find_task_document(task, task_id, text_field)
     fields |= build_labelled_fields(data[text_field], spans, options, field=f"task.data.{text_field}")
     meta |= {
         "project": project,
@@ -84,6 +88,12 @@ def _collect_extra_fields(
         "ground_truth": annotation.get("ground_truth"),
     }
     return pack_extra_fields({name: value for name, value in extra.items() if value})
+
+
+def find_task_document(task: Mapping[str, Any], task_id: str | None, text_field: str | None) -> str | None:
+    """The document that the task's data or meta names, else the task itself: it may have several annotations."""
+    named = find_document(task.get("data"), task.get("meta"), text_field=text_field)
+    return named or to_task_document(PLATFORM, task_id)
 
 
 def build_sentence_id(annotation: Mapping[str, Any], field: str) -> str:

@@ -18,6 +18,7 @@ from service.formats.conversion import (
 )
 from service.formats.io.json_values import require_array, require_integer, require_object, to_name
 from service.formats.meta import pack_extra_fields, select_small_fields
+from service.formats.platforms.ids import to_task_document
 from service.formats.platforms.label_studio.annotations import PLATFORM, convert_annotation, read_annotator
 from service.formats.platforms.label_studio.labeling_config import (
     find_control_names,
@@ -25,6 +26,7 @@ from service.formats.platforms.label_studio.labeling_config import (
     read_region_span,
 )
 from service.formats.platforms.label_studio.webhook import convert_stored_event
+from service.formats.records import find_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,7 +87,9 @@ def _convert_json_min(task: Mapping[str, Any], options: ReadOptions) -> dict[str
     fields = build_labelled_fields(task.get(text_field), spans, options, field=text_field)
     fields["id"] = f"{PLATFORM}:{require_integer(task.get('annotation_id'), 'annotation_id')}"
     fields |= build_revision_fields(task.get("updated_at"), "updated_at") | read_annotator(task.get("annotator"))
-    fields["meta"] |= {"format": PLATFORM, "task": to_name(task.get("id"))}
+    task_id = to_name(task.get("id"))
+    fields["document"] = find_document(task, text_field=text_field) or to_task_document(PLATFORM, task_id)
+    fields["meta"] |= {"format": PLATFORM, "task": task_id}
     if len(used) == 1:
         fields["meta"]["from_name"] = used[0]
     if text_field != "text":

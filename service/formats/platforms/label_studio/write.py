@@ -54,7 +54,8 @@ def _build_task(sentence: LabelledSentence, restored: RestoredText) -> dict[str,
     task["annotations"] = []
     if meta:
         return task | ({"meta": extra["meta"]} if "meta" in extra else {})
-    return task | {"meta": {"id": sentence.id} | ({"source": sentence.source} if sentence.source else {})}
+    about = {"id": sentence.id, "document": sentence.document, "source": sentence.source}
+    return task | {"meta": {name: value for name, value in about.items() if value or name == "id"}}
 
 
 _TASK_ID_FIELDS: Final = (("id", "task"), ("project", "project"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from service.contracts import MAX_DOCUMENT_CHARS
 from service.errors import InvalidInput
 from service.formats.conversion import ConvertedFields, build_labelled_fields, build_reader
 from service.formats.io.json_values import (
@@ -22,7 +23,7 @@ from service.formats.io.json_values import (
     to_name,
 )
 from service.formats.meta import pack_extra_fields
-from service.formats.records import find_words
+from service.formats.records import find_document, find_words
 from service.formats.text.offsets import TextSpan
 from service.formats.text.word_splitter import CharacterRange
 
@@ -87,6 +88,12 @@ def _read_answer_fields(line: Mapping[str, Any]) -> dict[str, Any]:
         fields["annotator"] = annotator[:256]
     if task is not None:
         fields["id"] = ":".join(part for part in (PLATFORM, task, annotator) if part)[:512]
+    document = find_document(line.get("meta"), line)
+    source_text = to_name(line.get("_input_hash"))  # several annotators may have answered about one text
+    if document is None and source_text is not None:
+        document = f"{PLATFORM}:input:{source_text}"[:MAX_DOCUMENT_CHARS]
+    if document is not None:
+        fields["document"] = document
     seconds = line.get("_timestamp")
     if isinstance(seconds, int | float) and not isinstance(seconds, bool):
         try:

@@ -54,7 +54,8 @@ def _build_spans(restored: RestoredText) -> list[dict[str, Any]]:
 
 def _build_answer_fields(sentence: LabelledSentence, meta: Mapping[str, Any]) -> dict[str, Any]:
     if not meta:
-        return {"meta": {name: value for name, value in (("id", sentence.id), ("source", sentence.source)) if value}}
+        about = {"id": sentence.id, "document": sentence.document, "source": sentence.source}
+        return {"meta": {name: value for name, value in about.items() if value}}
     fields: dict[str, Any] = {}
     prefix = f"{PLATFORM}:"
     if sentence.id is not None and sentence.id.startswith(prefix):

@@ -46,7 +46,7 @@ def test_an_event_is_in_the_log_when_it_is_answered(harness: ApiHarness) -> None
         "event": "ANNOTATION_CREATED", "ids": ["label-studio:41"], "ignored": None, "request_id": "ls-1",
     }  # fmt: skip
     (record,) = harness.log.read(TOPICS.sentences, 0, 10)
-    assert record.key == b"trips/label-studio:41"
+    assert record.key == b"trips/d"  # the document that the task's data names
     assert get_header(record.headers, "x-request-id") == "ls-1"
     message = json.loads(record.value or b"")
     assert (message["dataset"], message["labels"][:2]) == ("trips", ["B-PER", "I-PER"])

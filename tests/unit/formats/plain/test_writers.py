@@ -24,22 +24,26 @@ def write(sentences: Sequence[LabelledSentence], form: str) -> bytes:
 
 
 def to_tuples(sentences: Sequence[LabelledSentence]) -> list[tuple[object, ...]]:
-    return [(sentence.id, sentence.tokens, sentence.labels) for sentence in sentences]
+    return [(sentence.id, sentence.document, sentence.tokens, sentence.labels) for sentence in sentences]
 
 
 plain = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=6)
 anything = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
 labels = st.sampled_from(["O", "B-PER", "I-PER", "B-LOC"])
+documents = st.sampled_from([None, "file.tsv:doc1", "page = 2"])
 
 
 def sentences(words: st.SearchStrategy[str]) -> st.SearchStrategy[list[LabelledSentence]]:
     pairs = st.lists(st.tuples(words, labels), min_size=1, max_size=6)
-    return st.lists(pairs, min_size=1, max_size=4).map(
+    return st.lists(st.tuples(documents, pairs), min_size=1, max_size=4).map(
         lambda drawn: [
             LabelledSentence(
-                id=f"file.tsv:{number}", tokens=tuple(w for w, _ in pair), labels=tuple(label for _, label in pair)
+                id=f"file.tsv:{number}",
+                document=document,
+                tokens=tuple(w for w, _ in pair),
+                labels=tuple(label for _, label in pair),
             )
-            for number, pair in enumerate(drawn)
+            for number, (document, pair) in enumerate(drawn)
         ]
     )
 
@@ -73,6 +77,15 @@ def test_tables_come_back(sentences_written: list[LabelledSentence]) -> None:
     )
 
 
+@given(sentences(plain))
+@settings(deadline=None)
+def test_tables_with_one_row_per_word_come_back(drawn: list[LabelledSentence]) -> None:
+    sentences_written = [sentence.model_copy(update={"meta": {"rows": "word"}}) for sentence in drawn]
+    assert to_tuples(list(read_sentences(io.BytesIO(write(sentences_written, "csv")), format="csv"))) == to_tuples(
+        sentences_written
+    )
+
+
 @pytest.mark.parametrize("form", ["conll", "jsonl", "csv", "tsv", "prodigy", "huggingface"])
 def test_the_sample_comes_back_and_its_format_is_known(form: str) -> None:
     sentences_written = list(read_sentences("models/sample/sample.tsv"))
@@ -90,6 +103,8 @@ def test_the_sample_comes_back_and_its_format_is_known(form: str) -> None:
         ({"labels": ("B PER",)}, "label 'B PER'"),
         ({"id": "a\nb"}, "its id"),
         ({"id": " a"}, "its id"),
+        ({"document": "a\nb"}, "its document"),
+        ({"document": " a"}, "its document"),
     ],
 )
 def test_columns_refuse_what_they_would_change(fields: dict[str, object], says: str) -> None:
@@ -100,8 +115,15 @@ def test_columns_refuse_what_they_would_change(fields: dict[str, object], says: 
 
 def test_other_fields_go_along() -> None:
     sentence = LabelledSentence(
-        id="1", tokens=("a",), labels=("O",), revision=3, annotator="zoe", source="http://x/1", meta={"k": [1]}
+        id="1",
+        tokens=("a",),
+        labels=("O",),
+        revision=3,
+        document="d",
+        annotator="zoe",
+        source="http://x/1",
+        meta={"k": [1]},
     )
     assert list(read_sentences(io.BytesIO(write([sentence], "jsonl")))) == [sentence]
     (back,) = read_sentences(io.BytesIO(write([sentence], "csv")), format="csv")
-    assert (back.annotator, back.source, back.revision) == ("zoe", "http://x/1", 3)
+    assert (back.annotator, back.source, back.revision, back.document) == ("zoe", "http://x/1", 3, "d")
