@@ -14,7 +14,7 @@ from service.inference.heads.results import softmax_rows
 from service.inference.heads.weights import POSITIONS, HeadWeights
 from service.training.projection import build_dense_features
 from service.training.sentences import NO_CLASS
-from service.training.solver import LinearHead, Penalties, fit_head
+from service.training.solver import LinearHead, Penalties, fit_heads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,27 +42,25 @@ def cross_fit(
     *,
     n_folds: int = N_FOLDS,
     penalties: Penalties | None = None,
-    on_fold: Callable[[int], None] | None = None,
+    on_round: Callable[[int, int], None] | None = None,
 ) -> CrossFit:
-    """`projected` [N, C] are the words' components; C is 0 without an encoder, and `projection` None."""
+    """`projected` [N, C] are the words' components; C is 0 without an encoder, and `projection` None.
+
+    `on_round` is told how many rounds of fitting are done, and how many there are at most.
+    """
     penalties = penalties or Penalties()
     dense = build_dense_features(projected, data.starts)
     sparse = build_sparse_features(data.sentences)
     lengths = np.diff(data.starts)
     fold = np.repeat([compute_fold(words, n_folds) for words in data.sentences], lengths)
     n_classes = len(data.classes)
+    held_out = fold == np.arange(n_folds)[:, None]
+    seen = ~held_out & (data.given != NO_CLASS)
+    heads = fit_heads(dense, sparse, data.given, n_classes, seen, penalties=penalties, on_round=on_round)
     probs = np.zeros((len(data.given), n_classes))
-    heads = []
-    for held_out in range(n_folds):
-        train = (fold != held_out) & (data.given != NO_CLASS)
-        judged = fold == held_out
-        # From zero for every fold: a start from another fold's weights would carry this fold's labels in.
-        head = fit_head(dense[train], sparse[train], data.given[train], n_classes, penalties=penalties)
+    for judged, head in zip(held_out, heads, strict=True):
         logits = dense[judged] @ head.dense + sparse[judged] @ head.sparse + head.bias
         probs[judged] = softmax_rows(logits.astype(np.float64))
-        heads.append(head)
-        if on_fold is not None:
-            on_fold(held_out)
     return CrossFit(fold_projection_in(heads, projection, n_classes), probs)
 
 

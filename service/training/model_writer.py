@@ -38,7 +38,6 @@ def write_model_folder(
     training: Mapping[str, Any],
 ) -> None:
     """Writes all of the folder or nothing. An old model is replaced; of two writers the later one wins."""
-    check_model_target(out)
     with write_folder(out, replace=True) as scratch:
         files = {"heads": HEADS_FILE}
         weights.save(scratch / HEADS_FILE)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg import eigh
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -28,9 +29,12 @@ class StateProjection:
         """From a sample of words' states [n, W]."""
         mean = states.mean(axis=0, dtype=np.float64)
         spread = np.maximum(states.std(axis=0, dtype=np.float64), 1e-6)
-        standard: npt.NDArray[np.float64] = (states - mean) / spread
-        _, vectors = np.linalg.eigh(standard.T @ standard / max(len(standard), 1))
-        components = vectors[:, ::-1][:, : min(n_components, vectors.shape[1])]
+        standard = ((states - mean.astype(np.float32)) / spread.astype(np.float32)).astype(np.float32)
+        width = states.shape[1]
+        first = max(width - n_components, 0)
+        covariance = (standard.T @ standard).astype(np.float64) / max(len(standard), 1)
+        _, vectors = eigh(covariance, subset_by_index=(first, width - 1), overwrite_a=True)
+        components = vectors[:, ::-1]
         # The sign of an eigenvector is arbitrary: the largest entry is positive, so that fits can be compared.
         components *= np.sign(components[np.abs(components).argmax(axis=0), np.arange(components.shape[1])])
         return cls(mean.astype(np.float32), (components / spread[:, None]).astype(np.float32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -13,13 +14,13 @@ from service.scoring.confident import sum_by_class
 from service.scoring.flat import merge_classes, merge_labels
 from service.training.cross_fit import cross_fit
 from service.training.figures import TrainingFigures, compute_figures
-from service.training.model_writer import write_model_folder
+from service.training.model_writer import check_model_target, write_model_folder
 from service.training.projection import StateProjection
 from service.training.sentences import NO_CLASS
 from service.training.word_states import WordStateExtractor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     Step = Literal["encode", "fit"]
 
 MAX_PROJECTION_WORDS = 20_000
+REPORT_EVERY = 100  # sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,10 @@ def train_model(
     on_step: Callable[[Step, int, int], None] | None = None,
 ) -> TrainedModel:
     """`on_step` is called with the step, how much of it is done, and how much there is."""
+    check_model_target(out)
     report = on_step or _ignore_step
     projected, projection = _project_states(data, encoder, threads=threads, report=report)
-    fit = cross_fit(data, projected, projection, on_fold=lambda fold: report("fit", fold + 1, N_FOLDS))
+    fit = cross_fit(data, projected, projection, on_round=partial(report, "fit"))
     figures = compute_figures(data, fit.probs)
     known = data.given != NO_CLASS
     probs, given = fit.probs[known], data.given[known]
@@ -88,14 +91,23 @@ def _project_states(
         return np.zeros((len(data.given), 0), np.float32), None
     extractor = WordStateExtractor(encoder, threads=threads)
     n = len(data.sentences)
-    # Every step-th sentence: a fair sample, whatever order the data is in. It is encoded twice.
+    # Every step-th sentence: a fair sample, whatever order the data is in.
     step = -(-len(data.given) // MAX_PROJECTION_WORDS)
-    projection = StateProjection.fit(np.concatenate(list(extractor.extract(data.sentences[::step]))))
+    sampled = range(0, n, step)
+    others = [index for index in range(n) if index % step]
+
+    def extract(indices: Sequence[int], *, done: int) -> Iterator[npt.NDArray[np.float32]]:
+        for number, states in enumerate(extractor.extract(data.sentences[index] for index in indices), done + 1):
+            if number % REPORT_EVERY == 0 or number == n:
+                report("encode", number, n)
+            yield states
+
+    states = np.concatenate(list(extract(sampled, done=0)))
+    projection = StateProjection.fit(states)
     projected = np.zeros((len(data.given), projection.matrix.shape[1]), np.float32)
-    for index, states in enumerate(extractor.extract(data.sentences)):
-        projected[data.starts[index] : data.starts[index + 1]] = projection.project(states)
-        if index % 100 == 99 or index == n - 1:
-            report("encode", index + 1, n)
+    projected[np.repeat(np.arange(n) % step == 0, np.diff(data.starts))] = projection.project(states)
+    for index, own in zip(others, extract(others, done=len(sampled)), strict=True):
+        projected[data.starts[index] : data.starts[index + 1]] = projection.project(own)
     return projected, projection
 
 
