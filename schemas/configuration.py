@@ -29,6 +29,7 @@ TITLES = {
     "worker": ("Worker", "For `labelwatch worker` and the worker in `labelwatch up`."),
     "model": ("Model", "The model that judges, and how it runs."),
     "models": ("Model registry", "Where `labelwatch train` and `labelwatch model` store models."),
+    "trainer": ("Trainer", "For the trainer in `labelwatch up`, and for `labelwatch trainer`."),
     "api": ("REST API", "For `labelwatch api` and `labelwatch up`."),
     "logs": ("Logs", "The log output on standard error."),
     "metrics": ("Metrics", "What Prometheus scrapes."),

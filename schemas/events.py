@@ -50,6 +50,11 @@ TOPIC_USAGES = {
         ("send", "receive"),
     ),
     "datasets": TopicUsage("Settings of datasets; the highest version counts", ("dataset.v1",), ("receive", "send")),
+    "models": TopicUsage(
+        "Trainings of the models of datasets: how far, how good, in use or not and why",
+        ("training.v1",),
+        ("send", "receive"),
+    ),
     "decisions": TopicUsage(
         f"Decisions of reviewers, and claims: items that they have open. All claims go to partition {CLAIM_PARTITION}, "
         "whatever their key, so that all readers see them in the same order",

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from service.contracts import AnnotatedSentence, Assessment, Claim, DatasetSettings, Decision, LabelledSentence, Message
+from service.contracts import (
+    AnnotatedSentence,
+    Assessment,
+    Claim,
+    DatasetSettings,
+    Decision,
+    LabelledSentence,
+    Message,
+    Training,
+)
 from service.errors import InferenceError, InvalidInput
 from service.log.codec import (
     ERROR_HEADER_PREFIX,
@@ -56,6 +65,7 @@ CONTRACTS = (
         "news/4711/anna/claim",
     ),
     MessageContract("dataset.v1", DatasetSettings, "name of the dataset", "news"),
+    MessageContract("training.v1", Training, "`dataset/model`", "med/med-v1"),
 )
 
 # Rules of validators, which pydantic can't express in a schema.

@@ -28,6 +28,7 @@ from service.contracts.sentence import (
     describe_label_mismatch,
     read_sentence,
 )
+from service.contracts.training import ModelComparison, TrainedType, Training, TrainingProgress
 
 __all__ = [
     "DATASET_NAME_RULE",
@@ -50,6 +51,7 @@ __all__ = [
     "FlagPolicy",
     "LabelledSentence",
     "Message",
+    "ModelComparison",
     "ModelName",
     "PlatformTask",
     "Position",
@@ -58,6 +60,9 @@ __all__ = [
     "Shown",
     "SuspectKind",
     "SuspectSpan",
+    "TrainedType",
+    "Training",
+    "TrainingProgress",
     "Verdict",
     "WordProbabilities",
     "WordScore",

@@ -56,6 +56,11 @@ class DatasetSettings(Message):
     ranker_epoch: int = Field(
         default=0, ge=0, description="Raise it to make the ranker forget earlier decisions; it can only grow"
     )
+    auto_train: bool | None = Field(
+        default=None,
+        description="Whether the trainer trains a model from the dataset's own labels, and again as data grows. null: only "
+        "where no model fits the labels, under `labelwatch up` and `labelwatch trainer`",
+    )
 
     @field_validator("label_set")
     @classmethod

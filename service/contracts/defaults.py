@@ -24,3 +24,9 @@ everywhere.
 
 PRIOR_WORDS = 200
 """How many words the model's held-out mean of a class counts for."""
+
+MIN_TRAINING_SENTENCES = 300
+"""Sentences of a dataset at which the trainer trains its first model.
+
+With 200 sentences F1 is between .52 and .75, with 500 between .64 and .73: enough to put errors first in a queue.
+"""

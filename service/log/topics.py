@@ -62,6 +62,10 @@ class Topics:
     def decisions(self) -> str:
         return f"{self.prefix}decisions"
 
+    @property
+    def models(self) -> str:
+        return f"{self.prefix}models"
+
     def list_specs(self) -> tuple[TopicSpec, ...]:
         return (
             TopicSpec(self.sentences, "delete", MAX_INPUT_BYTES),
@@ -72,4 +76,5 @@ class Topics:
             TopicSpec(self.state, "compact", MAX_OUTPUT_BYTES, per_source_partition=True),
             TopicSpec(self.datasets, "compact", MIB, partitions=1),
             TopicSpec(self.decisions, "compact", MIB),
+            TopicSpec(self.models, "compact", MIB, partitions=1),
         )

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pydantic import ValidationError
 
 from service.contracts import AnnotatedSentence, LabelledSentence, PlatformTask, read_sentence
-from service.errors import InvalidInput
+from service.errors import InvalidInput, StateError
 from service.log.read import read_topic
+from service.log.waiting_records import restore_input_record
 from service.review.decisions import check_correction, resolve_decisions
 from service.review.messages import ErasedAssessment, iterate_decisions, parse_review_record
 from service.review.review_state import ReviewState, is_deleted_with_task
@@ -45,15 +46,16 @@ class _Newest(NamedTuple):
 class StoredSentences:
     """The newest revision of each sentence of a dataset, without deleted ones, from all topics that hold sentences.
 
-    The review topic may hold sentences that the input topic has dropped. Of a revision that both hold, the input topic
-    has the later message.
+    The other topics may hold sentences that the input topic has dropped. Of a revision that several hold, the input
+    topic has the last message.
     """
 
     def __init__(self, log: Log, topics: Topics, dataset: str) -> None:
         self._log = log
         self._dataset = dataset
+        self._waiting = topics.waiting
         self._review = topics.review
-        self._topics = (topics.sentences, topics.review)
+        self._topics = (topics.sentences, topics.waiting, topics.review)
 
     def __iter__(self) -> Iterator[LabelledSentence]:
         """In the order of the topics. Of a sentence that changes meanwhile, either revision may be returned."""
@@ -110,8 +112,13 @@ class StoredSentences:
         """The records of the dataset with the sentence's id and the sentence; None for one that was erased."""
         for record in read_topic(self._log, topic):
             try:
-                sentence = _read_review_sentence(record) if topic == self._review else read_stored_sentence(record)
-            except (InvalidInput, ValidationError):  # it is a dead letter, or not ours
+                if topic == self._review:
+                    sentence = _read_review_sentence(record)
+                elif topic == self._waiting:
+                    sentence = _read_waiting_sentence(record)
+                else:
+                    sentence = read_stored_sentence(record)
+            except (InvalidInput, StateError, ValidationError):  # it is a dead letter, or not ours
                 continue
             if sentence is not None and sentence.dataset == self._dataset:
                 yield record, str(sentence.id), None if isinstance(sentence, ErasedAssessment) else sentence
@@ -123,6 +130,11 @@ def read_stored_sentence(record: Record) -> LabelledSentence:
     if sentence.id is None:
         return sentence.model_copy(update={"id": f"{record.topic}-{record.partition}-{record.offset}"})
     return sentence
+
+
+def _read_waiting_sentence(record: Record) -> LabelledSentence | None:
+    """None for a record that is released: the input or the review topic has the sentence."""
+    return None if record.value is None else read_stored_sentence(restore_input_record(record))
 
 
 def _read_review_sentence(record: Record) -> LabelledSentence | ErasedAssessment | None:

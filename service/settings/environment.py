@@ -23,6 +23,7 @@ from service.settings.groups import (
     ModelSettings,
     ModelsSettings,
     TopicSettings,
+    TrainerSettings,
     WorkerSettings,
 )
 from service.settings.kafka import KafkaSettings
@@ -46,6 +47,7 @@ class Settings(BaseSettings):
     worker: WorkerSettings = WorkerSettings()
     model: ModelSettings = ModelSettings()
     models: ModelsSettings = ModelsSettings()
+    trainer: TrainerSettings = TrainerSettings()
     api: ApiSettings = ApiSettings()
     logs: LoggingSettings = LoggingSettings()
     metrics: MetricsSettings = MetricsSettings()

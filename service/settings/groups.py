@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from service.contracts import MAX_WORDS
-from service.contracts.defaults import BATCH_RECORDS, MAX_DATASETS, MIN_WORDS, PRIOR_WORDS
+from service.contracts.defaults import BATCH_RECORDS, MAX_DATASETS, MIN_TRAINING_SENTENCES, MIN_WORDS, PRIOR_WORDS
 from service.settings.base import SettingsGroup
 
 
@@ -84,6 +84,32 @@ class ModelsSettings(SettingsGroup):
     path: Path = Field(
         default=Path(".labelwatch/models"), description="Folder of the model registry; many processes may share it"
     )
+
+
+class TrainerSettings(SettingsGroup):
+    """The trainer of `labelwatch up` and `labelwatch trainer`, which trains models from what the datasets have stored."""
+
+    auto: bool | None = Field(
+        default=None,
+        description="Whether datasets that no model fits are trained if their `auto_train` is null; not set: under "
+        "`labelwatch up` and `labelwatch trainer`. Set it for `labelwatch api` too, so that the console shows the same",
+    )
+    min_sentences: int = Field(
+        default=MIN_TRAINING_SENTENCES, ge=1, description="Sentences of a dataset at which its first model is trained"
+    )
+    encoder: str | None = Field(
+        default=None,
+        description="Encoder folder, or `none` for hashed text features alone; not set: the encoder for English that comes "
+        "with labelwatch",
+    )
+    threads: int = Field(default=1, ge=1, le=256, description="Threads of a training, which runs at low priority")
+    metrics_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="Port for /metrics, /healthz and /readyz of `labelwatch trainer`; 0: any free port; none: off",
+    )
+    metrics_host: str = Field(default="127.0.0.1", min_length=1, description="Address that the metrics port listens on")
 
 
 class LoggingSettings(SettingsGroup):

@@ -25,8 +25,6 @@ from service.cli.shared.rejects import RejectHandler
 from service.cli.shared.tables import render_table, truncate
 from service.cli.shared.terminal import print_stderr
 from service.contracts import DatasetSettings
-from service.inference.model.default import find_default_encoder
-from service.inference.model.encoder_folder import EncoderFolder
 from service.inference.model.folder import ModelFolder
 from service.inference.model.registry import MODEL_NAME_RULE, ModelRegistry, choose_version_name
 from service.labels import Scheme
@@ -35,6 +33,7 @@ from service.runtime.open_log import build_topics, open_existing_log
 from service.runtime.sentence_files import STDIN, FileSource
 from service.settings import read_settings
 from service.text import pluralize
+from service.training.encoder_choice import load_encoder
 from service.training.figures import WARN_SENTENCES
 from service.training.model_writer import check_model_target
 from service.training.sentences import MIN_TYPE_EXAMPLES, collect_sentences
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from service.training.sentences import TrainingSet
     from service.training.trainer import Step
 
-NO_ENCODER = "none"
 N_WORST = 10
 MAX_SHOWN_CONFLICTS = 5
 STEP_NAMES = {"encode": "encoding", "fit": "fitting"}
@@ -125,7 +123,7 @@ def train(
     outputs = AuditOutputs(sources, output, output_format, report=report, top=N_WORST if output is None else None)
     rejects = RejectHandler(on_error, output)
     outputs.check_paths(rejects)
-    encoder_folder = _load_encoder(encoder)
+    encoder_folder = load_encoder(encoder)
     check_model_target(out)
     with ExitStack() as stack:
         source: FileSource | DatasetSource
@@ -195,12 +193,6 @@ class _StepBars:
         if step not in self._bars:
             self._bars[step] = tqdm(total=total, desc=STEP_NAMES[step], file=sys.stderr, disable=self._disabled)
         self._bars[step].update(done - self._bars[step].n)
-
-
-def _load_encoder(encoder: str | None) -> EncoderFolder | None:
-    if encoder == NO_ENCODER:
-        return None
-    return EncoderFolder.load(find_default_encoder() if encoder is None else Path(encoder))
 
 
 def _iter_sentences(records: Iterable[FileRecord], rejects: RejectHandler) -> Iterator[LabelledSentence]:

@@ -141,6 +141,13 @@ class StateSnapshot:
         partitions = (stats for key_stats in self.by_key.values() for stats in key_stats.partitions.values())
         return sum(stats.histogram.total for stats in partitions)
 
+    def count_dataset_sentences(self, dataset: str) -> int:
+        """Sentences of a dataset that were learned from, by any model and in any epoch."""
+        partitions = (
+            stats for key, each in self.by_key.items() if key.dataset == dataset for stats in each.partitions.values()
+        )
+        return sum(stats.histogram.total for stats in partitions)
+
     def get_partitions(self, key: StatsKey) -> Mapping[int, RunningStats]:
         key_stats = self.by_key.get(key)
         return {} if key_stats is None else key_stats.partitions
