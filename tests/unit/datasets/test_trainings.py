@@ -68,7 +68,7 @@ def test_a_record_that_can_not_be_read_leaves_the_others() -> None:
 def test_the_view_follows_the_topic(tmp_path: Path) -> None:
     with closing(SqliteLog(tmp_path / "log.sqlite", TOPICS)) as log:
         view, stop = TrainingView(log, TOPICS.models), threading.Event()
-        assert not view.caught_up
+        assert TrainingView(log, TOPICS.models).caught_up is False
         log.append([build_training_message(TOPICS.models, make_training("med-v1", result="running"))])
         assert len(view.step()) == 1
         assert view.caught_up
