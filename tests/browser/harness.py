@@ -105,9 +105,31 @@ class ServiceProcess:
         return [item["id"] for item in items]
 
 
+def _send_sample(service: ServiceProcess) -> None:
+    """Sends the sample data, and notes its doubtful sentences once all of it is learned."""
+    service.send(
+        *(
+            {**sentence, "dataset": "sample", "id": str(number), "annotator": "bo"}
+            for number, sentence in enumerate(read_sample())
+        )
+    )
+
+    def has_learned_sample() -> bool:
+        datasets = service.call("GET", "/v1/datasets")["datasets"]
+        return any(dataset["name"] == "sample" and dataset["sentences"] == len(read_sample()) for dataset in datasets)
+
+    wait_for(has_learned_sample, "learning the sample")
+    service.flagged_sentences = [
+        {"tokens": item["tokens"], "labels": item["labels"]}
+        for item in service.list_items("sample")
+        if item["suspects"]
+    ]
+    assert len(service.flagged_sentences) > 12
+
+
 @contextmanager
-def run_service(folder: Path) -> Iterator[ServiceProcess]:
-    """Runs the service on the embedded log and sends it the sample data."""
+def run_service(folder: Path, *, sample: bool = True) -> Iterator[ServiceProcess]:
+    """Runs the service on the embedded log and sends it the sample data, unless `sample` is off."""
     write, read = generate_key(), generate_key()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LABELWATCH_")} | {
         "LABELWATCH_LOG_PATH": str(folder / "log.sqlite"),
@@ -123,26 +145,8 @@ def run_service(folder: Path) -> Iterator[ServiceProcess]:
         ready = re.match(r"labelwatch is ready: (http://\S+?)/ ", process.stdout.readline().decode())
         assert ready is not None, stderr.read_text()
         service = ServiceProcess(ready[1], write, read)
-        service.send(
-            *(
-                {**sentence, "dataset": "sample", "id": str(number), "annotator": "bo"}
-                for number, sentence in enumerate(read_sample())
-            )
-        )
-
-        def has_learned_sample() -> bool:
-            datasets = service.call("GET", "/v1/datasets")["datasets"]
-            return any(
-                dataset["name"] == "sample" and dataset["sentences"] == len(read_sample()) for dataset in datasets
-            )
-
-        wait_for(has_learned_sample, "learning the sample")
-        service.flagged_sentences = [
-            {"tokens": item["tokens"], "labels": item["labels"]}
-            for item in service.list_items("sample")
-            if item["suspects"]
-        ]
-        assert len(service.flagged_sentences) > 12
+        if sample:
+            _send_sample(service)
         yield service
     finally:
         process.terminate()

@@ -55,7 +55,7 @@ def test_error_ok_unsure_and_on_to_the_next(harness: BrowserHarness) -> None:
         )
     expect(title).to_have_text(f"keyed / {order[3]}")
     page.keyboard.press("o")
-    expect(page.locator(".empty-stage")).to_contain_text("Nothing matches")
+    expect(page.locator(".empty-stage")).to_contain_text("4 sentences decided: 1 error, 2 OK, 1 unsure")
 
 
 def test_the_corrected_label_is_chosen_by_keyboard(harness: BrowserHarness) -> None:

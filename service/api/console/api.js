@@ -123,6 +123,9 @@ export class Api {
   }
 }
 
+/** Whether the console uses a key: then commands that call the API need one too. */
+export const hasKey = () => sessionStorage.getItem(KEY_STORAGE_NAME) !== null;
+
 /** @param {Record<string, unknown>} query */
 function toQueryString(query) {
   const parts = new URLSearchParams();

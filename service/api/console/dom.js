@@ -92,6 +92,31 @@ export function renderInlineCode(text) {
     .map((part, index, parts) => (index % 2 && index < parts.length - 1 ? h("code", {}, part) : part));
 }
 
+/** A command with a button that copies it. @param {string} command */
+export function renderCommand(command) {
+  const code = h("code", { tabindex: 0 }, command);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(command);
+      showToast("Copied.");
+    } catch {
+      // Browsers offer the clipboard only to pages from https and localhost.
+      getSelection()?.selectAllChildren(code);
+      showToast("Selected: copy it with Ctrl+C.");
+    }
+  };
+  return h(
+    "div",
+    { class: "command" },
+    code,
+    h(
+      "button",
+      { type: "button", class: "plain small", "aria-label": "Copy the command", on: { click: copy } },
+      "Copy",
+    ),
+  );
+}
+
 /**
  * Shows a message at the edge of the page. It replaces the previous message and disappears after some seconds. A
  * lasting message stays until its button is pressed.

@@ -10,6 +10,8 @@ export const KEY_HELP = [
   ["z", "Undo the last decision"],
   ["n j", "Next sentence"],
   ["p k", "Previous sentence"],
+  ["s", "The same words elsewhere: Tab goes to the next sentence, Enter opens it"],
+  ["/", "Search the words"],
   ["f", "Filters"],
   ["?", "This help"],
 ];

@@ -20,6 +20,11 @@
  *   method: string, token_score: string, claimed_by: string | null, claimed_until: string | null,
  *   decisions: Decision[], agreement: "agree" | "differ" | null, reason: string | null,
  *   inclusion_probability: number | null }} Item
+ * @typedef {{ id: string, revision: number, rank: number, start: number, end: number, before: string[],
+ *   words: string[], after: string[], labels: string[], suggested: (string | null)[] }} SimilarItem
+ * @typedef {{ dataset: string, id: string,
+ *   same_words: { phrases: string[][], items: SimilarItem[], more: boolean },
+ *   same_pair: { given: string | null, suggested: string | null, items: SimilarItem[], more: boolean } }} Similar
  * @typedef {{ day: string, flagged: number, controls: number, decided: number, errors: number,
  *   precision: number | null }} Day
  * @typedef {{ low: number, high: number, items: number }} Bin
@@ -28,7 +33,8 @@
  * @typedef {{ recall: number | null, low: number | null, high: number | null, controls: number,
  *   controls_decided: number, controls_wrong: number }} Recall
  * @typedef {{ counts: Record<string, number>, days: Day[], scores: Bin[], confusions: Confusion[],
- *   annotators: Annotator[], verdicts: Record<string, number>, precision: number | null, recall: Recall | null,
+ *   annotators: Annotator[], reviewers: { reviewer: string, decisions: number }[],
+ *   models: { model: string, items: number }[], verdicts: Record<string, number>, precision: number | null, recall: Recall | null,
  *   ranker: Record<string, number> | null }} Overview
  * @typedef {{ at: string, thresholds: Record<string, number | null> }} Moment
  * @typedef {{ name: string, own_words: number, threshold: number | null, prior: number | null,

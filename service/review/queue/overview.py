@@ -12,6 +12,18 @@ from pydantic import Field
 from service.contracts import Assessment, Message
 from service.review.items import TASK_DELETION_STATE
 from service.review.projection.tables import read_ranker_offsets
+from service.review.queue.breakdowns import (
+    FROM_FACETS,
+    FROM_ITEMS,
+    INCLUDES_CONTROLS_NOTE,
+    WHERE_REVIEWED,
+    Annotator,
+    JudgingModel,
+    Reviewer,
+    count_by_annotator,
+    count_by_model,
+    count_by_reviewer,
+)
 from service.review.queue.recall import RecallEstimate, estimate_recall
 
 if TYPE_CHECKING:
@@ -42,9 +54,7 @@ SCORE_BIN_EDGES = (
     0.999,
     1,
 )
-MAX_ANNOTATORS = 200
 MAX_THRESHOLD_DAYS = 60
-INCLUDES_CONTROLS_NOTE = "flagged items and open control sentences"
 
 
 class Day(Message):
@@ -77,13 +87,6 @@ class Confusion(Message):
     right: int = 0
 
 
-class Annotator(Message):
-    annotator: str | None
-    items: int = 0
-    decided: int = 0
-    errors: int = 0
-
-
 class Overview(Message):
     dataset: str | None = None
     counts: dict[str, int] = Field(default_factory=dict)
@@ -94,6 +97,12 @@ class Overview(Message):
     confusions: tuple[Confusion, ...] = Field(default=(), description="Most frequent first")
     annotators: tuple[Annotator, ...] = Field(
         default=(), description=f"Counts of {INCLUDES_CONTROLS_NOTE}; most items first"
+    )
+    reviewers: tuple[Reviewer, ...] = Field(
+        default=(), description="Decisions that are not withdrawn, by reviewer; most decisions first"
+    )
+    models: tuple[JudgingModel, ...] = Field(
+        default=(), description=f"Models that judged {INCLUDES_CONTROLS_NOTE}; most items first"
     )
     verdicts: dict[str, int] = Field(default_factory=dict, description="Decisions that are not withdrawn, by verdict")
     precision: float | None = Field(default=None, description="Share of decided flagged items that are errors")
@@ -123,14 +132,6 @@ class PairPrecision(Message):
     @property
     def precision(self) -> float:
         return self.right / self.decided
-
-
-# `? IS NULL` selects all datasets. Open control sentences are counted with the flagged items, by the numbers they show: if a
-# label pair, an annotator or a range of scores had fewer items here than in the queue, the others would be known to be
-# control sentences. An item that was deleted with its task is not counted, like one that was deleted by itself.
-FROM_ITEMS = "FROM items WHERE (? IS NULL OR dataset = ?)"
-FROM_FACETS = "FROM facets CROSS JOIN items ON items.no = facets.item"
-WHERE_REVIEWED = "(state = 'open' OR (state = 'decided' AND reason = 'flagged'))"
 
 
 def count_items_by_dataset(db: sqlite3.Connection) -> dict[str, dict[str, int]]:
@@ -208,7 +209,9 @@ def build_overview(db: sqlite3.Connection, dataset: str | None) -> Overview:
         days=days,
         scores=_bin_scores(db, dataset),
         confusions=_count_confusions(db, dataset),
-        annotators=_count_by_annotator(db, dataset),
+        annotators=count_by_annotator(db, dataset),
+        reviewers=count_by_reviewer(db, dataset),
+        models=count_by_model(db, dataset),
         verdicts=verdicts,
         precision=errors / decided if decided else None,
         recall=None if dataset is None else estimate_recall(db, dataset),
@@ -274,22 +277,3 @@ def _count_confusions(db: sqlite3.Connection, dataset: str | None) -> tuple[Conf
         pair_counts["right"] = pair_counts.get("right", 0) + pair.right
     confusions = [Confusion(given=given, suggested=suggested, **n) for (given, suggested), n in counts.items()]
     return tuple(sorted(confusions, key=lambda confusion: (-confusion.items, confusion.given, confusion.suggested)))
-
-
-def _count_by_annotator(db: sqlite3.Connection, dataset: str | None) -> tuple[Annotator, ...]:
-    """Counts of flagged items and open control sentences."""
-    counts: dict[str | None, dict[str, int]] = {}
-    for name, items in db.execute(
-        f"SELECT annotator, count(*) {FROM_ITEMS} AND {WHERE_REVIEWED} GROUP BY annotator",
-        (dataset, dataset),
-    ):
-        counts[name] = {"items": items}
-    for name, decided, errors in db.execute(
-        "SELECT annotator, count(*), sum(verdict = 'error') FROM outcomes"
-        " WHERE (? IS NULL OR dataset = ?) AND reason <> 'control' GROUP BY annotator",
-        (dataset, dataset),
-    ):
-        counts.setdefault(name, {}).update(decided=decided, errors=errors)
-    annotators = [Annotator(annotator=name, **n) for name, n in counts.items()]
-    annotators.sort(key=lambda annotator: (-annotator.items, -annotator.decided, annotator.annotator or ""))
-    return tuple(annotators[:MAX_ANNOTATORS])

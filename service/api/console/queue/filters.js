@@ -2,15 +2,32 @@
 
 import { h } from "../dom.js";
 import { formatCount } from "../text.js";
+import { VERDICT_NAMES } from "./review.js";
 import { SUSPECT_KINDS } from "./suspects.js";
 
 /** @import { Overview } from "../types.js" */
 
-/** @typedef {Record<"dataset" | "state" | "given" | "suggested" | "kind" | "annotator" | "free", string>} Filter */
+/**
+ * @typedef {Record<"q" | "dataset" | "state" | "given" | "suggested" | "kind" | "annotator" | "verdict" | "decided_by"
+ *   | "model" | "free", string>} Filter
+ */
 
 /** @type {Filter} */
-export const NO_FILTER = { dataset: "", state: "open", given: "", suggested: "", kind: "", annotator: "", free: "" };
+export const NO_FILTER = {
+  q: "",
+  dataset: "",
+  state: "open",
+  given: "",
+  suggested: "",
+  kind: "",
+  annotator: "",
+  verdict: "",
+  decided_by: "",
+  model: "",
+  free: "",
+};
 const STATES = ["open", "decided", "closed", "all"];
+const SELECTS = ["dataset", "state", "given", "suggested", "kind", "verdict", "model"];
 
 /** @param {URLSearchParams} query @returns {Filter} */
 export function parseFilter(query) {
@@ -19,6 +36,7 @@ export function parseFilter(query) {
     filter[name] = query.get(name) ?? filter[name];
   if (!STATES.includes(filter.state)) filter.state = NO_FILTER.state;
   if (filter.kind && !(filter.kind in SUSPECT_KINDS)) filter.kind = "";
+  if (filter.verdict && !(filter.verdict in VERDICT_NAMES)) filter.verdict = "";
   return filter;
 }
 
@@ -31,6 +49,12 @@ export function buildQueueHash(filter) {
   return `#/queue${query.size ? `?${query}` : ""}`;
 }
 
+/** The address of an item. The list keeps its filters. @param {Filter} filter @param {{ dataset: string, id: string }} item */
+export function buildItemHash(filter, { dataset, id }) {
+  const hash = buildQueueHash(filter);
+  return `${hash}${hash.includes("?") ? "&" : "?"}item=${encodeURIComponent(`${dataset}/${id}`)}`;
+}
+
 export class FilterForm {
   /** @param {(filter: Filter) => void} onChange */
   constructor(onChange) {
@@ -39,7 +63,7 @@ export class FilterForm {
     this.datasets = [];
     /** @type {Record<string, HTMLSelectElement>} */
     this.selects = {};
-    for (const name of ["dataset", "state", "given", "suggested", "kind"]) {
+    for (const name of SELECTS) {
       this.selects[name] = /** @type {HTMLSelectElement} */ (h("select", { id: `filter-${name}`, name }));
     }
     setOptions(
@@ -50,17 +74,12 @@ export class FilterForm {
       ["", "Any"],
       ...Object.entries(SUSPECT_KINDS).map(([kind, [name]]) => /** @type {[string, string]} */ ([kind, name])),
     ]);
-    this.annotator = /** @type {HTMLInputElement} */ (
-      h("input", {
-        id: "filter-annotator",
-        name: "annotator",
-        list: "annotators",
-        placeholder: "Anyone",
-        autocomplete: "off",
-        maxlength: 256,
-      })
-    );
+    setOptions(this.selects.verdict, [["", "Any"], ...Object.entries(VERDICT_NAMES)]);
+    this.search = createInput("q", { type: "search", placeholder: "Search", maxlength: 200 });
+    this.annotator = createInput("annotator", { list: "annotators", placeholder: "Anyone", maxlength: 256 });
     this.annotatorOptions = h("datalist", { id: "annotators" });
+    this.reviewer = createInput("decided_by", { list: "reviewers", placeholder: "Anyone", maxlength: 128 });
+    this.reviewerOptions = h("datalist", { id: "reviewers" });
     this.freeCheckbox = /** @type {HTMLInputElement} */ (
       h("input", { id: "filter-free", name: "free", type: "checkbox" })
     );
@@ -69,6 +88,7 @@ export class FilterForm {
       { type: "button", class: "plain small", on: { click: () => onChange({ ...NO_FILTER }) } },
       "Clear",
     );
+    this.modelField = renderField("Model", this.selects.model);
     this.summary = h("summary", {}, "Filters ", h("span", { class: "pill", hidden: true }));
     const form = h(
       "form",
@@ -76,14 +96,24 @@ export class FilterForm {
         class: "filters",
         role: "search",
         "aria-label": "Filters",
-        on: { submit: (/** @type {Event} */ event) => event.preventDefault(), change: () => onChange(this.read()) },
+        on: {
+          submit: (/** @type {Event} */ event) => {
+            event.preventDefault();
+            onChange(this.read());
+          },
+          change: () => onChange(this.read()),
+        },
       },
+      renderField("Words", this.search),
       renderField("Dataset", this.selects.dataset),
       renderField("State", this.selects.state),
       renderField("Given", this.selects.given),
       renderField("Suggested", this.selects.suggested),
       renderField("Kind", this.selects.kind),
       renderField("Annotator", this.annotator, this.annotatorOptions),
+      renderField("Verdict", this.selects.verdict),
+      renderField("Decided by", this.reviewer, this.reviewerOptions),
+      this.modelField,
       h("label", { class: "check", for: "filter-free" }, this.freeCheckbox, "Hide sentences that others have open"),
       this.clearButton,
     );
@@ -95,14 +125,21 @@ export class FilterForm {
 
   /** @returns {Filter} */
   read() {
-    const { dataset, state, given, suggested, kind } = this.selects;
+    const { dataset, state, given, suggested, kind, verdict, model } = this.selects;
+    const decidedBy = this.reviewer.value.trim();
+    // An open item has no decision: with these filters, the state would leave nothing to show.
+    const isAboutDecisions = verdict.value !== "" || decidedBy !== "";
     return {
+      q: this.search.value.trim(),
       dataset: dataset.value,
-      state: state.value,
+      state: isAboutDecisions && state.value === "open" ? "decided" : state.value,
       given: given.value,
       suggested: suggested.value,
       kind: kind.value,
       annotator: this.annotator.value.trim(),
+      verdict: verdict.value,
+      decided_by: decidedBy,
+      model: model.value,
       free: this.freeCheckbox.checked ? "1" : "",
     };
   }
@@ -111,7 +148,9 @@ export class FilterForm {
   show(filter) {
     this.filter = filter;
     this.selectValues();
+    this.search.value = filter.q;
     this.annotator.value = filter.annotator;
+    this.reviewer.value = filter.decided_by;
     this.freeCheckbox.checked = filter.free !== "";
     const active = Object.keys(NO_FILTER).filter(
       (name) => filter[/** @type {keyof Filter} */ (name)] !== NO_FILTER[/** @type {keyof Filter} */ (name)],
@@ -148,10 +187,21 @@ export class FilterForm {
     ]);
     setOptions(this.selects.given, listTypes("given"));
     setOptions(this.selects.suggested, listTypes("suggested"));
+    const models = overview?.models ?? [];
+    setOptions(this.selects.model, [
+      ["", "Any"],
+      ...models.map(
+        ({ model, items }) => /** @type {[string, string]} */ ([model, `${model} (${formatCount(items)})`]),
+      ),
+    ]);
+    this.modelField.hidden = models.length < 2 && this.filter.model === "";
     this.annotatorOptions.replaceChildren(
       ...(overview?.annotators ?? []).flatMap(({ annotator }) =>
         annotator === null ? [] : [h("option", { value: annotator })],
       ),
+    );
+    this.reviewerOptions.replaceChildren(
+      ...(overview?.reviewers ?? []).map(({ reviewer }) => h("option", { value: reviewer })),
     );
     this.datasets = datasets;
     this.selectValues(); // nothing else: the reviewer may be typing
@@ -170,7 +220,17 @@ export class FilterForm {
     this.element.open = true;
     this.selects.dataset.focus();
   }
+
+  focusSearch() {
+    this.element.open = true;
+    this.search.focus();
+    this.search.select();
+  }
 }
+
+/** @param {string} name @param {Record<string, unknown>} attributes */
+const createInput = (name, attributes) =>
+  /** @type {HTMLInputElement} */ (h("input", { id: `filter-${name}`, name, autocomplete: "off", ...attributes }));
 
 /** @param {string} name @param {HTMLElement} control @param {...Node} more */
 const renderField = (name, control, ...more) =>

@@ -1,10 +1,13 @@
 /** The list of the queue: one entry per item, worst first. */
 
-import { h, renderArrow } from "../dom.js";
+import { h } from "../dom.js";
+import { getColourClass } from "../labels/labels.js";
 import { formatScore, truncate } from "../text.js";
 import { getItemKey, isClaimedByOther, VERDICT_NAMES } from "./review.js";
+import { describeDoubts, findWorstFlag } from "./wording.js";
 
 /** @import { Decision, Item } from "../types.js" */
+/** @import { Part } from "./wording.js" */
 
 const WORDS_BEFORE = 4;
 const WORDS_AFTER = 9;
@@ -60,11 +63,9 @@ export class QueueList {
    * @param {Decision | null} unsent
    */
   renderEntry(item, index, current, reviewer, unsent) {
-    const worst = [...item.doubtful].sort((a, b) => (a.p_given ?? 0) - (b.p_given ?? 0))[0];
+    const worst = findWorstFlag(item);
     const decision = item.decisions.find((other) => other.reviewer === reviewer) ?? item.decisions[0];
-    const pairs = [...new Set(item.doubtful.map((flag) => JSON.stringify([flag.given, flag.suggested])))].map((pair) =>
-      JSON.parse(pair),
-    );
+    const [doubt, ...others] = describeDoubts(item);
     return h(
       "li",
       {},
@@ -81,18 +82,6 @@ export class QueueList {
           "span",
           { class: "entry-head" },
           h("span", { class: "number" }, index + 1),
-          pairs.length
-            ? h(
-                "span",
-                { class: "pair" },
-                h("span", { class: "given" }, pairs[0][0]),
-                " ",
-                renderArrow(),
-                " ",
-                h("span", { class: "suggested" }, pairs[0][1]),
-              )
-            : null,
-          pairs.length > 1 ? h("span", { class: "muted" }, `+${pairs.length - 1}`) : null,
           isClaimedByOther(item, reviewer)
             ? h("span", { class: "tag", title: `${item.claimed_by} has it open` }, truncate(item.claimed_by ?? "", 14))
             : null,
@@ -112,6 +101,14 @@ export class QueueList {
             ? null
             : h("span", { class: "entry-rank", title: "Rank: low is bad" }, formatScore(item.rank)),
         ),
+        doubt && item.state !== "closed"
+          ? h(
+              "span",
+              { class: "doubt" },
+              doubt.map(renderPart),
+              others.length ? h("span", { class: "muted" }, ` and ${others.length} more`) : null,
+            )
+          : null,
         item.tokens.length
           ? h("span", { class: "excerpt" }, renderExcerpt(item, worst?.index ?? 0))
           : h(
@@ -135,6 +132,12 @@ export class QueueList {
     next.focus();
     this.onOpen(next.dataset.key ?? "");
   }
+}
+
+/** @param {Part} part */
+function renderPart({ text, type, isQuote }) {
+  if (isQuote) return h("bdi", {}, text);
+  return type === undefined ? text : h("b", { class: getColourClass(type) }, truncate(text, 40));
 }
 
 /** The words around the least likely flagged word. @param {Item} item @param {number} center */

@@ -5,12 +5,13 @@ import { h, showToast } from "../dom.js";
 import { SchemeCache } from "../labels/schemes.js";
 import { quoteDoubtfulWords, truncate } from "../text.js";
 import { renderEmptyStage } from "./empty.js";
-import { buildQueueHash, FilterForm, parseFilter } from "./filters.js";
+import { buildItemHash, buildQueueHash, FilterForm, parseFilter } from "./filters.js";
 import { ItemView } from "./item.js";
 import { QueueList } from "./list.js";
 import { Claims, Decisions, getItemKey, getItemPath, VERDICT_NAMES } from "./review.js";
+import { SimilarView } from "./similar.js";
 
-/** @import { Decision, Item, Verdict } from "../types.js" */
+/** @import { Dataset, Decision, Item, Overview, Verdict } from "../types.js" */
 /** @import { Api } from "../api.js" */
 /** @import { Filter } from "./filters.js" */
 /** @import { OutboxEntry } from "./outbox.js" */
@@ -20,6 +21,7 @@ const MAX_REFRESHED_ITEMS = 200;
 const READ_ONLY_TEXT = "Your key can only read. To review, use a key with the scope `write`.";
 // The choices of the filters come from the overview, which reads the whole queue.
 const MAX_CHOICES_AGE_MS = 15_000;
+const MAX_EMPTY_CHOICES_AGE_MS = 1000; // the page without a sentence shows counts of the overview
 
 export class QueueView {
   /**
@@ -41,12 +43,18 @@ export class QueueView {
     });
     this.list = new QueueList({ open: (key) => this.select(key), more: () => this.loadMore() });
     this.stage = h("section", { class: "stage", "aria-label": "Open sentence" });
+    this.similar = new SimilarView(api, (error) => context.showError(error));
     this.element = h(
       "div",
       { class: "queue" },
       h("h1", { class: "sr" }, "Review queue"),
       this.filters.element,
-      h("div", { class: "workspace" }, this.list.element, this.stage),
+      h(
+        "div",
+        { class: "workspace" },
+        this.list.element,
+        h("div", { class: "desk" }, this.stage, this.similar.element),
+      ),
     );
     /** @type {Filter} */
     this.filter = parseFilter(new URLSearchParams());
@@ -67,6 +75,10 @@ export class QueueView {
     this.excerpts = new Map();
     /** @type {string[] | null} */
     this.datasets = null;
+    /** @type {number | null} how many sentences the service has judged */
+    this.sentences = null;
+    /** @type {Overview | null} */
+    this.overview = null;
     this.schemes = new SchemeCache(api);
     this.isShown = false;
     this.isLoaded = false;
@@ -101,9 +113,11 @@ export class QueueView {
   /** The queue has changed. @param {Record<string, number>} counts */
   onQueueChange(counts) {
     this.counts = counts;
+    this.similar.invalidate();
     if (!this.isShown) return;
     this.refresh();
-    if (Date.now() - this.choicesLoadedAt > MAX_CHOICES_AGE_MS || this.namesUnknownDataset) this.loadChoices();
+    const maxAgeMs = this.items.length ? MAX_CHOICES_AGE_MS : MAX_EMPTY_CHOICES_AGE_MS;
+    if (Date.now() - this.choicesLoadedAt > maxAgeMs || this.namesUnknownDataset) this.loadChoices();
   }
 
   /** Whether the filter names a dataset that does not exist. */
@@ -126,7 +140,7 @@ export class QueueView {
   onRefused({ decision, excerpt }, error) {
     const key = getItemKey(decision);
     const openRefused = () => {
-      location.hash = buildQueueHash({ ...this.filter, state: "all" }) + `&item=${encodeURIComponent(key)}`;
+      location.hash = buildItemHash({ ...this.filter, state: "all" }, decision);
     };
     const subject = decision.withdrawn ? "Your undo" : `Your decision (${VERDICT_NAMES[decision.verdict]})`;
     showToast(`${subject} was not accepted, ${excerpt}: ${error.message}`, {
@@ -142,13 +156,16 @@ export class QueueView {
   async loadChoices() {
     this.choicesLoadedAt = Date.now();
     try {
-      const { datasets } = await this.api.get("v1/datasets");
-      this.datasets = datasets.map((/** @type {{ name: string }} */ dataset) => dataset.name);
-      const isKnown = this.filter.dataset === "" || this.datasets?.includes(this.filter.dataset);
-      this.filters.setChoices(
-        this.datasets ?? [],
-        await this.api.get("v1/overview", { dataset: isKnown ? this.filter.dataset : "" }),
-      );
+      const { datasets } = /** @type {{ datasets: Dataset[] }} */ (await this.api.get("v1/datasets"));
+      const names = datasets.map((dataset) => dataset.name);
+      const { dataset } = this.filter;
+      this.datasets = names;
+      this.sentences = datasets
+        .filter(({ name }) => dataset === "" || name === dataset)
+        .reduce((sum, { sentences }) => sum + sentences, 0);
+      const isKnown = dataset === "" || names.includes(dataset);
+      this.overview = await this.api.get("v1/overview", { dataset: isKnown ? dataset : "" });
+      this.filters.setChoices(names, this.overview);
       if (!this.items.length) await this.redraw(); // the dataset may not exist
     } catch (error) {
       this.context.showError(error);
@@ -252,7 +269,8 @@ export class QueueView {
   async draw() {
     if (!this.openItem && this.items.length) this.selected = getItemKey(this.items[0]);
     const item = this.openItem;
-    const isUnfiltered = Object.entries(this.filter).every(([name, value]) => name === "state" || !value);
+    const setFilters = Object.entries(this.filter).filter(([name, value]) => name !== "state" && value);
+    const isUnfiltered = !setFilters.length;
     const total =
       isUnfiltered && this.counts && this.filter.state in this.counts ? this.counts[this.filter.state] : null;
     const findUnsent = (/** @type {Item} */ item) => this.decisions.findUnsent(item);
@@ -267,9 +285,16 @@ export class QueueView {
       this.view = null;
       this.selected = null;
       this.claims.release();
+      this.similar.clear();
       this.stage.replaceChildren(
-        renderEmptyStage(this.filter, { isUnfiltered, namesUnknownDataset: this.namesUnknownDataset }),
+        renderEmptyStage(this.filter, {
+          isWholeQueue: setFilters.every(([name]) => name === "dataset"),
+          namesUnknownDataset: this.namesUnknownDataset,
+          overview: this.overview,
+          sentences: this.sentences,
+        }),
       );
+      if (Date.now() - this.choicesLoadedAt > MAX_EMPTY_CHOICES_AGE_MS) this.loadChoices();
       return;
     }
     const scheme = await this.schemes.get(item.dataset);
@@ -294,6 +319,7 @@ export class QueueView {
       this.stage.replaceChildren(this.view.element);
       if (hadFocus) this.view.focus();
     }
+    this.similar.show(item, this.filter, scheme);
     this.claims.open(item, status.mayWrite ? status.reviewer : "");
   }
 
@@ -395,6 +421,10 @@ export class QueueView {
     this.view?.focus();
   }
 
+  focusSimilar() {
+    if (!this.similar.focus()) showToast("No other open sentence has the same words.");
+  }
+
   /** @param {string} key */
   handleKey(key) {
     /** @type {Record<string, () => void>} */
@@ -409,6 +439,8 @@ export class QueueView {
       p: () => this.step(-1),
       k: () => this.step(-1),
       f: () => this.filters.focus(),
+      "/": () => this.filters.focusSearch(),
+      s: () => this.focusSimilar(),
     };
     keys[key]?.();
     return key in keys;

@@ -149,3 +149,22 @@ def test_scores_near_0_and_1_have_narrow_bins(harness: QueueHarness) -> None:
         0.999: 2,
     }
     assert [score_bin.high for score_bin in bins[:-1]] == [score_bin.low for score_bin in bins[1:]]
+
+
+def test_counts_by_reviewer_and_model(harness: QueueHarness) -> None:
+    other = {"name": "other", "fingerprint": "beef"}
+    harness.write(
+        *(make_scored_output(name, 0.1) for name in "abc"),
+        make_scored_output("d", 0.1, model=other),
+        make_scored_output("e", 0.1, model=other, dataset="blogs"),
+        make_decision_output("a", "ok"),
+        make_decision_output("a", "error", reviewer="bob"),
+        make_decision_output("b", "unsure", reviewer="bob"),
+        make_decision_output("c", "ok", reviewer="cem", withdrawn=True),
+    )
+    overview = harness.queue.build_overview("default")
+    assert [(entry.reviewer, entry.decisions) for entry in overview.reviewers] == [("bob", 2), ("ann", 1)]
+    assert [(entry.model, entry.items) for entry in overview.models] == [("tiny", 3), ("other", 1)]
+    everything = harness.queue.build_overview()
+    assert [(entry.model, entry.items) for entry in everything.models] == [("tiny", 3), ("other", 2)]
+    assert harness.queue.build_overview("blogs").reviewers == ()

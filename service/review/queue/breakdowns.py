@@ -1,0 +1,76 @@
+"""Counts of the queue by annotator, reviewer and model, and the conditions that all counts share."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from service.contracts import Message
+
+if TYPE_CHECKING:
+    import sqlite3
+
+MAX_ANNOTATORS = 200
+MAX_REVIEWERS = 200
+INCLUDES_CONTROLS_NOTE = "flagged items and open control sentences"
+
+# `? IS NULL` selects all datasets. Open control sentences are counted with the flagged items, by the numbers they show: if a
+# label pair, an annotator or a range of scores had fewer items here than in the queue, the others would be known to be
+# control sentences. An item that was deleted with its task is not counted, like one that was deleted by itself.
+FROM_ITEMS = "FROM items WHERE (? IS NULL OR dataset = ?)"
+FROM_FACETS = "FROM facets CROSS JOIN items ON items.no = facets.item"
+WHERE_REVIEWED = "(state = 'open' OR (state = 'decided' AND reason = 'flagged'))"
+
+
+class Annotator(Message):
+    annotator: str | None
+    items: int = 0
+    decided: int = 0
+    errors: int = 0
+
+
+class Reviewer(Message):
+    reviewer: str
+    decisions: int = 0
+
+
+class JudgingModel(Message):
+    model: str
+    items: int = 0
+
+
+def count_by_annotator(db: sqlite3.Connection, dataset: str | None) -> tuple[Annotator, ...]:
+    """Counts of flagged items and open control sentences."""
+    counts: dict[str | None, dict[str, int]] = {}
+    for name, items in db.execute(
+        f"SELECT annotator, count(*) {FROM_ITEMS} AND {WHERE_REVIEWED} GROUP BY annotator",
+        (dataset, dataset),
+    ):
+        counts[name] = {"items": items}
+    for name, decided, errors in db.execute(
+        "SELECT annotator, count(*), sum(verdict = 'error') FROM outcomes"
+        " WHERE (? IS NULL OR dataset = ?) AND reason <> 'control' GROUP BY annotator",
+        (dataset, dataset),
+    ):
+        counts.setdefault(name, {}).update(decided=decided, errors=errors)
+    annotators = [Annotator(annotator=name, **n) for name, n in counts.items()]
+    annotators.sort(key=lambda annotator: (-annotator.items, -annotator.decided, annotator.annotator or ""))
+    return tuple(annotators[:MAX_ANNOTATORS])
+
+
+def count_by_reviewer(db: sqlite3.Connection, dataset: str | None) -> tuple[Reviewer, ...]:
+    rows = db.execute(
+        "SELECT reviewer, count(*) AS n FROM decisions WHERE verdict <> 'withdrawn' AND (? IS NULL OR dataset = ?)"
+        " GROUP BY reviewer ORDER BY n DESC, reviewer LIMIT ?",
+        (dataset, dataset, MAX_REVIEWERS),
+    )
+    return tuple(Reviewer(reviewer=reviewer, decisions=decisions) for reviewer, decisions in rows)
+
+
+def count_by_model(db: sqlite3.Connection, dataset: str | None) -> tuple[JudgingModel, ...]:
+    rows = db.execute(
+        f"SELECT facet, count(*) AS n {FROM_FACETS} WHERE facet >= '[\"model\"' AND facet < '[\"model$' AND {WHERE_REVIEWED}"
+        " AND (? IS NULL OR dataset = ?) GROUP BY facet ORDER BY n DESC, facet",
+        (dataset, dataset),
+    )
+    return tuple(JudgingModel(model=json.loads(facet)[1], items=items) for facet, items in rows)
