@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from service.contracts.assessment import Assessment, EntitySpan, Flag, ModelName, Position, SuspectSpan, WordScore
+from service.contracts.assessment import (
+    Assessment,
+    Because,
+    EntitySpan,
+    Flag,
+    ModelName,
+    Position,
+    SuspectSpan,
+    WordScore,
+)
 from service.contracts.base import DATASET_NAME_RULE, DatasetName, Message, is_dataset_name
 from service.contracts.dataset import DatasetSettings
 from service.contracts.decision import Claim, Decision, Shown
@@ -15,7 +24,7 @@ from service.contracts.flag_policies import (
     ScoredSentence,
     describe_flag_policies,
 )
-from service.contracts.kinds import Reason, SuspectKind, Verdict
+from service.contracts.kinds import EvidenceKind, Reason, SuspectKind, Verdict
 from service.contracts.platform_task import PlatformTask
 from service.contracts.probabilities import WordProbabilities
 from service.contracts.sentence import (
@@ -39,6 +48,7 @@ __all__ = [
     "NOT_UNICODE",
     "AnnotatedSentence",
     "Assessment",
+    "Because",
     "BelowPolicy",
     "BudgetPolicy",
     "Claim",
@@ -47,6 +57,7 @@ __all__ = [
     "DatasetSettings",
     "Decision",
     "EntitySpan",
+    "EvidenceKind",
     "Flag",
     "FlagPolicy",
     "LabelledSentence",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field
 
 from service.contracts.base import Message
-from service.contracts.kinds import Reason, SuspectKind
+from service.contracts.kinds import EvidenceKind, Reason, SuspectKind
 from service.contracts.sentence import AnnotatedSentence
 
 
@@ -48,6 +49,26 @@ class SuspectSpan(Message):
     confidence: float
 
 
+class Because(Message):
+    """Earlier words of the dataset that are like the worst word, as they were counted before the sentence was judged."""
+
+    index: int = Field(description="Index of the worst word")
+    kind: EvidenceKind = Field(
+        description="`mentions`: the same word lately, by what the model took it for; `older_mentions`: the same before "
+        "that; `pattern`: words in the same surroundings, by their given labels"
+    )
+    words: int = Field(description="Number of these words")
+    sentences: int = Field(description="Number of sentences that were looked at, the last ones before this")
+    by_type: dict[str, float] = Field(
+        default_factory=dict,
+        description="Words per type, in the names of the dataset, most first, at most 5. Of mentions it is the sum of the "
+        "model's probabilities, so it is not a whole number",
+    )
+    speaks: Literal["for", "against"] = Field(
+        description="`for`: most of the words have the type of the given label; `against`: they have another"
+    )
+
+
 class ModelName(Message):
     name: str
     fingerprint: str
@@ -85,6 +106,11 @@ class Assessment(AnnotatedSentence):
         default=None, description="The word with the lowest weighted score, which sets the priority, flagged or not"
     )
     suspects: tuple[SuspectSpan, ...] = ()
+    because: tuple[Because, ...] = Field(
+        default=(),
+        max_length=3,
+        description="What earlier words say about the worst word; empty without memory of them",
+    )
     thresholds: dict[str, float | None] = Field(
         default_factory=dict,
         description="Threshold of each class of the model that the sentence was judged with; null: too little evidence",

@@ -13,6 +13,7 @@ from pydantic import Field, PrivateAttr
 
 from service.contracts import (
     Assessment,
+    Because,
     DatasetName,
     Decision,
     EntitySpan,
@@ -89,6 +90,10 @@ class ReviewItem(Message):
     scored_at: datetime | None = None
     doubtful: tuple[ReviewFlag, ...] = Field(default=(), description="Words in doubt, in the order of the sentence")
     suspects: tuple[ReviewSuspect, ...] = ()
+    because: tuple[Because, ...] = Field(
+        default=(),
+        description="What earlier words of the dataset say about the worst word; empty until it is decided if it is blind",
+    )
     words: tuple[WordScore, ...] = ()
     thresholds: dict[str, float | None] = Field(default_factory=dict)
     warming_up: tuple[str, ...] = ()

@@ -7,6 +7,8 @@
  * @typedef {Span & { isNoEntity?: boolean }} SpanChange
  * @typedef {{ kind: string, given_span: Span | null, suggested_span: Span | null, confidence: number | null }} Suspect
  * @typedef {{ p_given: number | null, score: number | null, unscored: string | null }} WordScore
+ * @typedef {{ index: number, kind: "mentions" | "older_mentions" | "pattern", words: number, sentences: number,
+ *   by_type: Record<string, number>, speaks: "for" | "against" }} Because
  * @typedef {"error" | "ok" | "unsure"} Verdict
  * @typedef {{ dataset: string, id: string, revision: number, reviewer: string, verdict: Verdict,
  *   labels?: string[] | null, words?: number[] | null, decided_at?: string | null, note?: string | null,
@@ -15,7 +17,7 @@
  *   closed_by: string | null, blind: boolean, rank: number, priority: number | null, score: number | null,
  *   tokens: string[],
  *   labels: string[], annotator: string | null, source: string | null, annotated_at: string | null,
- *   scored_at: string | null, doubtful: Flag[], suspects: Suspect[], words: WordScore[],
+ *   scored_at: string | null, doubtful: Flag[], suspects: Suspect[], because: Because[], words: WordScore[],
  *   thresholds: Record<string, number | null>, warming_up: string[], model: { name: string, fingerprint: string },
  *   method: string, token_score: string, claimed_by: string | null, claimed_until: string | null,
  *   decisions: Decision[], agreement: "agree" | "differ" | null, reason: string | null,

@@ -213,6 +213,7 @@ def _read_item(db: sqlite3.Connection, number: int, now: datetime) -> ReviewItem
         scored_at=assessment.scored_at,
         doubtful=to_review_flags(assessment, blind=blind),
         suspects=to_review_suspects(assessment, blind=blind),
+        because=() if blind else assessment.because,
         words=to_review_words(assessment, blind=blind),
         thresholds=assessment.thresholds,
         warming_up=assessment.warming_up,

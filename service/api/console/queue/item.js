@@ -2,6 +2,7 @@
 
 import { h, renderArrow } from "../dom.js";
 import { formatAge, formatDateTime, formatScore, truncate } from "../text.js";
+import { renderBecause } from "./because.js";
 import { collectCorrection, Correction, createDraft } from "./correction.js";
 import { renderNotices } from "./notices.js";
 import { VERDICT_NAMES } from "./review.js";
@@ -115,6 +116,7 @@ export class ItemView {
       this.notices,
       this.sentence.element,
       renderSuspects(item),
+      renderBecause(item),
       this.answers,
       this.decisionList,
       renderThresholds(item),

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.contracts import Claim
+from service.contracts import Because, Claim
 from service.errors import InvalidInput
 from service.log.protocol import Output
 from service.review.messages import build_claim_message
@@ -19,6 +19,7 @@ from tests.support.review_queue import (
     make_decision_output,
     make_review_output,
     make_scored_output,
+    make_settings_output,
     minutes_after_now,
 )
 
@@ -387,3 +388,13 @@ def test_a_verdict_is_looked_up_in_an_index(harness: QueueHarness) -> None:
     queue_filter = QueueFilter(verdict="unsure", state="decided")
     steps = explain(harness.queue, queue_filter, rare=queue_filter.criteria[0])
     assert "USING COVERING INDEX decisions_by_verdict" in steps
+
+
+def test_what_earlier_words_say_is_shown_unless_the_item_is_blind(harness: QueueHarness) -> None:
+    evidence = Because(index=1, kind="mentions", words=7, sentences=200, by_type={"ORG": 6.0}, speaks="against")
+    harness.write(make_scored_output("a", 0.1, because=(evidence,)))
+    assert harness.get_item("a").because == (evidence,)
+    harness.write(make_settings_output(name="default", control_share=0.1, version=1))
+    assert harness.get_item("a").because == ()
+    harness.write(make_decision_output("a", "ok"))
+    assert harness.get_item("a").because == (evidence,)
