@@ -44,13 +44,34 @@ def may_wait(settings: DatasetSettings) -> bool:
     return settings.label_set is None and settings.unmapped == "reject"
 
 
+@dataclass(slots=True)
+class LabelFit:
+    """How often the labels of a dataset have a class, and how often they have none."""
+
+    known: int = 0
+    unknown: int = 0
+
+    @classmethod
+    def from_counts(cls, judge: Judge, counts: ArrivalCounts) -> LabelFit:
+        fit = cls()
+        for label, count in counts.labels.items():
+            fit.add(judge, label, count)
+        return fit
+
+    def add(self, judge: Judge, label: str, count: int = 1) -> None:
+        if judge.label_map.accepts(label):
+            self.known += count
+        else:
+            self.unknown += count
+
+    @property
+    def is_sufficient(self) -> bool:
+        return self.known >= MIN_KNOWN_RATIO * self.unknown
+
+
 def fits_model(judge: Judge, counts: ArrivalCounts) -> bool:
     """Whether sentences of the dataset are judged, by the labels that have arrived."""
-    if not may_wait(judge.settings):
-        return True
-    unknown = sum(count for label, count in counts.labels.items() if not judge.label_map.accepts(label))
-    known = sum(counts.labels.values()) - unknown
-    return known >= MIN_KNOWN_RATIO * unknown
+    return not may_wait(judge.settings) or LabelFit.from_counts(judge, counts).is_sufficient
 
 
 def find_waiting(judge: Judge, counts: ArrivalCounts) -> WaitingDataset | None:

@@ -14,6 +14,7 @@ its own across an error.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from service.errors import StreamError
@@ -94,11 +95,37 @@ class Rebalance:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record of the input that was stored in the waiting topic under `key`."""
+
+    key: bytes
+    dataset: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedRecords:
+    """Stored records of one partition, in the order of offsets. They are judged now and deleted from the waiting topic.
+
+    `missing`: datasets that should have stored records in the partition, of which the topic holds none.
+    """
+
+    records: Sequence[StoredRecord] = ()
+    missing: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """Records by source partition. `lease` identifies the assignment they were read under; only the log reads it."""
+    """Records by source partition. `lease` identifies the assignment they were read under; only the log reads it.
+
+    `partitions` are those that the lease covers, with new records or without. Of these the worker may add released
+    records, which are processed before the new ones.
+    """
 
     records: Mapping[int, Sequence[Record]]
     lease: object = None
+    partitions: frozenset[int] = frozenset()
+    released: Mapping[int, ReleasedRecords] = field(default_factory=dict)
 
     @property
     def next_offsets(self) -> dict[int, int]:
@@ -107,10 +134,17 @@ class RecordBatch:
     @property
     def size_bytes(self) -> int:
         """Total size of the record values."""
-        return sum(len(record.value or b"") for records in self.records.values() for record in records)
+        polled = (record for records in self.records.values() for record in records)
+        released = (stored.record for release in self.released.values() for stored in release.records)
+        return sum(len(record.value or b"") for record in chain(polled, released))
+
+    @property
+    def polled_records(self) -> int:
+        """The number of new records, without released ones."""
+        return sum(len(records) for records in self.records.values())
 
     def __len__(self) -> int:
-        return sum(len(records) for records in self.records.values())
+        return self.polled_records + sum(len(release.records) for release in self.released.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +220,9 @@ class WorkerSession(Log, Protocol):
 
         Raises `CommitRefused` if nothing was written and the batch must be dropped, `FencedError` if the worker must stop.
         """
+
+    def follow_partition(self, topic: str, partition: int) -> Follower:
+        """Follows one partition of a topic that has as many as the input."""
 
     def lag(self) -> dict[int, int]:
         """Records between the position and the end, by assigned partition."""

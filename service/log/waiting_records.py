@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from service.errors import StateError
 from service.log.codec import get_header
-from service.log.protocol import Output, Record
+from service.log.protocol import Output, Record, StoredRecord
 from service.log.read import read_topic
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def get_waiting_dataset(record: Record) -> str:
     return (record.key or b"").partition(b"/")[0].decode(errors="replace")
 
 
-def restore_input_record(record: Record) -> Record:
+def read_stored_record(record: Record) -> StoredRecord:
     """The record of the input, from its record in the waiting topic."""
     own = record.headers[::-1]  # ours come last: the producer may have sent headers with the same names
     source, offset, timestamp = (get_header(own, name) for name in (_TOPIC, _OFFSET, _TIMESTAMP))
@@ -59,9 +59,15 @@ def restore_input_record(record: Record) -> Record:
         )
     added = 4 if record.headers[-1][0] == _KEY else 3
     key_header = next((value for name, value in record.headers[-added:] if name == _KEY), None)
-    return Record(
+    restored = Record(
         source, record.partition, int(offset), key_header, record.value, record.headers[:-added], int(timestamp)
     )
+    return StoredRecord(record.key or b"", get_waiting_dataset(record), restored)
+
+
+def build_released_message(topic: str, stored: StoredRecord) -> Output:
+    """The tombstone of a stored record that was judged."""
+    return Output(topic, stored.key, None, partition=stored.record.partition)
 
 
 def read_waiting_records(
@@ -74,6 +80,6 @@ def read_waiting_records(
     for record in read_topic(log, topics.waiting):
         if record.value is None or get_waiting_dataset(record) != dataset:
             continue
-        stored = restore_input_record(record)
+        stored = read_stored_record(record).record
         if stored.offset >= next_offsets.get(stored.partition, 0):
             yield stored

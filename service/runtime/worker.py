@@ -255,5 +255,7 @@ class WorkerRunner:
 
     def summarize(self) -> str:
         counts = self.counts
-        review, dead = (counts.outputs.get(name, 0) for name in (self._topics.review, self._topics.dead_letters))
-        return f"{pluralize(counts.records, 'message')} read, {review:,} to review, {pluralize(dead, 'dead letter')}"
+        topics = (self._topics.review, self._topics.dead_letters, self._topics.waiting)
+        review, dead, stored = (counts.outputs.get(name, 0) for name in topics)
+        waiting = f", {stored:,} waiting" if stored else ""
+        return f"{pluralize(counts.records, 'message')} read, {review:,} to review, {pluralize(dead, 'dead letter')}{waiting}"

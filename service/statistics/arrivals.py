@@ -62,6 +62,10 @@ class ArrivalCounts:
         """Without the waiting record that had this offset of the input. Records are released in the order of offsets."""
         return replace(self, waiting=max(0, self.waiting - 1), next_offset=offset + 1)
 
+    def forget_waiting(self) -> ArrivalCounts:
+        """Without any waiting records."""
+        return replace(self, waiting=0)
+
     def merge(self, other: ArrivalCounts) -> ArrivalCounts:
         """The sum of both, for counts of different partitions."""
         labels = dict(self.labels)

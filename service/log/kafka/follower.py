@@ -25,11 +25,15 @@ POLL_TIMEOUT_MS = 50  # until the follower has caught up; from then on a poll re
 
 
 class KafkaFollower:
-    """A `Follower` over one topic. One thread uses it. After an error it continues with a new consumer."""
+    """A `Follower` over one topic, or one of its partitions. One thread uses it.
 
-    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+    After an error it continues with a new consumer.
+    """
+
+    def __init__(self, settings: KafkaSettings, topic: str, *, partition: int | None = None) -> None:
         self._settings = settings
         self._topic = topic
+        self._partition = partition
         self._consumer: KafkaConsumer | None = None
         self._next_offsets: dict[TopicPartition, int] = {}
         self._remaining_ends: dict[TopicPartition, int] = {}
@@ -56,7 +60,10 @@ class KafkaFollower:
             self._consumer = create_consumer(self._settings)
         consumer = self._consumer
         known = consumer.assignment()
-        new = {TopicPartition(self._topic, number) for number in consumer.partitions_for_topic(self._topic)} - known
+        numbers = consumer.partitions_for_topic(self._topic)
+        if self._partition is not None:
+            numbers = numbers & {self._partition}
+        new = {TopicPartition(self._topic, number) for number in numbers} - known
         if new:
             consumer.assign(sorted(known | new))
         for partition in new:
@@ -111,8 +118,8 @@ def _has_reached(consumer: KafkaConsumer, partition: TopicPartition, end: int) -
     return position is not None and int(position) >= end
 
 
-def follow(settings: KafkaSettings, topic: str) -> KafkaFollower:
+def follow(settings: KafkaSettings, topic: str, *, partition: int | None = None) -> KafkaFollower:
     try:
-        return KafkaFollower(settings, topic)
+        return KafkaFollower(settings, topic, partition=partition)
     except CLIENT_ERRORS as error:
         raise StreamError(f"Kafka at {settings.bootstrap_servers}: {describe_error(error)}") from error

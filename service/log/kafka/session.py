@@ -20,6 +20,7 @@ from kafka import OffsetAndMetadata, TopicPartition
 from service.log.codec import to_position_key, to_position_value
 from service.log.kafka.batching import take_fairly
 from service.log.kafka.clients import to_records
+from service.log.kafka.follower import KafkaFollower, follow
 from service.log.kafka.group_consumer import GroupConsumer, OffsetLostError
 from service.log.kafka.library_fixes.watchdog import Watchdog
 from service.log.kafka.log import KafkaLog
@@ -193,12 +194,12 @@ class KafkaWorkerSession(KafkaLog):
         self._last_served = next(reversed(batch), self._last_served) if remaining_offsets else -1
         for partition, offset in remaining_offsets.items():
             self._consumer.seek(partition, offset)
-        start_offsets = {partition: self._next_offsets[partition] for partition in batch}
+        start_offsets = dict(self._next_offsets)
         for partition, messages in batch.items():
             self._next_offsets[partition] = messages[-1].offset + 1
         self._update_lag()
         records = {partition: to_records(messages) for partition, messages in batch.items()}
-        return RecordBatch(records, Lease(self._epoch, metadata, start_offsets))
+        return RecordBatch(records, Lease(self._epoch, metadata, start_offsets), frozenset(start_offsets))
 
     def _check_contiguous(self, partition: int, first_offset: int) -> bool:
         """Whether the messages begin at the next offset. If not, seeks back to it; the messages must be dropped.
@@ -223,14 +224,17 @@ class KafkaWorkerSession(KafkaLog):
             partition: max(0, self._end_offsets[partition] - offset) for partition, offset in self._next_offsets.items()
         }
 
+    def follow_partition(self, topic: str, partition: int) -> KafkaFollower:
+        return follow(self._settings, topic, partition=partition)
+
     def lag(self) -> dict[int, int]:
         return dict(self._lag)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def commit(self, result: BatchResult) -> None:
-        offsets = result.batch.next_offsets
         lease = result.batch.lease
+        offsets = self._get_commit_offsets(result.batch)
         refusal = self._explain_refusal(lease, offsets) if offsets else ""
         if refusal:
             self._restore_all()
@@ -251,6 +255,13 @@ class KafkaWorkerSession(KafkaLog):
             self._restore_all()
             raise
         self._committed |= offsets
+
+    def _get_commit_offsets(self, batch: RecordBatch) -> dict[int, int]:
+        """The offsets to commit. A partition with released records only commits the one it is at: without an offset
+        the broker would not check that the worker still owns the partition.
+        """
+        start_offsets = batch.lease.start_offsets if isinstance(batch.lease, Lease) else {}
+        return {partition: start_offsets.get(partition, 0) for partition in batch.released} | batch.next_offsets
 
     def _explain_refusal(self, lease: object, offsets: Mapping[int, int]) -> str:
         """Why the batch must not be committed; empty if it may.

@@ -24,6 +24,7 @@ from service.log.sqlite.retention import Retention, prune
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from service.log.sqlite.follower import SqliteFollower
     from service.log.topics import Topics
 
 POLL_INTERVAL_S = 0.02
@@ -72,10 +73,15 @@ class SqliteWorkerSession(SqliteLog):
             records = self.read(self._topics.sentences, self._next_offset, max_records, max_bytes)
             if records:
                 self._next_offset = records[-1].offset + 1
-                return RecordBatch({PARTITION: records}, lease=records[0].offset)
+                return RecordBatch({PARTITION: records}, records[0].offset, frozenset({PARTITION}))
             if time.monotonic() >= deadline:
-                return RecordBatch({})
+                return RecordBatch({}, self._next_offset, frozenset({PARTITION}))
             time.sleep(POLL_INTERVAL_S)
+
+    def follow_partition(self, topic: str, partition: int) -> SqliteFollower:
+        if partition != PARTITION:
+            raise StreamError(f"the embedded log has one partition, not a partition {partition}")
+        return self.follow(topic)
 
     def commit(self, result: BatchResult) -> None:
         next_offset = result.batch.next_offsets.get(PARTITION)

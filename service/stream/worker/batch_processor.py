@@ -20,8 +20,10 @@ from service.log.codec import (
     to_state_key,
 )
 from service.log.protocol import BatchResult, Output, Record, RecordBatch
+from service.log.waiting_records import build_released_message, build_waiting_message
 from service.statistics.sampling import DrawPurpose, draw_uniform
 from service.stream.state.snapshot import StateDraft, StateSnapshot, StatsKey
+from service.stream.worker.intake import Intake
 from service.telemetry.batch_report import BatchReport, SentenceReport
 
 if TYPE_CHECKING:
@@ -70,16 +72,22 @@ class BatchProcessor:
     ) -> tuple[BatchResult, StateSnapshot]:
         """The result to commit, and the snapshot to use once it is committed. Counts and times go to `report`."""
         report = report or BatchReport()
-        outputs: list[Output] = []
+        draft = snapshot.start_draft()
+        intake = Intake(draft)
+        outputs = [*self._release(batch, intake)]
         decoded_records: list[DecodedRecord] = []
-        for record in (record for records in batch.records.values() for record in records):
+        for record, is_released in _iter_records(batch):
             try:
-                decoded_records.append(self._decode(record))
+                decoded = self._decode(record)
             except InvalidInput as error:
                 report.count_dead_letter(error.stage)
                 outputs.append(build_dead_letter(self._topics.dead_letters, record, error))
+                continue
+            if is_released or intake.admit(record.partition, decoded.sentence, decoded.judge):
+                decoded_records.append(decoded)
+            else:
+                outputs += self._store(decoded)
         report.end_stage("decode")
-        draft = snapshot.start_draft()
         updates: PartitionUpdates = {}
         for decoded, words in self._infer(decoded_records, report):
             try:
@@ -87,15 +95,33 @@ class BatchProcessor:
             except (InvalidInput, InferenceError) as error:
                 report.count_dead_letter(error.stage)
                 outputs.append(build_dead_letter(self._topics.dead_letters, decoded.record, error))
-        state: dict[int, dict[bytes, bytes]] = {partition: {} for partition in batch.next_offsets}
+        state: dict[int, dict[bytes, bytes]] = {partition: {} for partition in (*batch.next_offsets, *batch.released)}
         for (partition, key), (judge, learned) in updates.items():
             # Sentences are judged with totals only, so a partition's own share is updated once per batch.
             stats = judge.learn_all(learned, draft.get_partition_stats(partition, judge))
             draft.put_partition_stats(partition, judge, stats)
             value = json.dumps(stats.snapshot(), separators=(",", ":")).encode()
             state[partition][to_state_key(partition, *key)] = value
+        for partition, state_key, value in intake.iter_state():
+            state[partition][state_key] = value
         report.end_stage("judge")
         return BatchResult(batch, outputs, state), draft.to_snapshot()
+
+    def _release(self, batch: RecordBatch, intake: Intake) -> Iterator[Output]:
+        """Deletes released records from the waiting topic, and counts them."""
+        for partition, release in batch.released.items():
+            for stored in release.records:
+                intake.release(stored)
+                yield build_released_message(self._topics.waiting, stored)
+            for dataset in sorted(release.missing):
+                intake.forget(partition, dataset)
+
+    def _store(self, decoded: DecodedRecord) -> list[Output]:
+        """Stores a sentence whose dataset waits. A deletion also closes an open item at once."""
+        outputs = [build_waiting_message(self._topics.waiting, decoded.record, decoded.sentence)]
+        if decoded.sentence.deleted:
+            outputs += self._build_outputs(decoded, decoded.judge.build_deleted_assessment(decoded.sentence))
+        return outputs
 
     def _decode(self, record: Record) -> DecodedRecord:
         if record.value is None:
@@ -189,6 +215,16 @@ class BatchProcessor:
         value = assessment.model_dump_json(exclude_none=True).encode()
         key = f"{assessment.dataset}/{assessment.id}".encode()
         return [Output(topic, key, value, headers) for topic in topics]
+
+
+def _iter_records(batch: RecordBatch) -> Iterator[tuple[Record, bool]]:
+    """Every record, and whether it was stored and is released now. Released ones come first: they are older."""
+    for release in batch.released.values():
+        for stored in release.records:
+            yield stored.record, True
+    for records in batch.records.values():
+        for record in records:
+            yield record, False
 
 
 def _is_in_control_sample(sentence: LabelledSentence, share: float) -> bool:

@@ -17,6 +17,7 @@ from service.contracts.defaults import BATCH_RECORDS
 from service.log.protocol import MAX_BATCH_BYTES, CommitRefused, PartitionAssignment, Record
 from service.stream.state.reader import apply_state_record, read_state_record
 from service.stream.state.snapshot import StateSnapshot
+from service.stream.worker.release import StoredSentences, find_releasable
 from service.stream.worker.reporting import finish_report, log_dead_letters, register_datasets
 from service.telemetry.batch_report import BatchReport
 
@@ -53,10 +54,11 @@ class WorkerCounts:
     lost_records: int = 0
 
     def add_batch(self, result: BatchResult) -> None:
-        self.records += len(result.batch)
+        self.records += result.batch.polled_records
         self.committed_batches += 1
         for output in result.outputs:
-            self.outputs[output.topic] = self.outputs.get(output.topic, 0) + 1
+            if output.value is not None:  # tombstones say that stored sentences are judged, not that some are stored
+                self.outputs[output.topic] = self.outputs.get(output.topic, 0) + 1
 
 
 @dataclass(slots=True)
@@ -111,6 +113,7 @@ class Worker:
         self._poll_timeout = poll_timeout
         self._reporter = reporter
         self._assigned: set[int] = set()
+        self._stored = StoredSentences(session, topics)
         self.snapshot = StateSnapshot()
         self.status = WorkerStatus()
         self.counts = WorkerCounts()
@@ -119,6 +122,7 @@ class Worker:
         """Runs until `stop` is set. Then the current batch is finished and the session closed."""
         with ExitStack() as exit_stack:
             exit_stack.callback(self._session.close)
+            exit_stack.callback(self._stored.close)
             exit_stack.callback(self.status.mark_unmet, "worker", "the worker has stopped")
             settings = exit_stack.enter_context(closing(self._session.follow(self._topics.datasets)))
             states = exit_stack.enter_context(closing(self._session.follow(self._topics.state)))
@@ -154,10 +158,8 @@ class Worker:
 
     def step(self) -> int:
         """Processes and commits one batch; returns its number of records."""
-        batch = self._session.poll(
-            max_records=self._batch_records, timeout=self._poll_timeout, max_bytes=self._batch_bytes
-        )
-        if not len(batch):
+        batch = self._poll()
+        if not len(batch) and not batch.released:
             return 0
         started = time.monotonic()
         report = BatchReport(records=len(batch))
@@ -167,6 +169,7 @@ class Worker:
         except CommitRefused as refusal:
             # The batch may have taken longer than the log waits. Each refusal halves the next one, until it fits.
             self._shrink_batch_size(batch, 0.5)
+            self._stored.close()
             self.counts.refused_batches += 1
             if self._reporter is not None:
                 self._reporter.count_refused_commit()
@@ -183,6 +186,22 @@ class Worker:
             self._reporter.observe_batch(report)
         self._adapt_batch_size(batch, time.monotonic() - started)
         return len(batch)
+
+    def _poll(self) -> RecordBatch:
+        """New records, and stored ones of datasets that fit by now."""
+        releasable = find_releasable(self.snapshot, self._datasets, self._assigned)
+        if not releasable:
+            self._stored.close()
+            return self._session.poll(
+                max_records=self._batch_records, timeout=self._poll_timeout, max_bytes=self._batch_bytes
+            )
+        # New sentences wait behind stored ones. With fewer of them in each batch the stored ones come to an end.
+        batch = self._session.poll(
+            max_records=max(1, self._batch_records // 2), timeout=0.0, max_bytes=max(1, self._batch_bytes // 2)
+        )
+        return self._stored.add_released(
+            batch, releasable, max_records=self._batch_records, max_bytes=self._batch_bytes
+        )
 
     def _adapt_batch_size(self, batch: RecordBatch, seconds: float) -> None:
         if seconds > TARGET_BATCH_S:
@@ -211,9 +230,11 @@ class Worker:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether every assigned partition is read to the end that the log reports."""
+        """Whether every assigned partition is read to the end that the log reports, and no stored sentence is due."""
         lag = self.lag()
-        return set(lag) == self._assigned and bool(lag) and not any(lag.values())
+        if set(lag) != self._assigned or not lag or any(lag.values()):
+            return False
+        return not find_releasable(self.snapshot, self._datasets, self._assigned)
 
     def apply_rebalance(self) -> None:
         """Assigned partitions start with their committed state; revoked ones are followed in the state topic."""
@@ -225,6 +246,7 @@ class Worker:
         if self._session.assignment_complete:
             self.status.mark_met("partitions")
         if rebalance.assigned or rebalance.revoked:
+            self._stored.close()
             logger.info(ASSIGNED_PARTITIONS_MESSAGE, sorted(self._assigned) or "none")
 
     def _update_warnings(self) -> None:

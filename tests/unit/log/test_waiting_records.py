@@ -6,15 +6,15 @@ import pytest
 
 from service.contracts import LabelledSentence
 from service.errors import StateError
-from service.log.protocol import Output, Record
+from service.log.protocol import Output, Record, StoredRecord
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 from service.log.waiting_records import (
     HEADER_PREFIX,
     build_waiting_message,
     get_waiting_dataset,
+    read_stored_record,
     read_waiting_records,
-    restore_input_record,
 )
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ def test_an_input_record_is_restored_byte_for_byte(key: bytes | None, headers: t
     assert (output.partition, output.key) == (3, b"med/doc/7/3-7")
     stored = to_stored(output)
     assert get_waiting_dataset(stored) == "med"
-    assert restore_input_record(stored) == record
+    assert read_stored_record(stored) == StoredRecord(b"med/doc/7/3-7", "med", record)
 
 
 def test_a_record_that_labelwatch_did_not_write_is_named() -> None:
     with pytest.raises(StateError, match=r"offset 0 of labelwatch.waiting \(key med/1\) does not say where"):
-        restore_input_record(Record(TOPICS.waiting, 0, 0, b"med/1", b"{}", (("mine", b"1"),)))
+        read_stored_record(Record(TOPICS.waiting, 0, 0, b"med/1", b"{}", (("mine", b"1"),)))
     with pytest.raises(StateError, match="delete it by writing its key"):
-        restore_input_record(Record(TOPICS.waiting, 0, 0, b"med/1", b"{}"))
+        read_stored_record(Record(TOPICS.waiting, 0, 0, b"med/1", b"{}"))
 
 
 def test_stored_records_of_a_dataset_are_read_in_order_without_released_ones(tmp_path: Path) -> None:

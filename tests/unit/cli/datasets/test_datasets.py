@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from service.contracts import DatasetSettings
+from service.datasets.waiting import MIN_KNOWN_RATIO
 from service.log.codec import DATASET_EVENT_TYPE
 from service.log.protocol import Output
 from service.log.sqlite.log import SqliteLog
@@ -330,19 +331,34 @@ def test_the_worker_refuses_a_label_outside_the_label_set(harness: CommandHarnes
     assert "label_set" not in show_settings(harness, "news") or show_settings(harness, "news")["label_set"] is None
 
 
-def test_the_worker_judges_with_the_settings(harness: CommandHarness) -> None:
-    ghost = {"tokens": ["the", "fox"], "labels": ["O", "B-PERSON"], "id": "1", "dataset": "news"}
-    harness.run("send", harness.write_file([ghost]))
+GHOST = {"tokens": ["the", "fox"], "labels": ["O", "B-PERSON"], "id": "1", "dataset": "news"}
+
+
+def test_a_dead_letter_says_which_setting_maps_the_label(harness: CommandHarness) -> None:
+    known = [{**GHOST, "labels": ["O", "B-PER"], "id": str(number)} for number in range(MIN_KNOWN_RATIO)]
+    harness.run("send", harness.write_file([*known, GHOST]))
     harness.run("worker", "--once")
     [dead] = harness.read_records(TOPICS.dead_letters)
     advice = dict(dead.headers)["__connect.errors.exception.message"].decode()
     assert '`labelwatch datasets set news label_map.PERSON=PER`, or {"label_map": {"PERSON": "PER"}} in its' in advice
     put(harness, "news", "label_map.PERSON=PER", "control_share=1")
-    harness.run("send", harness.write_file([ghost]))
+    harness.run("send", harness.write_file([GHOST]))
     harness.run("worker", "--once")
     assert len(harness.read_records(TOPICS.dead_letters)) == 1
+    [assessment] = [assessment for assessment in harness.read_assessments() if assessment.settings_version == 1]
+    assert assessment.labels == ("O", "B-PERSON")
+
+
+def test_the_worker_judges_stored_sentences_with_the_new_settings(harness: CommandHarness) -> None:
+    harness.run("send", harness.write_file([GHOST]))
+    assert "1 waiting" in harness.run("worker", "--once").err
+    assert harness.read_records(TOPICS.dead_letters) == harness.read_assessments() == []
+    put(harness, "news", "label_map.PERSON=PER", "control_share=1")
+    assert "0 messages read, 1 to review" in harness.run("worker", "--once").err
     [assessment] = harness.read_assessments()
     assert (assessment.id, assessment.settings_version) == ("1", 1)
+    assert [record.value for record in harness.read_records(TOPICS.waiting)] == [None]
+    assert "0 messages read, 0 to review" in harness.run("worker", "--once").err
 
 
 def test_a_warning_says_that_statistics_start_anew(harness: CommandHarness) -> None:

@@ -23,6 +23,7 @@ PRODUCER_HEADERS = (("trace", b"\x00\xff"), ("__connect.errors.stage", b"theirs"
 
 
 def make_dead_letters(harness: CommandHarness) -> None:
+    harness.append_settings(name="odd", version=1, label_set=["PER"])
     harness.append(*(Output(TOPICS.sentences, key, value, PRODUCER_HEADERS) for key, value in MESSAGES))
     harness.run("worker", "--once")
 
@@ -60,7 +61,7 @@ def test_dead_letters_are_sent_again_byte_for_byte_and_only_once(harness: Comman
 
 def test_a_letter_whose_cause_is_fixed_goes_to_review(harness: CommandHarness) -> None:
     make_dead_letters(harness)
-    harness.append_settings(name="odd", version=1, label_map={"GHOST": "PER"}, control_share=1.0)
+    harness.append_settings(name="odd", version=2, label_map={"GHOST": "PER"}, control_share=1.0)
     harness.run("dead-letters", "replay", "--stage", "labels")
     harness.run("worker", "--once")
     assert [assessment.id for assessment in harness.read_assessments()] == ["g"]

@@ -11,6 +11,7 @@ import pytest
 
 from service.contracts import DatasetSettings
 from service.datasets.registry import DatasetRegistry
+from service.datasets.waiting import MIN_KNOWN_RATIO
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from service.log.protocol import BatchResult, CommitRefused, Output
@@ -23,7 +24,7 @@ from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from service.stream.worker.reporting import MAX_LOGGED_KINDS, log_dead_letters
 from tests.support.command_harness import make_sentences
-from tests.support.tiny_models import make_model
+from tests.support.tiny_models import LABELS, make_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -97,7 +98,10 @@ def test_each_kind_of_dead_letter_is_told_once_a_batch_with_its_first_reason(
 ) -> None:
     path = tmp_path / "log.sqlite"
     ghosts = [{"tokens": ["a"], "labels": [f"B-GHOST{n}\x1b"], "dataset": "news"} for n in range(3)]
-    send(path, [*make_sentences(2), *ghosts, 7, {"tokens": ["a"], "labels": [], "dataset": "\x1b[2J"}])
+    labels_of_model = [label for label in LABELS if label != "O"]
+    known = [{"tokens": ["a"] * len(labels_of_model), "labels": labels_of_model, "dataset": "news"}] * 2
+    assert len(known) * len(labels_of_model) >= MIN_KNOWN_RATIO * len(ghosts), "the dataset fits"
+    send(path, [*make_sentences(2), *known, *ghosts, 7, {"tokens": ["a"], "labels": [], "dataset": "\x1b[2J"}])
     run(SqliteWorkerSession(path, TOPICS), classifier)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     kinds = sorted(line.removeprefix("dead letters: ").partition(";")[0] for line in lines)
