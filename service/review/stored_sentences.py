@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from service.contracts import AnnotatedSentence, LabelledSentence, PlatformTask, read_sentence
 from service.errors import InvalidInput, StateError
 from service.log.read import read_topic
-from service.log.waiting_records import restore_input_record
+from service.log.waiting_records import read_stored_record
 from service.review.decisions import check_correction, resolve_decisions
 from service.review.messages import ErasedAssessment, iterate_decisions, parse_review_record
 from service.review.review_state import ReviewState, is_deleted_with_task
@@ -134,7 +134,7 @@ def read_stored_sentence(record: Record) -> LabelledSentence:
 
 def _read_waiting_sentence(record: Record) -> LabelledSentence | None:
     """None for a record that is released: the input or the review topic has the sentence."""
-    return None if record.value is None else read_stored_sentence(restore_input_record(record))
+    return None if record.value is None else read_stored_sentence(read_stored_record(record).record)
 
 
 def _read_review_sentence(record: Record) -> LabelledSentence | ErasedAssessment | None:

@@ -1,6 +1,7 @@
 """The suite that every log passes: `LogConformance` for `Log`, `SessionConformance` for `WorkerSession`.
 
-A test class inherits both and adds the fixture `log`.
+`WaitingConformance` runs whole workers: sentences of a dataset that no model fits are stored and judged later. A test class
+inherits all three and adds the fixture `log`.
 """
 
 from __future__ import annotations
@@ -8,11 +9,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from service.log.protocol import BatchResult, CommitRefused, Output, VersionConflict
+from service.inference.classifier import Classifier
+from service.inference.model.folder import ModelFolder
+from service.log.protocol import BatchResult, CommitRefused, Output, ReleasedRecords, VersionConflict
+from service.log.waiting_records import read_waiting_records
+from service.stream.state.reader import read_state
 from tests.stream.steps import (
     iter_records,
     list_values,
@@ -24,11 +30,21 @@ from tests.stream.steps import (
     wait_for_assignment,
     wait_until,
 )
+from tests.support.tiny_models import make_model
+from tests.support.waiting_datasets import (
+    LABEL_MAP,
+    make_drug_sentences,
+    parse_assessments,
+    put_settings,
+    run_worker,
+    send,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from service.log.protocol import Follower, Log, Record, WorkerSession
+    from service.log.protocol import Follower, Log, Record, RecordBatch, WorkerSession
     from service.log.topics import Topics
 
 HEADERS = (
@@ -291,6 +307,73 @@ class SessionConformance:
         batch = poll_batch(session)
         assert list_values(batch)[0] == b"2"
         session.commit(make_batch_result(batch, state={b"state": b"of more"}))
+
+    def test_a_partition_is_followed_alone(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append([Output(log.topics.waiting, b"k", b"v", partition=0)])
+        follower = session.follow_partition(log.topics.waiting, 0)
+        [record] = read_records(follower, 1)
+        assert (record.partition, record.key, record.value) == (0, b"k", b"v")
+        wait_until(lambda: not follower.poll() and follower.caught_up, "the follower has caught up")
+        follower.close()
+
+    def test_released_records_are_committed_without_new_ones(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append(make_sentence_outputs(log.topics.sentences, [b"1"]))
+        wait_for_assignment(session)
+        session.commit(make_batch_result(poll_batch(session), state={b"waiting": b"1"}))
+        batch = self._poll_for_release(session)
+        released = replace(batch, released={0: ReleasedRecords()})
+        output = Output(log.topics.review, b"d/1", b"released")
+        session.commit(BatchResult(released, [output], {0: {b"waiting": b"0"}}))
+        assert [record.value for record in read_topic(session, log.topics.review)] == [b"released"]
+        session.close()
+        assignment = wait_for_assignment(log.open_session())[0]
+        assert (assignment.next_offset, assignment.state) == (1, {b"waiting": b"0"})
+
+    @staticmethod
+    def _poll_for_release(session: WorkerSession) -> RecordBatch:
+        batches: list[RecordBatch] = []
+
+        def step() -> bool:
+            session.poll_rebalance()
+            batch = session.poll(max_records=10, timeout=0.1)
+            batches.append(batch)
+            return 0 in batch.partitions and not len(batch)
+
+        wait_until(step, "the partition can be released")
+        return batches[-1]
+
+
+class WaitingConformance:
+    @pytest.fixture
+    def classifier(self, tmp_path: Path) -> Classifier:
+        return Classifier(ModelFolder.load(make_model(tmp_path / "model", "wordpiece")))
+
+    def test_a_dataset_waits_and_is_judged_in_the_order_of_offsets(
+        self, log: LogUnderTest, classifier: Classifier
+    ) -> None:
+        writer = log.open_log()
+        first, second = make_drug_sentences(30, start=1), make_drug_sentences(20, start=31)
+        send(writer, log.topics, first)
+        worker = run_worker(log.open_session(), log.topics, classifier)
+        assert worker.counts.outputs == {log.topics.waiting: 30}
+        state = read_state(writer, log.topics).snapshot.get_arrivals("med")
+        assert state.total.waiting == 30
+        stored = list(read_waiting_records(writer, log.topics, "med", next_offsets=state.next_offsets))
+        assert stored == [record for record in read_topic(writer, log.topics.sentences) if record.partition == 0]
+
+        put_settings(writer, log.topics, label_map=LABEL_MAP)
+        send(writer, log.topics, second)
+        worker = run_worker(log.open_session(), log.topics, classifier, batch_records=8)
+        assessments = parse_assessments(read_topic(writer, log.topics.scores))
+        assert sorted(assessment.id or "" for assessment in assessments) == sorted(str(n) for n in range(1, 51))
+        thresholds = worker.snapshot.get_stats(worker.datasets.get_judge("med"))
+        assert thresholds.histogram.total == 50
+        assert read_topic(writer, log.topics.dead_letters) == []
+        state = read_state(writer, log.topics).snapshot.get_arrivals("med")
+        assert state.total.waiting == 0
+        assert list(read_waiting_records(writer, log.topics, "med", next_offsets=state.next_offsets)) == []
 
 
 def _is_caught_up(follower: Follower) -> bool:

@@ -13,7 +13,7 @@ from service.log.protocol import Output
 from service.log.sqlite.log import SqliteLog
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import MAX_OUTPUT_BYTES, Topics
-from tests.stream.conformance import LogConformance, SessionConformance
+from tests.stream.conformance import LogConformance, SessionConformance, WaitingConformance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,14 +66,14 @@ class KafkaLogUnderTest:
         return ("kafka", self.topics.prefix, settings, self.group, "worker-0")
 
 
-class TestSqlite(LogConformance, SessionConformance):
+class TestSqlite(LogConformance, SessionConformance, WaitingConformance):
     @pytest.fixture
     def log(self, tmp_path: Path) -> Iterator[SqliteLogUnderTest]:
         with ExitStack() as exit_stack:
             yield SqliteLogUnderTest(tmp_path / "log.sqlite", exit_stack)
 
 
-class TestKafka(LogConformance, SessionConformance):
+class TestKafka(LogConformance, SessionConformance, WaitingConformance):
     @pytest.fixture
     def log(self, kafka_settings: KafkaSettings, kafka_topics: Topics) -> Iterator[KafkaLogUnderTest]:
         with ExitStack() as exit_stack:

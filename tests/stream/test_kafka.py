@@ -12,7 +12,8 @@ import pytest
 from service.log.kafka.clients import create_producer, send
 from service.log.kafka.library_fixes.watchdog import Watchdog
 from service.log.kafka.session import KafkaWorkerSession, Lease
-from service.log.protocol import CommitRefused, FencedError, Output, RecordBatch
+from service.log.protocol import BatchResult, CommitRefused, FencedError, Output, RecordBatch, ReleasedRecords
+from service.log.topics import MAX_OUTPUT_BYTES
 from tests.stream.steps import (
     POLL_TIMEOUT_S,
     list_values,
@@ -170,6 +171,36 @@ def test_a_worker_that_exceeds_the_poll_interval_cannot_commit(
         make_batch_result(poll_batch(other), [Output(kafka_topics.review, b"k", b"of the other")], {b"count": b"2"})
     )
     assert [record.value for record in read_topic(other, kafka_topics.review)] == [b"of the other"]
+
+
+def test_a_worker_that_lost_a_partition_cannot_release_its_stored_records(
+    open_session: OpenSession, kafka_topics: Topics
+) -> None:
+    """Its batch has no new records, so only the offset that it commits again tells the broker which partition it is."""
+    former = open_session("one")
+    wait_for_assignment(former, 0, 1)
+    batch = replace(former.poll(max_records=1, timeout=0.2), released={0: ReleasedRecords()})
+    assert batch.partitions == {0, 1}
+    current = open_session("one")
+    wait_for_assignment(current, 0, 1)
+    with pytest.raises((CommitRefused, FencedError)):
+        former.commit(BatchResult(batch, [Output(kafka_topics.review, b"k", b"of the former")]))
+    assert read_topic(current, kafka_topics.review) == []
+
+
+def test_a_release_of_a_partition_that_is_being_restored_is_refused(
+    open_session: OpenSession, kafka_topics: Topics
+) -> None:
+    session = open_session()
+    wait_for_assignment(session, 0, 1)
+    release = replace(session.poll(max_records=1, timeout=0.0), released={0: ReleasedRecords()})
+    session.append(make_sentence_outputs(kafka_topics.sentences, [b"1"]))
+    too_large = Output(kafka_topics.review, b"k", bytes(MAX_OUTPUT_BYTES + 100_000))
+    with pytest.raises(CommitRefused):
+        session.commit(make_batch_result(poll_batch(session), [too_large]))
+    with pytest.raises(CommitRefused, match="another batch failed"):
+        session.commit(BatchResult(release, [Output(kafka_topics.review, b"k", b"released")]))
+    assert read_topic(session, kafka_topics.review) == []
 
 
 def _generation(session: KafkaWorkerSession) -> int:

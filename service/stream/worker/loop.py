@@ -17,7 +17,7 @@ from service.contracts.defaults import BATCH_RECORDS
 from service.log.protocol import MAX_BATCH_BYTES, CommitRefused, PartitionAssignment, Record
 from service.stream.state.reader import apply_state_record, read_state_record
 from service.stream.state.snapshot import StateSnapshot
-from service.stream.worker.release import StoredSentences, find_releasable
+from service.stream.worker.release import ReleaseReader, find_releasable
 from service.stream.worker.reporting import finish_report, log_dead_letters, register_datasets
 from service.telemetry.batch_report import BatchReport
 
@@ -113,7 +113,7 @@ class Worker:
         self._poll_timeout = poll_timeout
         self._reporter = reporter
         self._assigned: set[int] = set()
-        self._stored = StoredSentences(session, topics)
+        self._release_reader = ReleaseReader(session, topics)
         self.snapshot = StateSnapshot()
         self.status = WorkerStatus()
         self.counts = WorkerCounts()
@@ -122,7 +122,7 @@ class Worker:
         """Runs until `stop` is set. Then the current batch is finished and the session closed."""
         with ExitStack() as exit_stack:
             exit_stack.callback(self._session.close)
-            exit_stack.callback(self._stored.close)
+            exit_stack.callback(self._release_reader.close)
             exit_stack.callback(self.status.mark_unmet, "worker", "the worker has stopped")
             settings = exit_stack.enter_context(closing(self._session.follow(self._topics.datasets)))
             states = exit_stack.enter_context(closing(self._session.follow(self._topics.state)))
@@ -169,7 +169,7 @@ class Worker:
         except CommitRefused as refusal:
             # The batch may have taken longer than the log waits. Each refusal halves the next one, until it fits.
             self._shrink_batch_size(batch, 0.5)
-            self._stored.close()
+            self._release_reader.close()
             self.counts.refused_batches += 1
             if self._reporter is not None:
                 self._reporter.count_refused_commit()
@@ -191,7 +191,7 @@ class Worker:
         """New records, and stored ones of datasets that fit by now."""
         releasable = find_releasable(self.snapshot, self._datasets, self._assigned)
         if not releasable:
-            self._stored.close()
+            self._release_reader.close()
             return self._session.poll(
                 max_records=self._batch_records, timeout=self._poll_timeout, max_bytes=self._batch_bytes
             )
@@ -199,7 +199,7 @@ class Worker:
         batch = self._session.poll(
             max_records=max(1, self._batch_records // 2), timeout=0.0, max_bytes=max(1, self._batch_bytes // 2)
         )
-        return self._stored.add_released(
+        return self._release_reader.add_released(
             batch, releasable, max_records=self._batch_records, max_bytes=self._batch_bytes
         )
 
@@ -246,7 +246,7 @@ class Worker:
         if self._session.assignment_complete:
             self.status.mark_met("partitions")
         if rebalance.assigned or rebalance.revoked:
-            self._stored.close()
+            self._release_reader.close()
             logger.info(ASSIGNED_PARTITIONS_MESSAGE, sorted(self._assigned) or "none")
 
     def _update_warnings(self) -> None:

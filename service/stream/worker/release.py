@@ -75,7 +75,7 @@ class PartitionReader:
         return taken
 
 
-class StoredSentences:
+class ReleaseReader:
     """What waits in the assigned partitions. One thread uses it."""
 
     def __init__(self, session: WorkerSession, topics: Topics) -> None:
