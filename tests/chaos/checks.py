@@ -22,6 +22,7 @@ from service.judging.judge import Judge
 from service.labels import get_entity_type
 from service.scoring.confident import UNREACHABLE_THRESHOLD, flag_words
 from service.scoring.flat import drop_columns
+from service.statistics.arrivals import ArrivalCounts
 from service.statistics.class_stats import ClassStats
 from service.statistics.running import RunningStats
 from tests.chaos.messages import DATASETS, MAX_WORDS, SERIAL, GeneratedMessage
@@ -199,6 +200,11 @@ class TopicChecker:
                 problems.append(f"partition {state_partition} of the state topic holds state of partition {partition}")
             if kind == "position":
                 positions[partition] = json.loads(value or b"")["next_offset"]
+                continue
+            if kind == "arrivals":
+                waiting = ArrivalCounts.restore(json.loads(value or b"")).waiting
+                if waiting:
+                    problems.append(f"partition {partition}: {waiting} sentences of {account[0]} wait, though it fits")
                 continue
             dataset, stats_key = account
             if stats_key != self.get_judge(dataset).stats_key or (partition, dataset) in learned:

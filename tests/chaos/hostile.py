@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING
 
 from kafka import TopicPartition
 
-from service.contracts import DatasetSettings
 from service.log.kafka.admin import create_topics
 from service.log.kafka.log import KafkaLog
 from service.log.protocol import Output
 from service.log.topics import Topics
 from service.settings.kafka import KafkaSettings
-from tests.chaos.hostile_messages import ASSESSED, generate_hostile_messages
+from tests.chaos.hostile_messages import ASSESSED, DATASETS, generate_hostile_messages
 from tests.chaos.processes import WorkerProcesses
 from tests.chaos.reading import open_consumer
 from tests.chaos.traffic import ProgressMonitor
@@ -99,8 +98,9 @@ class HostileRun:
             settings = KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
             create_topics(settings, self._topics, partitions=PARTITIONS, replication=1, min_isr=1)
             log = stack.enter_context(closing(KafkaLog(settings)))
-            forgets = DatasetSettings(name="forgets", version=1, forget_after_days=1)
-            log.append([Output(self._topics.datasets, b"forgets", forgets.model_dump_json().encode())])
+            log.append(
+                [Output(self._topics.datasets, one.name.encode(), one.model_dump_json().encode()) for one in DATASETS]
+            )
             progress = stack.enter_context(
                 ProgressMonitor(cluster.bootstrap_servers, self._topics, partitions=PARTITIONS)
             )

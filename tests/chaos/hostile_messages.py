@@ -8,6 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from service.contracts import DatasetSettings
 from service.log.kafka.library_fixes.header_keys import NonUtf8HeaderKey
 from service.log.topics import MAX_INPUT_BYTES
 
@@ -20,6 +21,11 @@ ASSESSED = ""  # not a dead letter
 MAX_WORDS = 5_000
 MAX_VALUE_BYTES = MAX_INPUT_BYTES - 8 * 1024  # key, headers and the batch count towards the limit too
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+DATASETS = (
+    DatasetSettings(name="forgets", version=1, forget_after_days=1),
+    # With a label set, sentences with other labels don't wait for a model that has them.
+    DatasetSettings(name="default", version=1, label_set=("PER", "LOC", "ORG", "MISC")),
+)
 LARGE_WEIGHT = 0.03  # of a kind of large messages; the others have 1
 
 

@@ -6,14 +6,14 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from service.contracts import Assessment, DatasetSettings
+from service.contracts import Assessment
 from service.datasets.registry import DatasetRegistry
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from service.log.protocol import Output
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
-from tests.chaos.hostile_messages import ASSESSED, KINDS, make_one_of_each
+from tests.chaos.hostile_messages import ASSESSED, DATASETS, KINDS, make_one_of_each
 from tests.stream.conftest import PARTITIONS
 from tests.stream.steps import read_topic, wait_until
 from tests.support.tiny_models import make_model
@@ -37,8 +37,9 @@ def test_hostile_messages_become_dead_letters_byte_for_byte_and_the_worker_conti
     classifier = Classifier(ModelFolder.load(make_model(tmp_path / "model", "wordpiece")))
     datasets = DatasetRegistry(classifier.folder, min_words=0, prior_words=0)
     processor = BatchProcessor(classifier, datasets, kafka_topics, publish_scores=True)
-    forgets = DatasetSettings(name="forgets", version=1, forget_after_days=1)
-    kafka_log.append([Output(kafka_topics.datasets, b"forgets", forgets.model_dump_json().encode())])
+    kafka_log.append(
+        [Output(kafka_topics.datasets, one.name.encode(), one.model_dump_json().encode()) for one in DATASETS]
+    )
     worker, stop = Worker(open_session(), processor, datasets, kafka_topics), threading.Event()
     thread = threading.Thread(target=worker.run, args=(stop,), daemon=True)
     thread.start()

@@ -118,10 +118,11 @@ class BatchProcessor:
 
     def _store(self, decoded: DecodedRecord) -> list[Output]:
         """Stores a sentence whose dataset waits. A deletion also closes an open item at once."""
-        outputs = [build_waiting_message(self._topics.waiting, decoded.record, decoded.sentence)]
-        if decoded.sentence.deleted:
-            outputs += self._build_outputs(decoded, decoded.judge.build_deleted_assessment(decoded.sentence))
-        return outputs
+        stored = build_waiting_message(self._topics.waiting, decoded.record, decoded.sentence)
+        if not decoded.sentence.deleted:
+            return [stored]
+        closing = self._build_outputs(decoded, decoded.judge.build_deleted_assessment(decoded.sentence))
+        return [stored, *(output for output in closing if output.topic == self._topics.review)]
 
     def _decode(self, record: Record) -> DecodedRecord:
         if record.value is None:
