@@ -1,13 +1,15 @@
 """The input of an evaluation: probabilities, given labels and true labels, validated once.
 
 An .npz holds arrays `probs[N, K]`, `given[N]`, `corrected[N]` (class numbers), `lengths[S]` (words per
-sentence), `keep[S]` (whether a sentence counts), `labels[K]` (class names), `merge[K]` (merged class of each class), and
-optionally `dev_probs` and `dev_given`: held-out words of the same model, the prior of the running flag thresholds.
+sentence), `keep[S]` (whether a sentence counts), `labels[K]` (class names), `merge[K]` (merged class of each class).
+Optional are `dev_probs` and `dev_given`: held-out words of the same model, the prior of the running flag thresholds;
+`words[N]` (strings), which memory needs; and `second_corrected[N]`, the true labels by someone else.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -39,6 +41,15 @@ class Variant:
     flat: FlatSentences
     corrected: NDArray[np.intp]
     held_out: HeldOutStats | None = None
+    words: tuple[str, ...] | None = None
+    second_corrected: NDArray[np.intp] | None = None
+
+    @property
+    def agreed_sentences(self) -> NDArray[np.bool_] | None:
+        """Sentences on which both corrections agree; None if there is only one."""
+        if self.second_corrected is None:
+            return None
+        return np.logical_and.reduceat(self.corrected == self.second_corrected, self.flat.starts)
 
     @property
     def wrong_words(self) -> NDArray[np.bool_]:
@@ -68,6 +79,8 @@ class EvaluationData:
     merge: tuple[int, ...]
     held_out: Mapping[str, HeldOutStats] = field(default_factory=dict)
     """By variant: sums of merged classes can't be computed from those of unmerged ones."""
+    words: tuple[str, ...] | None = None
+    second_corrected: NDArray[np.intp] | None = None
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -78,14 +91,17 @@ class EvaluationData:
         """The kept sentences, with unmerged or merged classes."""
         words = np.repeat(self.keep, self.flat.lengths)
         probs, given, corrected = self.flat.probs[words], self.flat.given[words], self.corrected[words]
+        second = None if self.second_corrected is None else self.second_corrected[words]
         classes = self.labels
         if name == MERGED:
             probs = merge_classes(probs, self.merge)
             given, corrected = merge_labels(given, self.merge), merge_labels(corrected, self.merge)
+            second = None if second is None else merge_labels(second, self.merge)
             classes = name_merged_classes(self.labels, self.merge)
         lengths = self.flat.lengths[self.keep]
         flat = FlatSentences(probs, given, np.cumsum(lengths) - lengths)
-        return Variant(name, classes, flat, corrected, self.held_out.get(name))
+        tokens = None if self.words is None else tuple(compress(self.words, words))
+        return Variant(name, classes, flat, corrected, self.held_out.get(name), tokens, second)
 
 
 def name_merged_classes(labels: Sequence[str], merge: Sequence[int]) -> tuple[str, ...]:
@@ -120,7 +136,17 @@ def read_evaluation_data(path: Path) -> EvaluationData:
     if set(merge) != set(range(max(merge) + 1)):
         raise InvalidInput("merged classes must be numbered 0, 1, 2 … without a gap", field="merge")
     return EvaluationData(
-        path.stem, words, corrected, keep.astype(np.bool_), labels, merge, _parse_held_out(arrays, n_classes, merge)
+        path.stem,
+        words,
+        corrected,
+        keep.astype(np.bool_),
+        labels,
+        merge,
+        _parse_held_out(arrays, n_classes, merge),
+        _parse_words(arrays, n_words),
+        _check_class_ids(arrays["second_corrected"], "second_corrected", n_words, n_classes)
+        if "second_corrected" in arrays
+        else None,
     )
 
 
@@ -149,6 +175,17 @@ def _check_class_ids(values: NDArray[np.generic], key: str, n: int, n_classes: i
             f"entry {bad[0]} is class {numbers[bad[0]]}, but there are only 0…{n_classes - 1}", field=key
         )
     return numbers
+
+
+def _parse_words(arrays: Mapping[str, NDArray[np.generic]], n_words: int) -> tuple[str, ...] | None:
+    if "words" not in arrays:
+        return None
+    words = arrays["words"]
+    if words.dtype.kind != "U" or words.shape != (n_words,):
+        raise InvalidInput(
+            f"needs one string for each of the {n_words} words, got {words.dtype} {words.shape}", field="words"
+        )
+    return tuple(words.tolist())
 
 
 def _parse_held_out(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from service.evaluation import paper
 from service.evaluation.data import UNMERGED
 from service.evaluation.metrics import CONFIDENCE_LEVEL, compute_noise_matrix
-from service.evaluation.report import NOTES, EvaluationReport
-from service.evaluation.runs import BATCH, EvaluationRun
+from service.evaluation.report import NOTES, EvaluationReport, count_agreed
+from service.evaluation.runs import BATCH, NO_MEMORY, EvaluationRun
 from service.evaluation.tables import COMPARED_METHODS, SENTENCE, TOKEN, EvaluationResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+CONDITIONAL_NOTES: Final = {"batch", "stream", "memory", "agreed"}
+HEADLINE: Final = ["sentence score", "classes", "mode", "AUPRC", "AP", "AUROC"]
 
 
 def render_markdown(report: EvaluationReport) -> str:
@@ -34,6 +37,8 @@ def render_markdown(report: EvaluationReport) -> str:
         _render_flag_table(report),
         *(_render_noise_table(run) for run in report.batch_runs),
     ]
+    if report.agreed:
+        parts.append(_render_agreed_table(report))
     if report.against is not None:
         parts.append(render_comparison(report))
     return "\n\n".join(parts) + "\n"
@@ -42,16 +47,26 @@ def render_markdown(report: EvaluationReport) -> str:
 def render_headline(report: EvaluationReport) -> str:
     """A small table of worst-token and priority."""
     rows = [
-        [
-            result.method,
-            str(result.classes),
-            result.mode,
-            *(_format_cell(result, name, 4) for name in ("auprc", "ap", "auroc")),
-        ]
+        _list_headline_cells(result)
         for result in report.results
         if result.level == SENTENCE and (result.method, result.token_score) in COMPARED_METHODS
     ]
-    return _render_table(["sentence score", "classes", "mode", "AUPRC", "AP", "AUROC"], rows)
+    return _render_table(HEADLINE, rows)
+
+
+def _list_headline_cells(result: EvaluationResult) -> list[str]:
+    metrics = (_format_cell(result, name, 4) for name in ("auprc", "ap", "auroc"))
+    return [_name_method(result), str(result.classes), result.mode, *metrics]
+
+
+def _name_method(result: EvaluationResult) -> str:
+    return result.method if result.memory in {None, NO_MEMORY} else f"{result.method}, memory {result.memory}"
+
+
+def _render_agreed_table(report: EvaluationReport) -> str:
+    counts = "; ".join(f"{len(run.variant.classes)} classes: {count_agreed(run)}" for run in report.batch_runs)
+    table = _render_table(HEADLINE, [_list_headline_cells(result) for result in report.agreed])
+    return f"## Sentences on which both corrections agree\n\n{counts} sentences.\n\n{table}"
 
 
 def render_comparison(report: EvaluationReport) -> str:
@@ -93,8 +108,10 @@ def _render_summary(report: EvaluationReport) -> str:
         lines.append(
             f"In brackets: {CONFIDENCE_LEVEL:.0%} intervals from {report.resamples} bootstrap resamples (seed {report.seed})."
         )
-    modes = {run.mode for run in report.runs}
-    lines += [text for key, text in NOTES.items() if key not in {"batch", "stream"} or key in modes]
+    applying = {run.mode for run in report.runs}
+    applying |= {"memory"} if any(run.memory_priority is not None for run in report.runs) else set()
+    applying |= {"agreed"} if report.agreed else set()
+    lines += [text for key, text in NOTES.items() if key not in CONDITIONAL_NOTES or key in applying]
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -111,7 +128,7 @@ def _render_sentence_table(
     digits: int = 4,
 ) -> str:
     columns = _list_columns(report)
-    results = {(r.method, r.token_score, r.variant, r.mode): r for r in report.results if r.level == SENTENCE}
+    results = {(_name_method(r), r.token_score, r.variant, r.mode): r for r in report.results if r.level == SENTENCE}
     best = {
         (variant, mode): max(
             (r.metrics[metric] for r in results.values() if (r.variant, r.mode) == (variant, mode)),
@@ -123,8 +140,9 @@ def _render_sentence_table(
     for method, token_score in dict.fromkeys((key[0], key[1]) for key in results):
         row = [method, token_score or ""]
         for _, variant, mode in columns:
-            result = results[method, token_score, variant, mode]
-            row.append(_format_cell(result, metric, digits, strong=result.metrics[metric] == best[variant, mode]))
+            result = results.get((method, token_score, variant, mode))  # only a stream has memory
+            strong = result is not None and result.metrics[metric] == best[variant, mode]
+            row.append("" if result is None else _format_cell(result, metric, digits, strong=strong))
         if select_metric is not None:
             paper_row = paper.SENTENCE_METRICS.get((method, token_score))
             row += ["", "", ""] if paper_row is None else [f"{value:.{digits}f}" for value in select_metric(paper_row)]
@@ -158,7 +176,7 @@ def _render_word_table(report: EvaluationReport) -> str:
             paper.TOKEN_METRICS.get(result.method) if result.variant == UNMERGED and result.mode == BATCH else None
         )
         paper_cells = ["", ""] if published is None else [f"{value:.4f}" for value in published]
-        rows.append([result.method, str(result.classes), result.mode, *metrics, *lifts, *paper_cells])
+        rows.append([_name_method(result), str(result.classes), result.mode, *metrics, *lifts, *paper_cells])
     return f"## Single words\n\nThe paper's values are those of bert-unmerged.\n\n{_render_table(head, rows)}"
 
 
@@ -167,7 +185,7 @@ def _render_precision_table(report: EvaluationReport) -> str:
     ks = sorted({k for result in report.results if result.level == SENTENCE for k in result.precision_at})
     rows = [
         [
-            result.method,
+            _name_method(result),
             str(result.classes),
             result.mode,
             *(_format_number(result.precision_at[k], digits=3) for k in ks),

@@ -25,6 +25,11 @@ NOTES: Final = {
         "In the stream each sentence is judged with the statistics of those before it, in file order, then added to them: "
         "flags are the confident-learning rule with running thresholds."
     ),
+    "memory": (
+        "Priority with memory also uses what was seen of the same words and patterns in the sentences before: "
+        "`auto` and `documents` are the values of the dataset setting."
+    ),
+    "agreed": "Sentences on which the two corrections differ are judged and learned from, but not measured.",
     "ties": "Equal scores have no order: AUPRC, lift and precision@K are the mean over all orders of tied sentences.",
     "auprc": "AUPRC is the trapezoid from the first ranked sentence, as in the paper; AP is the step-wise area.",
     "lift": "T is the number of wrong sentences. The paper's lift is at T + 1.",
@@ -44,6 +49,8 @@ class EvaluationReport:
     seed: int
     against: str | None = None
     comparisons: Sequence[Comparison] = ()
+    agreed: Sequence[EvaluationResult] = ()
+    """On the sentences on which two corrections agree."""
 
     @property
     def batch_runs(self) -> list[EvaluationRun]:
@@ -63,10 +70,21 @@ def build_document(report: EvaluationReport) -> dict[str, object]:
         "flags": [_replace_nan(asdict(metrics)) for metrics in report.flags],
         "noise_matrix": {run.variant.name: _describe_noise(run) for run in report.batch_runs},
     }
+    if report.agreed:
+        document["agreed"] = {
+            "sentences": {run.variant.name: count_agreed(run) for run in report.batch_runs},
+            "results": [result.to_json() for result in report.agreed],
+        }
     if report.against is not None:
         rows = [{**asdict(row), **row.difference._asdict()} for row in report.comparisons]
         document["against"] = {"name": report.against, "results": [_replace_nan(row) for row in rows]}
     return document
+
+
+def count_agreed(run: EvaluationRun) -> int:
+    """How many sentences both corrections agree on."""
+    agreed = run.variant.agreed_sentences
+    return 0 if agreed is None else int(agreed.sum())
 
 
 def _replace_nan(record: dict[str, object]) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,15 @@ from service.evaluation.metrics import (
     precision_at,
 )
 from service.evaluation.ranking import METRICS
-from service.evaluation.runs import PRIORITY, STREAM, EvaluationRun, judge_batch, judge_stream
+from service.evaluation.runs import (
+    DEFAULT_MEMORY,
+    NO_MEMORY,
+    PRIORITY,
+    STREAM,
+    EvaluationRun,
+    judge_batch,
+    judge_stream,
+)
 from service.labels import detect_scheme
 from service.scoring.sentence import METHODS
 from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES
@@ -52,6 +60,8 @@ class EvaluationResult:
     classes: int
     variant: str
     mode: str
+    memory: str | None
+    """Of `priority`: with which memory. None for scores that use none."""
     metrics: Mapping[str, float]
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     precision_at: Mapping[int, float] = field(default_factory=dict)
@@ -65,6 +75,7 @@ class EvaluationResult:
             "classes": self.classes,
             "variant": self.variant,
             "mode": self.mode,
+            "memory": self.memory,
         }
         record |= {name: nan_to_none(self.metrics[name]) for name in METRICS}
         for name, interval in self.intervals.items():
@@ -106,14 +117,16 @@ def nan_to_none(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def judge_all(data: EvaluationData, *, stream: bool, classes: str = BOTH) -> list[EvaluationRun]:
-    """Judges the chosen variants in batch, and with `stream` also as a stream."""
+def judge_all(
+    data: EvaluationData, *, stream: bool, classes: str = BOTH, memory: str = DEFAULT_MEMORY
+) -> list[EvaluationRun]:
+    """Judges the chosen variants in batch, and with `stream` also as a stream, without and with memory."""
     names = data.variants if classes == BOTH else (classes,)
     runs = []
     for variant in [data.build_variant(name) for name in names]:
         runs.append(judge_batch(variant))
         if stream:
-            runs.append(judge_stream(variant))
+            runs.append(judge_stream(variant, memory=memory))
     return runs
 
 
@@ -136,47 +149,86 @@ def measure_runs(
     if n < 0:
         raise InvalidInput(f"{n} resamples: use 0 for none", field="bootstrap")
     draws: dict[int, NDArray[np.int32]] = {}
-    measured: dict[tuple[str, str, str, str | None], EvaluationResult] = {}
+    measured: dict[tuple[str, Measurement], EvaluationResult] = {}
     results = []
     for run in runs:
         sentences = run.variant.flat.n_sentences
         if n and sentences not in draws:
             draws[sentences] = draw_resamples(sentences, n, seed)
-        for level, method, token_score, needs_mode in _list_measurements():
-            key = (run.variant.name, level, method, token_score)
-            if needs_mode or key not in measured:
-                measured[key] = _measure(run, level, method, token_score, draws.get(sentences))
+        for measurement in _list_measurements(run):
+            key = run.variant.name, measurement
+            if measurement.needs_mode or key not in measured:
+                measured[key] = _measure(run, measurement, draws.get(sentences))
             # Scores that use neither flags nor weights are the same in both modes.
             results.append(replace(measured[key], mode=run.mode))
     return results
 
 
-def _list_measurements() -> Iterator[tuple[str, str, str | None, bool]]:
-    """Level, method, token score, and whether the result depends on the mode."""
+def measure_agreed(run: EvaluationRun) -> list[EvaluationResult]:
+    """The scores of COMPARED_METHODS on the sentences on which both corrections agree, without intervals.
+
+    All sentences are judged and learned from; only the measurement leaves the disputed ones out.
+    """
+    agreed = run.variant.agreed_sentences
+    if agreed is None or not agreed.any():
+        return []
+    results = []
+    for method, token_score in COMPARED_METHODS:
+        for memory in run.memories if method == PRIORITY else (None,):
+            measurement = Measurement(SENTENCE, method, token_score, memory, needs_mode=True)
+            scores = run.compute_sentence_scores(method, token_score, memory=memory or NO_MEMORY)[agreed]
+            results.append(_build_result(run, measurement, scores, run.variant.wrong_sentences[agreed]))
+    return results
+
+
+class Measurement(NamedTuple):
+    """What is measured on a run."""
+
+    level: str
+    method: str
+    token_score: str | None
+    memory: str | None
+    needs_mode: bool  # whether the result depends on the mode
+
+
+def _list_measurements(run: EvaluationRun) -> Iterator[Measurement]:
     for name, method in METHODS.items():
         for token_score in TOKEN_SCORES if method.uses_token_score else (None,):
-            yield SENTENCE, name, token_score, method.uses_flags
-    yield SENTENCE, PRIORITY, None, True
+            yield Measurement(SENTENCE, name, token_score, None, needs_mode=method.uses_flags)
+    for memory in run.memories:
+        yield Measurement(SENTENCE, PRIORITY, None, memory, needs_mode=True)
     for token_score in TOKEN_SCORES:
-        yield TOKEN, token_score, token_score, False
-    yield TOKEN, PRIORITY, None, True
+        yield Measurement(TOKEN, token_score, token_score, None, needs_mode=False)
+    for memory in run.memories:
+        yield Measurement(TOKEN, PRIORITY, None, memory, needs_mode=True)
 
 
-def _measure(
-    run: EvaluationRun, level: str, method: str, token_score: str | None, draws: NDArray[np.int32] | None
+def _measure(run: EvaluationRun, measurement: Measurement, draws: NDArray[np.int32] | None) -> EvaluationResult:
+    variant, memory = run.variant, measurement.memory or NO_MEMORY
+    if measurement.level == SENTENCE:
+        scores = run.compute_sentence_scores(measurement.method, measurement.token_score, memory=memory)
+        return _build_result(run, measurement, scores, variant.wrong_sentences, draws=draws)
+    scores = run.compute_word_scores(measurement.method, memory=memory)
+    return _build_result(run, measurement, scores, variant.wrong_words, draws=draws, units=variant.sentence_of_word)
+
+
+def _build_result(
+    run: EvaluationRun,
+    measurement: Measurement,
+    scores: NDArray[np.float64],
+    positives: NDArray[np.bool_],
+    *,
+    draws: NDArray[np.int32] | None = None,
+    units: NDArray[np.intp] | None = None,
 ) -> EvaluationResult:
-    variant = run.variant
-    if level == SENTENCE:
-        scores, positives, units = run.compute_sentence_scores(method, token_score), variant.wrong_sentences, None
-    else:
-        scores, positives, units = run.compute_word_scores(method), variant.wrong_words, variant.sentence_of_word
     return EvaluationResult(
-        level=level,
-        method=method,
-        token_score=token_score,
-        classes=len(variant.classes),
-        variant=variant.name,
+        level=measurement.level,
+        method=measurement.method,
+        token_score=measurement.token_score,
+        classes=len(run.variant.classes),
+        variant=run.variant.name,
         mode=run.mode,
+        memory=measurement.memory,
         metrics=compute_all_metrics(scores, positives),
         intervals={} if draws is None else bootstrap(scores, positives, draws=draws, units=units),
         precision_at={k: precision_at(scores, positives, k) for k in PRECISION_AT if k <= len(scores)},

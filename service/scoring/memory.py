@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from service.labels import OUTSIDE, Scheme, merge_by_type
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -66,6 +68,12 @@ class TypeMerge:
     names: tuple[str, ...]
     of_class: tuple[int, ...]
     outside: int | None  # the type `O`, if there is one
+
+    @classmethod
+    def from_classes(cls, classes: Sequence[str], scheme: Scheme | None = None) -> TypeMerge:
+        """The types of the classes of a scheme; None: the scheme that their names show."""
+        names, of_class = merge_by_type(classes, scheme)
+        return cls(names, of_class, names.index(OUTSIDE) if OUTSIDE in names else None)
 
     @property
     def n_types(self) -> int:

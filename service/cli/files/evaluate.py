@@ -15,10 +15,18 @@ from service.cli.shared.model_options import ModelOption, PrecisionOption, Threa
 from service.errors import SettingsError
 from service.evaluation import curves, markdown
 from service.evaluation.data import MERGED, UNMERGED, EvaluationData, read_evaluation_data
-from service.evaluation.from_model import build_evaluation_data, check_same_words
+from service.evaluation.from_model import SECOND_CORRECTED, build_evaluation_data, check_same_words
 from service.evaluation.metrics import DEFAULT_RESAMPLES, DEFAULT_SEED
 from service.evaluation.report import EvaluationReport, build_document
-from service.evaluation.tables import BOTH, compare, compute_model_f1, judge_all, measure_flags, measure_runs
+from service.evaluation.tables import (
+    BOTH,
+    compare,
+    compute_model_f1,
+    judge_all,
+    measure_agreed,
+    measure_flags,
+    measure_runs,
+)
 from service.formats import read_sentences
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder, Precision
@@ -34,6 +42,14 @@ class ClassSetChoice(StrEnum):
     UNMERGED = UNMERGED
 
 
+class MemoryChoice(StrEnum):
+    """The dataset setting `memory`."""
+
+    AUTO = "auto"
+    DOCUMENTS = "documents"
+    OFF = "off"
+
+
 GivenArgument = Annotated[Path | None, typer.Argument(metavar="GIVEN", help="File of sentences with the given labels.")]
 CorrectedArgument = Annotated[
     Path | None, typer.Argument(metavar="CORRECTED", help="File of the same sentences with the true labels.")
@@ -46,6 +62,15 @@ ProbsOption = Annotated[
 ]
 StreamOption = Annotated[
     bool, typer.Option("--stream", help="Also judge each sentence by those before it, in file order.")
+]
+SecondCorrectedOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="True labels by someone else: also measure on the sentences where both corrections agree."
+    ),
+]
+MemoryOption = Annotated[
+    MemoryChoice, typer.Option(help="With --stream: the memory to compare priority with and without.")
 ]
 OutOption = Annotated[
     Path | None,
@@ -69,6 +94,7 @@ class ProbabilitySource(NamedTuple):
 
     given: Path | None
     corrected: Path | None
+    second_corrected: Path | None
     probs: Path | None
     model: str | None
     precision: Precision
@@ -82,6 +108,8 @@ def evaluate(
     probs: ProbsOption = None,
     model: ModelOption = None,
     stream: StreamOption = False,
+    memory: MemoryOption = MemoryChoice.AUTO,
+    second_corrected: SecondCorrectedOption = None,
     out: OutOption = None,
     classes: ClassesOption = ClassSetChoice.BOTH,
     bootstrap: BootstrapOption = DEFAULT_RESAMPLES,
@@ -91,8 +119,10 @@ def evaluate(
     threads: ThreadsOption = 1,
 ) -> None:
     """Measure how well the scores find labels that are known to be wrong: the paper's tables, with intervals."""
-    data = _load_evaluation_data(ProbabilitySource(given, corrected, probs, model, precision, threads))
-    runs = judge_all(data, stream=stream, classes=classes)
+    data = _load_evaluation_data(
+        ProbabilitySource(given, corrected, second_corrected, probs, model, precision, threads)
+    )
+    runs = judge_all(data, stream=stream, classes=classes, memory=memory)
     other = None if against is None else read_evaluation_data(against)
     evaluation = EvaluationReport(
         data=data,
@@ -106,6 +136,7 @@ def evaluate(
         comparisons=()
         if other is None
         else compare(data, other, stream=stream, classes=classes, n=bootstrap, seed=seed, runs=runs),
+        agreed=[result for run in runs for result in measure_agreed(run)],
     )
     typer.echo(markdown.render_markdown(evaluation), nl=False)
     if out is not None:
@@ -116,16 +147,21 @@ def _load_evaluation_data(source: ProbabilitySource) -> EvaluationData:
     """Loads probabilities from an archive, or computes them with a model from two files."""
     files = [path for path in (source.given, source.corrected) if path is not None]
     if source.probs is not None:
-        if files or source.model:
-            raise typer.BadParameter("--probs brings its own labels: leave GIVEN, CORRECTED and --model out")
+        if files or source.second_corrected or source.model:
+            raise typer.BadParameter(
+                "--probs brings its own labels: leave GIVEN, CORRECTED, --second-corrected and --model out"
+            )
         return read_evaluation_data(source.probs)
     if len(files) != 2:
         raise typer.BadParameter("give the files GIVEN and CORRECTED, or the probabilities with --probs FILE.npz")
     folder = ModelFolder.load(find_model(source.model, read_settings()), precision=source.precision)
     classifier = Classifier(folder, threads=source.threads)
     given, corrected = (list(read_sentences(path)) for path in files)
+    second = None if source.second_corrected is None else list(read_sentences(source.second_corrected))
     name = f"{files[0].name} with the model {folder.name}"
     check_same_words(given, corrected)
+    if second is not None:
+        check_same_words(given, second, field=SECOND_CORRECTED)
     answers = tqdm(
         classifier.infer_stream(sentence.tokens for sentence in given),
         total=len(given),
@@ -133,7 +169,7 @@ def _load_evaluation_data(source: ProbabilitySource) -> EvaluationData:
         disable=None,
         file=sys.stderr,
     )
-    return build_evaluation_data(folder, given, corrected, answers, name=name)
+    return build_evaluation_data(folder, given, corrected, answers, name=name, second_corrected=second)
 
 
 def _write_evaluation(evaluation: EvaluationReport, out: Path) -> None:

@@ -84,6 +84,9 @@ def drop_last(key: str) -> Callable[[Arrays], None]:
         (replace_array("merge", [0, 1, 1, 3, 3]), "without a gap"),
         (replace_array("merge", [0, 1, 1, -1, 2]), "merge"),
         (replace_array("merge", [0, 1]), "merge"),
+        (replace_array("words", ["one"]), "one string for each of the"),
+        (replace_array("words", [1, 2]), "one string for each of the"),
+        (replace_array("second_corrected", [0, 1]), "second_corrected"),
         (replace_array("dev_probs", [[1.0, 0, 0, 0, 0]]), "both dev_probs and dev_given"),
     ],
 )
@@ -183,3 +186,26 @@ def test_other_labels_are_not_the_same_sentences(arrays: Arrays, data: Evaluatio
     with pytest.raises(InvalidInput, match="not the same sentences") as raised:
         check_same_sentences(data, read_evaluation_data(save(arrays, "other.npz")))
     assert raised.value.field == key
+
+
+def test_words_and_a_second_correction_are_those_of_the_kept_sentences(arrays: Arrays, save: Save) -> None:
+    n = len(arrays["given"])
+    arrays["words"] = np.array([f"w{i}" for i in range(n)])
+    arrays["second_corrected"] = arrays["corrected"].copy()
+    arrays["second_corrected"][0] = (arrays["corrected"][0] + 1) % 5
+    variant = read_evaluation_data(save(arrays)).build_variant("unmerged")
+    kept = np.repeat(arrays["keep"], arrays["lengths"])
+    assert variant.words == tuple(f"w{i}" for i in np.flatnonzero(kept))
+    agreed = variant.agreed_sentences
+    assert agreed is not None
+    assert agreed.tolist() == [False] + [True] * (variant.flat.n_sentences - 1)
+
+
+def test_corrections_that_differ_in_the_prefix_agree_on_types(arrays: Arrays, save: Save) -> None:
+    arrays["second_corrected"] = np.where(arrays["corrected"] == 2, 1, arrays["corrected"])
+    data = read_evaluation_data(save(arrays))
+    unmerged, merged = (data.build_variant(name).agreed_sentences for name in data.variants)
+    assert unmerged is not None
+    assert merged is not None
+    assert merged.all()
+    assert not unmerged.all()

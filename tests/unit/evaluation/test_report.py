@@ -10,8 +10,9 @@ import pytest
 
 from service.evaluation import markdown, paper
 from service.evaluation.data import EvaluationData, read_evaluation_data
+from service.evaluation.metrics import compute_all_metrics
 from service.evaluation.report import EvaluationReport, build_document
-from service.evaluation.tables import compare, compute_model_f1, judge_all, measure_flags, measure_runs
+from service.evaluation.tables import compare, compute_model_f1, judge_all, measure_agreed, measure_flags, measure_runs
 from service.scoring.sentence import METHODS
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def evaluate_data(data: EvaluationData, *, n: int = 20, against: EvaluationData 
         seed=2003,
         against=None if against is None else against.name,
         comparisons=() if against is None else compare(data, against, stream=True, n=n, runs=runs),
+        agreed=[result for run in runs for result in measure_agreed(run)],
     )
 
 
@@ -148,3 +150,49 @@ def test_nothing_wrong_leaves_dashes(arrays: Arrays, save: Callable[..., Path]) 
 def test_headline_holds_the_two_scores_that_matter(data: EvaluationData) -> None:
     lines = markdown.render_headline(evaluate_data(data, n=0)).splitlines()[2:]
     assert [line.split("|")[1].strip() for line in lines] == ["worst-token", "priority"] * 4
+
+
+def test_priority_is_reported_without_and_with_memory(arrays: Arrays, save: Callable[..., Path]) -> None:
+    arrays["words"] = np.array([f"W{i % 7}" for i in range(len(arrays["given"]))])
+    report = evaluate_data(read_evaluation_data(save(arrays)), n=0)
+    document = json.loads(json.dumps(build_document(report), allow_nan=False))
+    for level in ("sentence", "token"):
+        rows = [row for row in document["results"] if (row["level"], row["method"]) == (level, "priority")]
+        assert [(row["mode"], row["memory"]) for row in rows] == [
+            ("batch", "off"),
+            ("stream", "off"),
+            ("stream", "auto"),
+        ] * 2
+    assert {row["memory"] for row in document["results"] if row["method"] != "priority"} == {None}
+    text = markdown.render_markdown(report)
+    (row,) = [row for row in section(text, "AUPRC") if row[0] == "priority, memory auto"]
+    assert row[2] == row[4] == ""
+    assert float(row[3].strip("*")) != float(
+        next(r for r in section(text, "AUPRC") if r[0] == "priority")[3].strip("*")
+    )
+    assert "what was seen of the same words" in text
+
+
+def test_sentences_on_which_two_corrections_agree(arrays: Arrays, save: Callable[..., Path]) -> None:
+    arrays["words"] = np.array([f"W{i % 7}" for i in range(len(arrays["given"]))])
+    arrays["second_corrected"] = arrays["corrected"].copy()
+    arrays["second_corrected"][:200] = arrays["given"][:200]
+    data = read_evaluation_data(save(arrays))
+    report = evaluate_data(data, n=0)
+    document = json.loads(json.dumps(build_document(report), allow_nan=False))
+    variant = data.build_variant("unmerged")
+    agreed = variant.agreed_sentences
+    assert agreed is not None
+    assert document["agreed"]["sentences"]["unmerged"] == int(agreed.sum()) < variant.flat.n_sentences
+    (plain,) = [
+        row
+        for row in document["agreed"]["results"]
+        if (row["method"], row["classes"], row["mode"]) == ("worst-token", 5, "batch")
+    ]
+    scores = report.runs[0].compute_sentence_scores("worst-token", "self-confidence")
+    assert plain["auroc"] == compute_all_metrics(scores[agreed], variant.wrong_sentences[agreed])["auroc"]
+    _, _, *rows = section(markdown.render_markdown(report), "Sentences on which both corrections agree")
+    assert [row[0] for row in rows] == [
+        *("worst-token", "priority"),
+        *("worst-token", "priority", "priority, memory auto"),
+    ] * 2

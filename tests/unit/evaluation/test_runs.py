@@ -9,7 +9,7 @@ import pytest
 
 from service.errors import InvalidInput
 from service.evaluation.data import UNMERGED, EvaluationData, read_evaluation_data
-from service.evaluation.runs import BATCH, PRIORITY, STREAM, judge_batch, judge_stream
+from service.evaluation.runs import BATCH, PRIORITY, STREAM, compute_memory_priority, judge_batch, judge_stream
 from service.scoring.confident import flag_words, prune_by_noise_rate
 
 if TYPE_CHECKING:
@@ -96,3 +96,43 @@ def test_unknown_names_are_refused(data: EvaluationData) -> None:
         run.compute_sentence_scores("best-token")
     with pytest.raises(InvalidInput, match="self-confidence"):
         run.compute_word_scores("trust")
+
+
+def test_memory_needs_words(arrays: Arrays, data: EvaluationData, save: Callable[..., Path]) -> None:
+    assert judge_stream(data.build_variant(UNMERGED)).memories == ("off",)
+    with pytest.raises(InvalidInput, match="memory needs the words"):
+        compute_memory_priority(data.build_variant(UNMERGED))
+    arrays["words"] = np.array([f"W{i % 7}" for i in range(len(arrays["given"]))])
+    variant = read_evaluation_data(save(arrays)).build_variant(UNMERGED)
+    assert judge_stream(variant).memories == ("off", "auto")
+    assert judge_stream(variant, memory="off").memories == ("off",)
+    with pytest.raises(InvalidInput, match="no priority with memory 'documents'"):
+        judge_stream(variant).compute_sentence_scores(PRIORITY, memory="documents")
+
+
+def test_memory_is_of_the_sentences_before_in_the_same_partition(arrays: Arrays, save: Callable[..., Path]) -> None:
+    arrays["words"] = np.array([f"W{i % 7}" for i in range(len(arrays["given"]))])
+    variant = read_evaluation_data(save(arrays)).build_variant(UNMERGED)
+    flat = variant.flat
+    plain = judge_stream(variant)
+    alone = compute_memory_priority(variant, partitions=range(flat.n_sentences))
+    # A partition with one sentence remembers nothing, so the order of its words is that without memory.
+    for start, end in zip(flat.starts, flat.ends, strict=True):
+        assert alone[start:end].argmin() == plain.word_priority[start:end].argmin()
+    together = compute_memory_priority(variant)
+    assert (together[: flat.ends[0]] == alone[: flat.ends[0]]).all()
+    assert (together != alone).any()
+    # Only sentences that came before count: with the last one first, it meets an empty memory.
+    last = flat.n_sentences - 1
+    turned = compute_memory_priority(variant, order=[last, *range(last)])
+    end = slice(int(flat.starts[last]), int(flat.ends[last]))
+    first_weights = compute_memory_priority(variant, order=[last], partitions=[0] * flat.n_sentences)
+    assert (turned[end] == first_weights[end]).all()
+    assert (turned[end] != together[end]).any()
+
+
+def test_class_names_without_a_scheme_are_types(arrays: Arrays, save: Callable[..., Path]) -> None:
+    arrays["words"] = np.array([f"W{i % 7}" for i in range(len(arrays["given"]))])
+    arrays["labels"] = np.array(["none", "B-PER", "E-PER", "LOC", "x"])
+    priority = compute_memory_priority(read_evaluation_data(save(arrays)).build_variant(UNMERGED), "documents")
+    assert ((priority > 0) & (priority < 1)).all()

@@ -68,6 +68,24 @@ def test_a_model_and_two_files_give_the_tables(model: Path, tmp_path: Path) -> N
     assert "f1" in document
 
 
+def test_memory_and_a_second_correction(model: Path, tmp_path: Path) -> None:
+    given, corrected = corpus(tmp_path)
+    second = tmp_path / "second.tsv"
+    second.write_text(given.read_text())
+    options = ("--model", model, "--stream", "--bootstrap", 0, "--memory", "documents", "--out", tmp_path / "out")
+    result = run(given, corrected, "--second-corrected", second, *options)
+    assert result.exit_code == 0, result.output
+    assert "Sentences on which both corrections agree" in result.output
+    document = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert "documents" in {row["memory"] for row in document["results"]}
+    wrong = document["data"]["variants"]["unmerged"]["wrong_sentences"]
+    assert document["agreed"]["sentences"]["unmerged"] == document["data"]["kept_sentences"] - wrong
+    second.write_text("the\tO\n")
+    error = run(given, corrected, "--second-corrected", second, *options).exception
+    assert isinstance(error, InvalidInput)
+    assert error.field == "second-corrected"
+
+
 def test_files_that_do_not_pair_up_are_refused(model: Path, tmp_path: Path) -> None:
     given, corrected = corpus(tmp_path)
     shorter = write(tmp_path / "short.tsv", [[("the", "O")]])
