@@ -12,6 +12,7 @@
     ├── InferenceError        dead_letter   a sentence that the model fails on even alone
     │   └── TooManySubwordsError            more subwords than the model accepts
     ├── ModelError            fatal         a model folder that can't be used; says why
+    │   └── MissingModelError wait          a dataset's model that the registry lacks; its partition is paused
     ├── SettingsError         fatal         a setting that can't be used; names it
     ├── StateError            fatal         a state record that can't be read
     │   └── NewerStateError   fatal         one that needs a newer labelwatch; exit code 78, as a restart can't help
@@ -21,7 +22,7 @@
         │   └── VersionMismatchError        a change of another version than the one in force
         └── UnknownDatasetError             a dataset that has neither settings nor statistics
 
-The second column says what a worker does: it writes a dead letter, retries, or stops (fatal). REST answers 422, 503 or
+The second column says what a worker does: it writes a dead letter, retries, waits, or stops (fatal). REST answers 422, 503 or
 500; a rejected request has a status of its own.
 """
 
@@ -144,6 +145,10 @@ class ModelError(LabelwatchError):
     """A model folder that can't be used."""
 
     stage = "model"
+
+
+class MissingModelError(ModelError):
+    """A model that a dataset names and this process does not have, or not with the expected contents."""
 
 
 class SettingsError(LabelwatchError):

@@ -14,7 +14,7 @@ from service.contracts import MAX_WORDS
 if TYPE_CHECKING:
     from service.api.batching.batcher import MicroBatcher
     from service.api.ingest.log_appender import LogAppender
-    from service.inference.classifier import Classifier
+    from service.inference.model.pool import ModelPool
     from service.log.topics import Topics
     from service.review.projection.projector import ReviewProjector
     from service.review.queue.queue import ReviewQueue
@@ -35,7 +35,7 @@ class Backend:
     projector: ReviewProjector
     appender: LogAppender
     topics: Topics
-    classifier: Classifier
+    models: ModelPool
     telemetry: Telemetry
     max_words: int = MAX_WORDS
     open_metrics: bool = False

@@ -11,6 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, StrictStr
 DATASET_NAME_PATTERN = r"^[a-z0-9._-]{1,64}$"
 DATASET_NAME_RULE = "a name has 1 to 64 lower-case letters, digits, dots, dashes or underscores"
 
+MAX_MODEL_NAME_CHARS = 64
+MODEL_NAME_PATTERN = rf"^[a-z0-9][a-z0-9._-]{{0,{MAX_MODEL_NAME_CHARS - 1}}}$"
+MODEL_NAME_RULE = "lower-case letters, digits, `.`, `_` and `-`, at most 64, the first a letter or digit"
+
 DatasetName = Annotated[StrictStr, Field(pattern=DATASET_NAME_PATTERN, description="Lower-case name of the dataset")]
 
 ISO_TIME_HINT = "give the time as ISO 8601 text, such as 2024-05-31T12:00:00Z"
@@ -24,6 +28,11 @@ class Message(BaseModel):
 
 def is_dataset_name(text: str) -> bool:
     return re.fullmatch(DATASET_NAME_PATTERN, text) is not None
+
+
+def is_model_name(text: str) -> bool:
+    """Whether a model of the registry may have this name."""
+    return re.fullmatch(MODEL_NAME_PATTERN, text) is not None
 
 
 def validate_iso_time(value: object) -> object:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictStr, field_validator
 
-from service.contracts.base import DatasetName, Message
+from service.contracts.base import MODEL_NAME_PATTERN, DatasetName, Message
 from service.contracts.flag_policies import ConfidentPolicy, FlagPolicy
 
 MAX_LABEL_SET_TYPES = 1_000
@@ -40,6 +40,16 @@ class DatasetSettings(Message):
     )
     unmapped: Literal["reject", "unscored"] = Field(
         default="reject", description="Whether a sentence with an unmapped label is rejected, or the word unscored"
+    )
+    model: StrictStr | None = Field(
+        default=None,
+        pattern=MODEL_NAME_PATTERN,
+        description="Model of the registry that judges the dataset; null: the default model of the service",
+    )
+    model_fingerprint: StrictStr | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{64}$",
+        description="Contents that the model must have, written when `model` is set; null: any contents",
     )
     method: str = Field(default="worst-token", description="Sentence score")
     token_score: str = Field(default="self-confidence", description="Token score")

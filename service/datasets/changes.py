@@ -4,7 +4,8 @@
         --write_change--> record of the datasets topic, which every process follows
 
 A change builds on the settings in force and is checked with the model before it is written. It is written only if the
-record that it builds on is still the dataset's last one.
+record that it builds on is still the dataset's last one. A change that sets `model` also writes the fingerprint that the
+model has here, unless it names one, so that processes with other contents under this name don't judge the dataset.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from service.datasets.settings_records import build_settings_message, parse_settings
-from service.errors import ConflictError, InvalidInput, LabelwatchError, VersionMismatchError
+from service.errors import ConflictError, InvalidInput, LabelwatchError, MissingModelError, VersionMismatchError
 from service.log.protocol import VersionConflict
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def replace_settings(
 
     A `version` among the fields must be the one in force. So must one of `if_match`, where `*` stands for any.
     """
-    return _check_change(state, fields, {}, build_judge, if_match)
+    return _check_change(state, fields, {}, build_judge, if_match, pin_model=_chooses_model(fields))
 
 
 def merge_settings(
@@ -93,7 +94,9 @@ def merge_settings(
             fields[name] = _merge_mapping(_select_merge_base(name, current[name], value), value)
         else:
             fields[name] = value
-    return _check_change(state, fields, unknown, build_judge, if_match)
+    if "model" in changes and "model_fingerprint" not in changes:
+        fields.pop("model_fingerprint", None)  # of the model before
+    return _check_change(state, fields, unknown, build_judge, if_match, pin_model=_chooses_model(changes))
 
 
 def raise_epoch(state: SettingsState, *, build_judge: JudgeBuilder) -> SettingsChange:
@@ -139,6 +142,8 @@ def _check_change(
     unknown_fields: Mapping[str, Any],
     build_judge: JudgeBuilder,
     if_match: Collection[str] | None,
+    *,
+    pin_model: bool,
 ) -> SettingsChange:
     """Checks the new settings and tries them with the model. The error names the field."""
     _check_encodable({**fields, **unknown_fields})
@@ -153,6 +158,10 @@ def _check_change(
             raise InvalidInput(f"it is {epoch} and can only grow: leave it out to keep it", field=name)
     settings = requested.model_copy(update={"version": state.next_version})
     judge = _try_settings(settings, build_judge)
+    if pin_model:
+        fields = {**fields, "model_fingerprint": judge.model.fingerprint}
+        settings = settings.model_copy(update={"model_fingerprint": judge.model.fingerprint})
+        judge = build_judge(settings)
     for versions in ({str(requested.version)}, {ANY_VERSION} if if_match is None else set(if_match)):
         if not versions & {ANY_VERSION, str(in_force.version)}:
             raise VersionMismatchError(
@@ -168,6 +177,11 @@ def _check_change(
     }
     names_version = if_match is not None or "version" in fields
     return SettingsChange(settings, judge, record_fields, state.latest.position, names_version)
+
+
+def _chooses_model(fields: Mapping[str, Any]) -> bool:
+    """Whether a model is chosen by its name alone."""
+    return fields.get("model") is not None and "model_fingerprint" not in fields
 
 
 def _get_epochs(state: SettingsState) -> dict[str, int]:
@@ -189,5 +203,7 @@ def _try_settings(settings: DatasetSettings, build_judge: JudgeBuilder) -> Judge
         return build_judge(settings)
     except InvalidInput as error:
         raise InvalidInput(error.problem, field="label_map" if error.field == "mapping" else error.field) from error
+    except MissingModelError as error:
+        raise InvalidInput(str(error), field="model") from error
     except LabelwatchError as error:
         raise InvalidInput(f"the model can't judge with these settings: {error}") from error

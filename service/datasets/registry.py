@@ -1,4 +1,4 @@
-"""The datasets that a process knows: the settings in force, and a judge for each."""
+"""The datasets that a process knows: the settings in force, and a judge for each whose model is there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.contracts import DatasetSettings, is_dataset_name
 from service.contracts.defaults import MAX_DATASETS
 from service.contracts.probabilities import CLASSES_FIELD
 from service.datasets.settings_records import LatestSettings, get_dataset_name, read_settings_record
-from service.errors import InvalidInput, LabelwatchError, UnknownDatasetError
+from service.errors import InvalidInput, LabelwatchError, MissingModelError, UnknownDatasetError
 from service.judging.class_source import MAX_CLASS_LISTS, ExternalClasses, get_external_classes
 from service.judging.judge import Judge
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from service.contracts import LabelledSentence
     from service.inference.model.folder import ModelFolder
+    from service.inference.model.pool import ModelPool
     from service.log.protocol import Record
 
 MAX_LISTED_DATASETS = 20  # in an error text
@@ -42,12 +43,15 @@ class DatasetRegistry:
 
     A dataset without settings gets the defaults when its first sentence arrives. `max_datasets` limits how many: a
     faulty producer could otherwise fill the state with names.
+
+    Settings that name a model which this process lacks are in force. The dataset has no judge until the model is there:
+    `get_judge` raises `MissingModelError`.
     """
 
     def __init__(
-        self, folder: ModelFolder, *, max_datasets: int = MAX_DATASETS, min_words: int, prior_words: int
+        self, models: ModelPool, *, max_datasets: int = MAX_DATASETS, min_words: int, prior_words: int
     ) -> None:
-        self._folder = folder
+        self._models = models
         self._max_datasets = max_datasets
         self._min_words = min_words
         self._prior_words = prior_words
@@ -82,30 +86,65 @@ class DatasetRegistry:
         current = self._settings.get(settings.name)
         if current is not None and settings.version < current.version:
             return
-        judge = self.build_judge(settings)  # raises if the settings don't fit the model
+        try:
+            judge = self.build_judge(settings)  # raises if the settings don't fit the model
+        except MissingModelError:
+            self._judges.pop(settings.name, None)
+        else:
+            self._judges[settings.name] = judge
         self._settings[settings.name] = settings
-        self._judges[settings.name] = judge
         self._external_judges.pop(settings.name, None)
         self.refused_settings.pop(settings.name, None)
 
     def get_judge(self, name: str) -> Judge:
-        judge = self._judges.get(name)
-        if judge is None:
-            if name not in self._existing and len({*self._judges, *self._existing}) >= self._max_datasets:
-                raise InvalidInput(
-                    f"{name!r} would be dataset number {self._max_datasets + 1}: use an existing dataset or raise "
-                    "max_datasets",
-                    field="dataset",
-                )
-            judge = self._judges[name] = self.build_judge(DatasetSettings(name=name))
+        judge, settings = self._judges.get(name), self._settings.get(name)
+        if settings is None or settings.model is None:
+            return self._add_judge(name) if judge is None else judge
+        folder = self._find_folder(settings)
+        if judge is None or judge.folder is not folder:
+            judge = self._judges[name] = self._build_late_judge(settings)
         return judge
+
+    def _add_judge(self, name: str) -> Judge:
+        settings = self._settings.get(name)
+        known = {*self.names, *self._existing}
+        if settings is None and name not in known and len(known) >= self._max_datasets:
+            raise InvalidInput(
+                f"{name!r} would be dataset number {self._max_datasets + 1}: use an existing dataset or raise "
+                "max_datasets",
+                field="dataset",
+            )
+        judge = self._judges[name] = self.build_judge(settings or DatasetSettings(name=name))
+        return judge
+
+    def _build_late_judge(self, settings: DatasetSettings) -> Judge:
+        """The judge for a model that has appeared or changed since the settings came into force."""
+        try:
+            judge = self.build_judge(settings)
+        except InvalidInput as error:
+            self._judges.pop(settings.name, None)
+            self.refused_settings[settings.name] = str(error)
+            # Not the sentence is at fault, so it must not become a dead letter.
+            raise MissingModelError(
+                f"the settings of the dataset {settings.name!r} don't fit its model {settings.model!r}: {error}"
+            ) from error
+        self.refused_settings.pop(settings.name, None)
+        return judge
+
+    def _find_folder(self, settings: DatasetSettings) -> ModelFolder:
+        try:
+            return self._models.get_folder(settings.model, settings.model_fingerprint)
+        except MissingModelError as error:
+            raise MissingModelError(
+                f"the dataset {settings.name!r} needs the model {settings.model or 'default'!r}: {error}"
+            ) from error
 
     def get_sentence_judge(self, sentence: LabelledSentence) -> Judge:
         """The judge for the sentence's probabilities: the dataset's, or one for the class list that was sent with it."""
-        judge = self.get_judge(sentence.dataset)
         classes = get_external_classes(sentence)
         if classes is None:
-            return judge
+            return self.get_judge(sentence.dataset)
+        settings = self._settings.get(sentence.dataset) or self.get_judge(sentence.dataset).settings
         judges = self._external_judges.setdefault(sentence.dataset, {})
         if classes not in judges:
             if len(judges) >= MAX_CLASS_LISTS:
@@ -114,7 +153,7 @@ class DatasetRegistry:
                     "the same order with every sentence",
                     field=CLASSES_FIELD,
                 )
-            judges[classes] = self.build_judge(judge.settings, classes)
+            judges[classes] = self.build_judge(settings, classes)
         return judges[classes]
 
     def get_settings_state(self, name: str) -> SettingsState:
@@ -128,25 +167,30 @@ class DatasetRegistry:
     def build_judge(self, settings: DatasetSettings, classes: tuple[str, ...] | None = None) -> Judge:
         """A new judge with these settings, which the registry does not store; raises if they don't fit the model.
 
+        Raises `MissingModelError` if the model is not there.
+
         With `classes` it judges probabilities that are sent for this class list.
         """
         source = (
-            self._folder if classes is None else ExternalClasses.from_labels(classes, dataset_scheme=settings.scheme)
+            self._find_folder(settings)
+            if classes is None
+            else ExternalClasses.from_labels(classes, dataset_scheme=settings.scheme)
         )
         return Judge(source, settings, min_words=self._min_words, prior_words=self._prior_words, streamed=True)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._judges
+        return name in self._judges or name in self._settings
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(sorted(self._judges))
+        """The datasets with settings, and those that a sentence named."""
+        return tuple(sorted({*self._judges, *self._settings}))
 
     def list_names(self, learned: Iterable[str] = ()) -> tuple[str, ...]:
         """Every dataset that has settings, in force or not, or is among the `learned` ones that have statistics."""
         # Any writer to the topic can choose any key.
         refused = (name for name in self.refused_settings if is_dataset_name(name))
-        return tuple(sorted({*self._judges, *refused, *learned}))
+        return tuple(sorted({*self.names, *refused, *learned}))
 
 
 def check_dataset_exists(name: str, names: Sequence[str]) -> None:

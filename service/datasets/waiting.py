@@ -41,7 +41,7 @@ class WaitingDataset:
 
 def may_wait(settings: DatasetSettings) -> bool:
     """Whether the settings leave it to the service which labels the dataset may have."""
-    return settings.label_set is None and settings.unmapped == "reject"
+    return settings.model is None and settings.label_set is None and settings.unmapped == "reject"
 
 
 @dataclass(slots=True)

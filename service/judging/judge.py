@@ -18,6 +18,7 @@ import numpy as np
 from service.contracts import ModelName, ScoredSentence
 from service.contracts.defaults import MIN_WORDS, PRIOR_WORDS
 from service.errors import InvalidInput
+from service.inference.model.folder import ModelFolder
 from service.judging.assessments import AssessmentBuilder
 from service.judging.types import Observation, SentenceScores, StatsUpdate, ThresholdSet
 from service.judging.unused_types import find_unused_types, group_by_type
@@ -73,6 +74,7 @@ class Judge:
         chosen = "flag_policy" in settings.model_fields_set
         self.flag_policy: FlagPolicy = settings.flag_policy if chosen else source.default_flag_policy
         self.source_classes = source.labels
+        self.folder = source if isinstance(source, ModelFolder) else None  # None: no model runs
         self._has_custom_score = (settings.method, settings.token_score) != (DEFAULT_METHOD, DEFAULT_TOKEN_SCORE)
         self.min_words = min_words
         self.prior_words = prior_words

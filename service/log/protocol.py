@@ -5,6 +5,7 @@
         poll_rebalance() ─ partitions assigned (with the state their last owner committed) and revoked
         poll()           ─ records by partition, in offset order, and the lease they were read under
         commit()         ─ outputs, state and next offsets in one transaction, or nothing at all
+        pause(), resume() ─ a partition that can't go on at a record, while the others do
 
 A batch that can't be committed is dropped: `commit` raises `CommitRefused`. The next `poll_rebalance` then assigns every
 partition again, with the state that the log holds, and `poll` returns the records again. So a worker keeps no state of
@@ -216,13 +217,24 @@ class WorkerSession(Log, Protocol):
         """Returns the next records, within both limits, but at least one record of any size if there is one."""
 
     def commit(self, result: BatchResult) -> None:
-        """Writes outputs, state and offsets atomically.
+        """Writes outputs, state and offsets atomically. The result may have fewer records of a partition than were polled.
+
+        The partition must then be paused at the first record that is left out.
 
         Raises `CommitRefused` if nothing was written and the batch must be dropped, `FencedError` if the worker must stop.
         """
 
     def follow_partition(self, topic: str, partition: int) -> Follower:
         """Follows one partition of a topic that has as many as the input."""
+
+    def pause(self, partition: int, next_offset: int) -> None:
+        """Stops reading a partition. After `resume` it continues at `next_offset`, the first offset not committed.
+
+        A partition that is assigned again is not paused any more.
+        """
+
+    def resume(self, partition: int) -> None:
+        """Reads a paused partition again. Does nothing if it is not paused."""
 
     def lag(self) -> dict[int, int]:
         """Records between the position and the end, by assigned partition."""

@@ -20,7 +20,7 @@ from service.telemetry.readiness import merge_conditions
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.inference.classifier import Classifier
+    from service.inference.model.pool import ModelPool
     from service.runtime.supervisor import Supervisor
     from service.runtime.worker import WorkerRunner
     from service.settings import Settings
@@ -31,7 +31,7 @@ QUEUE_FILE_NAME = "queue.sqlite"
 
 def build_backend(
     settings: Settings,
-    classifier: Classifier,
+    models: ModelPool,
     telemetry: Telemetry,
     supervisor: Supervisor,
     *,
@@ -44,7 +44,7 @@ def build_backend(
     # One log per thread, so that none waits for another.
     request_log, state_log, projection_log = (exit_stack.enter_context(closing(open_log(settings))) for _ in range(3))
     batcher = MicroBatcher(
-        classifier,
+        models.get_classifier(models.default),
         queue_sentences=api.queue_sentences,
         batch_tokens=api.batch_tokens,
         max_delay=api.max_delay_ms / 1000,
@@ -60,7 +60,7 @@ def build_backend(
     def degraded() -> dict[str, str]:
         return merge_conditions({"review": projector.error}, worker.get_degraded() if worker else {})
 
-    state_view = StateView(state_log, topics, build_datasets(settings, classifier.folder))
+    state_view = StateView(state_log, topics, build_datasets(settings, models))
     appender = LogAppender(
         request_log, request_timeout_s=api.timeout_s, get_broker_error=lambda: state_view.broker_error
     )
@@ -73,7 +73,7 @@ def build_backend(
         projector=projector,
         appender=appender,
         topics=topics,
-        classifier=classifier,
+        models=models,
         telemetry=telemetry,
         max_words=settings.worker.max_words,
         open_metrics=settings.metrics.open,

@@ -10,7 +10,7 @@ from service.log.read import read_topic
 
 if TYPE_CHECKING:
     from service.contracts import DatasetSettings
-    from service.inference.model.folder import ModelFolder
+    from service.inference.model.pool import ModelPool
     from service.log.protocol import Log
     from service.log.topics import Topics
     from service.settings import Settings
@@ -25,15 +25,15 @@ def read_dataset_settings(log: Log, topics: Topics) -> dict[str, DatasetSettings
     return {name: entry.settings for name, entry in latest.items() if entry.settings is not None}
 
 
-def load_datasets(settings: Settings, folder: ModelFolder, log: Log, topics: Topics) -> DatasetRegistry:
-    """Builds the registry that a worker with this model has after it has read the datasets topic."""
-    datasets = build_datasets(settings, folder)
+def load_datasets(settings: Settings, models: ModelPool, log: Log, topics: Topics) -> DatasetRegistry:
+    """Builds the registry that a worker with these models has after it has read the datasets topic."""
+    datasets = build_datasets(settings, models)
     datasets.apply_records(read_topic(log, topics.datasets))
     return datasets
 
 
-def build_datasets(settings: Settings, folder: ModelFolder) -> DatasetRegistry:
+def build_datasets(settings: Settings, models: ModelPool) -> DatasetRegistry:
     limits = settings.worker
     return DatasetRegistry(
-        folder, max_datasets=limits.max_datasets, min_words=limits.min_words, prior_words=limits.prior_words
+        models, max_datasets=limits.max_datasets, min_words=limits.min_words, prior_words=limits.prior_words
     )

@@ -1,4 +1,4 @@
-"""Loads the model folder that a command or the settings name."""
+"""Loads the models that a command or the settings name."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from service.errors import ModelError
 from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
+from service.inference.model.pool import ModelPool
 from service.inference.model.registry import ModelRegistry, resolve_model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from service.inference.classifier import Classifier
     from service.settings import Settings
+    from service.telemetry import Telemetry
 
 NO_MODEL_MESSAGE = "this installation has no default model: set LABELWATCH_MODEL_FOLDER to a model folder"
 
@@ -36,3 +39,30 @@ def load_model_folder(settings: Settings, folder: Path | None = None) -> ModelFo
         except ModelError as error:
             raise ModelError(NO_MODEL_MESSAGE) from error
     return ModelFolder.load(path, precision=settings.model.precision)
+
+
+def build_model_pool(
+    settings: Settings, default: ModelFolder | None = None, *, telemetry: Telemetry | None = None
+) -> ModelPool:
+    """The models of a process; none is loaded yet. `default`: a loaded folder instead of the one in the settings.
+
+    `telemetry` gets the names of the models that are loaded, and measures their runs.
+    """
+
+    def register(classifier: Classifier) -> None:
+        if telemetry is not None:
+            classifier.observe_runs(telemetry.observe_model_run)
+            telemetry.add_model(classifier.folder.name, classifier.folder.fingerprint)
+
+    def unregister(classifier: Classifier) -> None:
+        if telemetry is not None:
+            telemetry.remove_model(classifier.folder.name, classifier.folder.fingerprint)
+
+    return ModelPool(
+        default or load_model_folder(settings),
+        ModelRegistry(settings.models.path),
+        threads=settings.model.threads,
+        max_loaded=settings.models.max_loaded,
+        on_load=register,
+        on_close=unregister,
+    )

@@ -6,7 +6,6 @@ import threading
 from typing import TYPE_CHECKING
 
 from service.errors import SettingsError
-from service.inference.classifier import Classifier
 from service.judging.class_source import is_external_key
 from service.log.codec import to_position_key, to_position_value
 from service.log.protocol import Output
@@ -20,7 +19,7 @@ from service.stream.state.reader import read_state
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from service.inference.model.folder import ModelFolder
+    from service.inference.model.pool import ModelPool
     from service.log.protocol import Log, WorkerSession
     from service.log.topics import Topics
     from service.settings import Settings
@@ -73,10 +72,10 @@ def _copy_compacted_topic(source: Log, source_topic: str, target: Log, target_to
         target.append(missing[start : start + COPY_BATCH_SIZE])
 
 
-def read_replay_positions(settings: Settings, folder: ModelFolder, log: Log, topics: Topics) -> dict[int, int]:
+def read_replay_positions(settings: Settings, models: ModelPool, log: Log, topics: Topics) -> dict[int, int]:
     """Where an interrupted replay stopped, by partition; empty for a new one. It must be of the same model."""
     state = read_state(log, topics)
-    datasets = load_datasets(settings, folder, log, topics)
+    datasets = load_datasets(settings, models, log, topics)
     for key in state.snapshot.keys:
         if is_external_key(key.stats_key):  # no model computed these probabilities
             continue
@@ -104,18 +103,17 @@ def write_start_positions(log: Log, topics: Topics, starts: Mapping[int, int]) -
 
 def run_replay(
     settings: Settings,
-    folder: ModelFolder,
+    models: ModelPool,
     session: WorkerSession,
     topics: Topics,
     *,
     on_progress: Callable[[int], object],
 ) -> int:
     """Runs a worker until everything is read, or until SIGTERM or Ctrl-C. Returns the number of records."""
-    classifier = Classifier(folder, threads=settings.model.threads)
-    datasets = build_datasets(settings, folder)
+    datasets = build_datasets(settings, models)
     stop = threading.Event()
     with stop_on_signals(stop):
-        worker = build_worker(ReplayWorker, settings, classifier, datasets=datasets, session=session, topics=topics)
+        worker = build_worker(ReplayWorker, settings, models, datasets=datasets, session=session, topics=topics)
         worker.on_progress = on_progress
         worker.run(stop)
     return worker.counts.records

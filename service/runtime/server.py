@@ -25,13 +25,12 @@ from service.api.app import create_app
 from service.api.http.connection import LimitedHttpProtocol
 from service.api.routes.health import get_readiness
 from service.errors import SettingsError
-from service.inference.classifier import Classifier
 from service.runtime.api_backend import build_backend
-from service.runtime.load_model import load_model_folder
+from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, hold_state_lock
 from service.runtime.process import set_up_logging, stop_on_signals
 from service.runtime.supervisor import Supervisor
-from service.runtime.worker import WorkerRunner, register_model
+from service.runtime.worker import WorkerRunner
 from service.settings import find_unknown_variables
 from service.telemetry import Telemetry
 
@@ -77,15 +76,11 @@ def serve(
         if with_worker:
             exit_stack.enter_context(hold_state_lock(settings, topics))
         telemetry = Telemetry(annotators=settings.metrics.annotators)
-        classifier = Classifier(load_model_folder(settings), threads=settings.model.threads)
-        register_model(telemetry, classifier)
+        models = build_model_pool(settings, telemetry=telemetry)
+        models.get_classifier(models.default)
         supervisor = Supervisor()
-        runner = (
-            WorkerRunner(settings, topics, once=False, telemetry=telemetry, classifier=classifier)
-            if with_worker
-            else None
-        )
-        backend = build_backend(settings, classifier, telemetry, supervisor, exit_stack=exit_stack, runner=runner)
+        runner = WorkerRunner(settings, topics, once=False, telemetry=telemetry, models=models) if with_worker else None
+        backend = build_backend(settings, models, telemetry, supervisor, exit_stack=exit_stack, runner=runner)
         exit_stack.enter_context(stop_on_signals(supervisor.stop))
         address = _start_threads(settings, backend, supervisor, server_socket, runner)
         if feed is not None:

@@ -7,13 +7,12 @@ import logging
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from service.errors import StreamError
-from service.inference.classifier import Classifier
+from service.errors import MissingModelError, StreamError
 from service.judging.misfit import explain_misfit
 from service.labels.unknown_labels import build_settings_advice
 from service.log.protocol import FencedError
 from service.runtime.dataset_settings import build_datasets
-from service.runtime.load_model import load_model_folder
+from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, hold_state_lock, open_worker_session
 from service.runtime.process import set_up_logging, stop_on_signals
 from service.runtime.supervisor import Supervisor
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     import threading
 
     from service.datasets.registry import DatasetRegistry
+    from service.inference.model.pool import ModelPool
     from service.log.protocol import WorkerSession
     from service.log.topics import Topics
     from service.settings import Settings
@@ -79,14 +79,8 @@ def _start_probes(settings: Settings, supervisor: Supervisor, runner: WorkerRunn
     logger.info("metrics on http://%s:%d/metrics, also /healthz and /readyz", probes.host, probes.port)
 
 
-def register_model(telemetry: Telemetry, classifier: Classifier) -> None:
-    """Names the model in the metrics, and measures each of its runs."""
-    classifier.observe_runs(telemetry.observe_model_run)
-    telemetry.set_model(classifier.folder.name, classifier.folder.fingerprint)
-
-
 class RunToEndWorker(Worker):
-    """Stops when everything is read."""
+    """Stops when everything is read. A missing model is an error: what it would wait for may never come."""
 
     _stop: threading.Event
     _idle_steps = 0
@@ -102,6 +96,8 @@ class RunToEndWorker(Worker):
         idle = not processed and refused == self.counts.refused_batches and self.is_at_end
         self._idle_steps = self._idle_steps + 1 if idle else 0
         if self._idle_steps > 1:
+            if self.paused:
+                raise MissingModelError(self._paused.describe())
             self._stop.set()
         return processed
 
@@ -109,7 +105,7 @@ class RunToEndWorker(Worker):
 def build_worker(
     worker_class: type[WorkerT],
     settings: Settings,
-    classifier: Classifier,
+    models: ModelPool,
     *,
     datasets: DatasetRegistry,
     session: WorkerSession,
@@ -118,7 +114,7 @@ def build_worker(
 ) -> WorkerT:
     limits = settings.worker
     processor = BatchProcessor(
-        classifier, datasets, topics, max_words=limits.max_words, publish_scores=limits.publish_scores
+        models, datasets, topics, max_words=limits.max_words, publish_scores=limits.publish_scores
     )
     timeout = RUN_TO_END_POLL_TIMEOUT_S if issubclass(worker_class, RunToEndWorker) else POLL_TIMEOUT_S
     return worker_class(
@@ -142,9 +138,9 @@ class WorkerRunner:
         *,
         once: bool,
         telemetry: Telemetry | None = None,
-        classifier: Classifier | None = None,
+        models: ModelPool | None = None,
     ) -> None:
-        """`classifier`: one that is shared and already registered with the telemetry. None: the worker loads its own."""
+        """`models`: those of the process, if it has other threads that use them. None: the worker loads its own."""
         self._settings = settings
         self._topics = topics
         self._once = once
@@ -158,14 +154,11 @@ class WorkerRunner:
         self._logged_refusals: dict[str, str] = {}
         self._logged_misfits: set[str] = set()
         self._stop_logged = False
-        self._classifier = classifier or Classifier(load_model_folder(settings), threads=settings.model.threads)
-        folder = self._classifier.folder
-        self._datasets = build_datasets(settings, folder)
+        self._models = models or build_model_pool(settings, telemetry=telemetry)
+        self._models.get_classifier(self._models.default)
+        self._datasets = build_datasets(settings, self._models)
         if telemetry is not None:
-            if classifier is None:
-                register_model(telemetry, self._classifier)
             telemetry.on_scrape(lambda: telemetry.set_lag(self.get_lag()))
-        logger.info("model %s: %d classes, fingerprint %.12s", folder.name, len(folder.labels), folder.fingerprint)
 
     def run(self, stop: threading.Event) -> None:
         retry_interval, opened = MIN_RETRY_INTERVAL_S, False
@@ -174,11 +167,11 @@ class WorkerRunner:
             try:
                 with contextlib.closing(open_worker_session(self._settings, self._topics)) as session:
                     opened, self._session, self._log_error = True, session, ""
-                    self._datasets = build_datasets(self._settings, self._classifier.folder)
+                    self._datasets = build_datasets(self._settings, self._models)
                     self._worker = build_worker(
                         RunToEndWorker if self._once else Worker,
                         self._settings,
-                        self._classifier,
+                        self._models,
                         datasets=self._datasets,
                         session=session,
                         topics=self._topics,

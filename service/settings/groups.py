@@ -8,7 +8,14 @@ from typing import Literal
 from pydantic import Field
 
 from service.contracts import MAX_WORDS
-from service.contracts.defaults import BATCH_RECORDS, MAX_DATASETS, MIN_TRAINING_SENTENCES, MIN_WORDS, PRIOR_WORDS
+from service.contracts.defaults import (
+    BATCH_RECORDS,
+    MAX_DATASETS,
+    MAX_LOADED_MODELS,
+    MIN_TRAINING_SENTENCES,
+    MIN_WORDS,
+    PRIOR_WORDS,
+)
 from service.settings.base import SettingsGroup
 
 
@@ -83,6 +90,12 @@ class ModelsSettings(SettingsGroup):
 
     path: Path = Field(
         default=Path(".labelwatch/models"), description="Folder of the model registry; many processes may share it"
+    )
+    max_loaded: int = Field(
+        default=MAX_LOADED_MODELS,
+        ge=1,
+        le=1000,
+        description="Models of the registry in memory, beside the default model; the least recently used is closed",
     )
 
 

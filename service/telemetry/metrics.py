@@ -107,7 +107,7 @@ class Metrics:
         )
         self.tokens = counter("model_tokens", "Tokens run through the model, without padding")
         self.padded_tokens = counter("model_padded_tokens", "Tokens run through the model, with padding")
-        self.model_info = gauge("model_info", "1 for the model in use", "name", "fingerprint")
+        self.model_info = gauge("model_info", "1 for each model in memory", "name", "fingerprint")
         self.build_info = gauge("build_info", "1 for the running version", "version")
         # -- review --------------------------------------------------------------------------------------------------
         self.review_items = gauge("review_items", "Items of the review queue by state", "dataset", "state")

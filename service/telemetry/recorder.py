@@ -112,9 +112,13 @@ class Telemetry:
 
     # -- model and datasets ----------------------------------------------------------------------------------------
 
-    def set_model(self, name: str, fingerprint: str) -> None:
-        self.metrics.model_info.clear()
+    def add_model(self, name: str, fingerprint: str) -> None:
+        """Names a model that is loaded."""
         self.metrics.model_info.labels(name, fingerprint[:12]).set(1)
+
+    def remove_model(self, name: str, fingerprint: str) -> None:
+        """Removes a model that is closed."""
+        self.metrics.model_info.remove(name, fingerprint[:12])
 
     def register_dataset(self, dataset: str, classes: Sequence[str], *, given_types: Iterable[str] = ()) -> None:
         """Creates a dataset's label sets at 0. `given_types`: its own names of entity types, beside the model's."""

@@ -26,6 +26,7 @@ from service.settings.kafka import KafkaSettings
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.bench.pipeline import make_raw_run, make_sorted_batches, measure_seconds, open_session, read_sample
+from tests.support.model_pools import make_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,8 +85,8 @@ class MeasuredWorker(Worker):
 
 
 def make_worker(classifier: Classifier, session: WorkerSession, topics: Topics) -> MeasuredWorker:
-    datasets = DatasetRegistry(classifier.folder, min_words=20, prior_words=200)
-    return MeasuredWorker(session, BatchProcessor(classifier, datasets, topics), datasets, topics)
+    datasets = DatasetRegistry(make_pool(classifier), min_words=20, prior_words=200)
+    return MeasuredWorker(session, BatchProcessor(make_pool(classifier), datasets, topics), datasets, topics)
 
 
 def pick_fastest_raw_run(folder: ModelFolder, classifier: Classifier) -> Callable[[], None]:

@@ -21,6 +21,7 @@ from tests.chaos.checks import TopicChecker, TopicDumps, find_longest_stall
 from tests.chaos.messages import DATASETS, MAX_WORDS, GeneratedMessage, generate_messages
 from tests.chaos.plan import BROKER_FAULTS, LONG_PROFILES, N_WORKERS, SHORT_PROFILES, FaultKind, plan_faults
 from tests.chaos.reading import ConsumedMessage, TopicDump
+from tests.support.model_pools import make_pool
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -55,11 +56,11 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
         records[partition].append(
             Record(TOPICS.sentences, partition, offset, message.key, message.value, message.headers, 1000)
         )
-    datasets = DatasetRegistry(classifier.folder, min_words=1, prior_words=0)
+    datasets = DatasetRegistry(make_pool(classifier), min_words=1, prior_words=0)
     for settings in DATASETS:
         datasets.put(settings)
-    processor = BatchProcessor(classifier, datasets, TOPICS, max_words=MAX_WORDS, publish_scores=True)
-    result, _ = processor.process(RecordBatch(records), StateSnapshot())
+    processor = BatchProcessor(make_pool(classifier), datasets, TOPICS, max_words=MAX_WORDS, publish_scores=True)
+    result = processor.process(RecordBatch(records), StateSnapshot()).result
     state = [
         Output(TOPICS.state, key, value, partition=partition)
         for partition, values in result.state.items()

@@ -16,14 +16,16 @@ import pytest
 
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
-from service.log.protocol import BatchResult, CommitRefused, Output, ReleasedRecords, VersionConflict
+from service.log.protocol import BatchResult, CommitRefused, Output, RecordBatch, ReleasedRecords, VersionConflict
 from service.log.waiting_records import read_waiting_records
 from service.stream.state.reader import read_state
 from tests.stream.steps import (
+    POLL_TIMEOUT_S,
     iter_records,
     list_values,
     make_batch_result,
     make_sentence_outputs,
+    poll_all,
     poll_batch,
     read_records,
     read_topic,
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from service.log.protocol import Follower, Log, Record, RecordBatch, WorkerSession
+    from service.log.protocol import Follower, Log, Record, WorkerSession
     from service.log.topics import Topics
 
 HEADERS = (
@@ -292,6 +294,52 @@ class SessionConformance:
         while remaining:
             remaining -= len(poll_batch(session))
         assert session.lag()[0] == 0
+
+    def test_a_paused_partition_returns_nothing_and_continues_where_it_was_committed(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))
+        wait_for_assignment(session)
+        batch = poll_all(session, 3)[0]
+        kept = RecordBatch({0: batch.records[0][:1]}, batch.lease)
+        session.commit(make_batch_result(kept, [Output(log.topics.review, b"1", b"1")], {b"seen": b"1"}))
+        session.pause(0, 1)
+        log.open_log().append(make_sentence_outputs(log.topics.sentences, [b"4"]))
+        for _ in range(5):
+            assert not len(session.poll(max_records=10, timeout=POLL_TIMEOUT_S))
+        wait_until(lambda: not len(session.poll(max_records=10, timeout=0.0)) and session.lag()[0] == 3, "lag shows 3")
+        session.resume(0)
+        received = poll_all(session, 3)
+        assert [value for each in received for value in list_values(each)] == [b"2", b"3", b"4"]
+        for each in received:
+            session.commit(make_batch_result(each, state={b"seen": b"4"}))
+        session.resume(0)  # it is not paused any more
+        session.close()
+        assignment = wait_for_assignment(log.open_session())[0]
+        assert (assignment.next_offset, assignment.state) == (4, {b"seen": b"4"})
+
+    def test_a_partition_that_is_paused_before_its_first_record_commits_nothing(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2"]))
+        wait_for_assignment(session)
+        batch = poll_batch(session, max_records=1)
+        session.commit(BatchResult(RecordBatch({}, batch.lease)))
+        session.pause(0, 0)
+        assert not len(session.poll(max_records=10, timeout=POLL_TIMEOUT_S))
+        session.close()
+        successor = log.open_session()
+        assert wait_for_assignment(successor)[0].next_offset == 0
+        assert list_values(poll_batch(successor, max_records=1)) == [b"1"]
+
+    def test_a_partition_that_is_assigned_again_is_not_paused(self, log: LogUnderTest) -> None:
+        session = log.open_session()
+        session.append(make_sentence_outputs(log.topics.sentences, [b"1", b"2"]))
+        wait_for_assignment(session)
+        batch = poll_batch(session, max_records=1)
+        session.pause(0, 0)
+        with pytest.raises(CommitRefused):
+            session.commit(make_batch_result(batch, [log.make_unwritable_output()]))
+        assert wait_for_assignment(session)[0].next_offset == 0
+        assert list_values(poll_batch(session, max_records=1)) == [b"1"]
 
     def test_after_a_crash_the_next_worker_continues(self, log: LogUnderTest) -> None:
         log.open_log().append(make_sentence_outputs(log.topics.sentences, [b"1", b"2", b"3"]))

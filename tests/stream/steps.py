@@ -57,6 +57,14 @@ def poll_batch(session: WorkerSession, *, max_records: int = 100, max_bytes: int
     return batches[0]
 
 
+def poll_all(session: WorkerSession, count: int) -> list[RecordBatch]:
+    """Polls until the batches have this many records."""
+    batches: list[RecordBatch] = []
+    while sum(map(len, batches)) < count:
+        batches.append(poll_batch(session))
+    return batches
+
+
 def read_records(follower: Follower, count: int) -> list[Record]:
     records: list[Record] = []
 

@@ -16,6 +16,7 @@ from service.stream.worker.loop import Worker
 from tests.chaos.hostile_messages import ASSESSED, DATASETS, KINDS, make_one_of_each
 from tests.stream.conftest import PARTITIONS
 from tests.stream.steps import read_topic, wait_until
+from tests.support.model_pools import make_pool
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def test_hostile_messages_become_dead_letters_byte_for_byte_and_the_worker_conti
     open_session: OpenSession, kafka_log: KafkaLog, kafka_topics: Topics, tmp_path: Path
 ) -> None:
     classifier = Classifier(ModelFolder.load(make_model(tmp_path / "model", "wordpiece")))
-    datasets = DatasetRegistry(classifier.folder, min_words=0, prior_words=0)
-    processor = BatchProcessor(classifier, datasets, kafka_topics, publish_scores=True)
+    datasets = DatasetRegistry(make_pool(classifier), min_words=0, prior_words=0)
+    processor = BatchProcessor(make_pool(classifier), datasets, kafka_topics, publish_scores=True)
     kafka_log.append(
         [Output(kafka_topics.datasets, one.name.encode(), one.model_dump_json().encode()) for one in DATASETS]
     )

@@ -21,6 +21,7 @@ from service.log.protocol import Output
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.stream.steps import iter_records, make_batch_result, poll_batch, read_topic, wait_for_assignment, wait_until
+from tests.support.model_pools import make_pool
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -135,8 +136,8 @@ def test_kcat_sends_bare_json_and_reads_what_is_flagged(
     settings = DatasetSettings(name="default", control_share=1.0)
     session = open_session()
     session.append([Output(kafka_topics.datasets, b"default", settings.model_dump_json().encode())])
-    datasets = DatasetRegistry(classifier.folder, min_words=0, prior_words=0)
-    processor = BatchProcessor(classifier, datasets, kafka_topics)
+    datasets = DatasetRegistry(make_pool(classifier), min_words=0, prior_words=0)
+    processor = BatchProcessor(make_pool(classifier), datasets, kafka_topics)
     worker, stop = Worker(session, processor, datasets, kafka_topics), threading.Event()
     thread = threading.Thread(target=worker.run, args=(stop,), daemon=True)
     thread.start()

@@ -17,6 +17,7 @@ from service.review.queue.queue import ReviewQueue
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.stream.steps import read_topic, wait_until
+from tests.support.model_pools import make_pool
 from tests.support.review_queue import QueueHarness
 from tests.support.tiny_models import make_model
 
@@ -81,8 +82,8 @@ def test_of_revisions_in_two_partitions_the_highest_counts_in_any_order(
         next(name for name, [(partition, _, _)] in positions.items() if partition == p) for p in (0, 1)
     )
     classifier = Classifier(ModelFolder.load(make_model(tmp_path / "model", "wordpiece")))
-    datasets = DatasetRegistry(classifier.folder, max_datasets=4, min_words=1, prior_words=0)
-    processor = BatchProcessor(classifier, datasets, kafka_topics, max_words=50)
+    datasets = DatasetRegistry(make_pool(classifier), max_datasets=4, min_words=1, prior_words=0)
+    processor = BatchProcessor(make_pool(classifier), datasets, kafka_topics, max_words=50)
     worker = Worker(open_session(), processor, datasets, kafka_topics, batch_records=16, poll_timeout=0.1)
     stop = threading.Event()
     thread = threading.Thread(target=worker.run, args=(stop,), daemon=True)

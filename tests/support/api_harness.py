@@ -25,6 +25,7 @@ from service.stream.state.view import StateView
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from service.telemetry import Telemetry
+from tests.support.model_pools import make_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -107,10 +108,10 @@ def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator
     log = SqliteWorkerSession(folder / "log.sqlite", TOPICS)
 
     def datasets() -> DatasetRegistry:
-        return DatasetRegistry(classifier.folder, min_words=1, prior_words=0)
+        return DatasetRegistry(make_pool(classifier), min_words=1, prior_words=0)
 
     known = datasets()
-    worker = Worker(log, BatchProcessor(classifier, known, TOPICS), known, TOPICS, poll_timeout=0.0)
+    worker = Worker(log, BatchProcessor(make_pool(classifier), known, TOPICS), known, TOPICS, poll_timeout=0.0)
     queue = ReviewQueue(folder / "queue.sqlite")
     projector = ReviewProjector(log, TOPICS, queue.file)
     state_view = StateView(log, TOPICS, datasets())
@@ -123,7 +124,7 @@ def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator
         projector=projector,
         appender=LogAppender(log, request_timeout_s=settings.timeout_s),
         topics=TOPICS,
-        classifier=classifier,
+        models=make_pool(classifier),
         telemetry=Telemetry(),
         max_words=50,
     )

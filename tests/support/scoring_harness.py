@@ -22,6 +22,7 @@ from service.log.topics import Topics
 from service.settings import ApiSettings
 from service.stream.state.view import StateView
 from service.telemetry import Telemetry
+from tests.support.model_pools import make_pool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -83,7 +84,7 @@ def scoring_harness(
     """`queue`: options of the batcher, `limits`: API settings, `append_to`: what requests append to instead of the log."""
     topics = Topics()
     log = SqliteLog(folder / "log.sqlite", topics)
-    state_view = StateView(log, topics, DatasetRegistry(classifier.folder, min_words=1, prior_words=200))
+    state_view = StateView(log, topics, DatasetRegistry(make_pool(classifier), min_words=1, prior_words=200))
     while not state_view.caught_up:
         state_view.step()
     batcher, telemetry, stop = MicroBatcher(classifier, **(queue or {})), Telemetry(), threading.Event()
@@ -96,7 +97,7 @@ def scoring_harness(
         projector=cast("Any", None),
         appender=LogAppender(append_to or log, request_timeout_s=settings.timeout_s),
         topics=topics,
-        classifier=classifier,
+        models=make_pool(classifier),
         telemetry=telemetry,
         max_words=50,
     )

@@ -12,6 +12,7 @@ from service.datasets.settings_records import build_settings_message
 from service.log.protocol import Output
 from service.runtime.worker import RunToEndWorker
 from service.stream.worker.batch_processor import BatchProcessor
+from tests.support.model_pools import make_pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,8 +56,8 @@ def run_worker(
     session: WorkerSession, topics: Topics, classifier: Classifier, *, batch_records: int = 16
 ) -> RunToEndWorker:
     """Runs a worker on the session until everything is read and released. It publishes all scores."""
-    datasets = DatasetRegistry(classifier.folder, min_words=1, prior_words=0)
-    processor = BatchProcessor(classifier, datasets, topics, publish_scores=True)
+    datasets = DatasetRegistry(make_pool(classifier), min_words=1, prior_words=0)
+    processor = BatchProcessor(make_pool(classifier), datasets, topics, publish_scores=True)
     worker = RunToEndWorker(session, processor, datasets, topics, batch_records=batch_records, poll_timeout=0.1)
     worker.run(threading.Event())
     return worker

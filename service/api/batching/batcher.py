@@ -1,4 +1,4 @@
-"""Micro-batching across requests: one thread runs the model for all of them.
+"""Micro-batching across requests: one thread runs the models for all of them. A batch has one model.
 
     infer() ─ job ─▶ queue ─ one sentence of each job in turn ─▶ window ─ the batch with the oldest sentence ─▶ model
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from service.api.batching.jobs import Job, call_in_loops
 from service.api.batching.results import BatchedInference, Timing
 from service.api.batching.throughput import ThroughputEstimate
-from service.api.batching.window import BatchWindow
+from service.api.batching.window import BatchWindow, get_max_batch
 from service.api.http.problems import DrainingError, OverloadedError
 from service.contracts.defaults import BATCH_TOKENS, QUEUE_SENTENCES
 from service.inference.batch_plan import DEFAULT_MAX_BATCH
@@ -63,13 +63,13 @@ class MicroBatcher:
         self._classifier = classifier
         self._max_sentences = queue_sentences
         self._max_words = queue_words or queue_sentences * QUEUE_WORDS_PER_SENTENCE
-        self._max_batch = 1 if classifier.batching == "single" else max_batch
+        self._max_batch = max_batch
         self._max_delay = max_delay
         self._condition = threading.Condition()
         self._jobs: deque[Job] = deque()  # that have sentences outside the window
         self._waiting_sentences = self._waiting_words = 0  # in queue and window
         self._space_waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-        self._window = BatchWindow(classifier, batch_tokens=batch_tokens, max_batch=self._max_batch)
+        self._window = BatchWindow(batch_tokens=batch_tokens, max_batch=max_batch)
         self._closed_reason = "the model's thread has not started"
         self._arriving_calls = 0  # calls of `infer` that are not in the queue yet
         self._busy_since: float | None = None
@@ -78,16 +78,21 @@ class MicroBatcher:
     # -- in the event loop -----------------------------------------------------------------------------------------
 
     async def infer(
-        self, sentences: Sequence[Sequence[str]], *, pooling: Pooling | None = None, wait: bool = False
+        self,
+        sentences: Sequence[Sequence[str]],
+        *,
+        classifier: Classifier | None = None,
+        pooling: Pooling | None = None,
+        wait: bool = False,
     ) -> BatchedInference:
-        """One answer per sentence. Cancelling the call removes its sentences from the queue.
+        """One answer per sentence, by the default classifier or another. Cancelling removes its sentences from the queue.
 
         A full queue raises `OverloadedError`; with `wait` the call waits for space. A list longer than the queue enters
         an empty queue: it would never fit otherwise. Raises `DrainingError` when the service is stopping.
         """
         if not sentences:
             return BatchedInference((), Timing())
-        job = Job(sentences, sum(map(len, sentences)), pooling)
+        job = Job(sentences, sum(map(len, sentences)), classifier or self._classifier, pooling)
         self._arriving_calls += 1
         try:
             inferred = await self._infer_inline(job)
@@ -112,11 +117,11 @@ class MicroBatcher:
             return None
         started = self._busy_since = time.monotonic()
         try:
-            encoded = self._classifier.encode(job.sentences)
+            encoded = job.classifier.encode(job.sentences)
             job.tokenize_seconds = time.monotonic() - started
             if encoded[0].n_subwords > MAX_INLINE_SUBWORDS:
                 return None
-            answers = self._classifier.run(encoded, pooling=job.pooling)
+            answers = job.classifier.run(encoded, pooling=job.pooling)
         except Exception:  # noqa: BLE001 - the model's thread runs into it again, and handles it
             return None
         finally:
@@ -222,7 +227,8 @@ class MicroBatcher:
                     return False
                 self._condition.wait(IDLE_POLL_INTERVAL_S)
             deadline = self._jobs[0].enqueued_at + self._max_delay
-            while self._max_delay and self._waiting_sentences < self._max_batch and not stop.is_set():
+            full = get_max_batch(self._jobs[0].classifier, self._max_batch)
+            while self._max_delay and self._waiting_sentences < full and not stop.is_set():
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     break

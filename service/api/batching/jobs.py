@@ -12,7 +12,7 @@ from service.errors import InferenceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from service.inference.classifier import InferenceResult
+    from service.inference.classifier import Classifier, InferenceResult
     from service.inference.pooling import Pooling
     from service.inference.tokenization.encoder import EncodedSentence
 
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 class Job:
     """The sentences of one call, and the future that its caller awaits."""
 
-    def __init__(self, sentences: Sequence[Sequence[str]], words: int, pooling: Pooling | None) -> None:
+    def __init__(
+        self, sentences: Sequence[Sequence[str]], words: int, classifier: Classifier, pooling: Pooling | None
+    ) -> None:
         self.sentences = sentences
         self.words = words
+        self.classifier = classifier
         self.pooling = pooling
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[BatchedInference] = self.loop.create_future()

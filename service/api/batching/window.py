@@ -20,11 +20,15 @@ MAX_WINDOW_SENTENCES = 64
 MAX_WINDOW_WORDS = 4_096
 
 
+def get_max_batch(classifier: Classifier, max_batch: int) -> int:
+    """The sentences that may share a batch of this model."""
+    return 1 if classifier.batching == "single" else max_batch
+
+
 class BatchWindow:
     """Takes sentences from jobs, and runs them one batch at a time."""
 
-    def __init__(self, classifier: Classifier, *, batch_tokens: int, max_batch: int) -> None:
-        self._classifier = classifier
+    def __init__(self, *, batch_tokens: int, max_batch: int) -> None:
         self._batch_tokens = batch_tokens
         self._max_batch = max_batch
         self._items: list[JobSentence] = []
@@ -68,8 +72,14 @@ class BatchWindow:
 
         Returns those that failed.
         """
+        by_model: dict[Classifier, list[JobSentence]] = {}  # nearly always one
+        for item in added:
+            by_model.setdefault(item.job.classifier, []).append(item)
+        return [item for classifier, items in by_model.items() for item in self._encode(classifier, items)]
+
+    def _encode(self, classifier: Classifier, added: Sequence[JobSentence]) -> list[JobSentence]:
         try:
-            encodings = self._classifier.encode([item.tokens for item in added])
+            encodings = classifier.encode([item.tokens for item in added])
         except Exception as error:  # noqa: BLE001 - a custom tokenizer may raise anything
             if len(added) == 1:
                 item = added[0]
@@ -79,7 +89,7 @@ class BatchWindow:
                 self._items.remove(item)
                 return [item]
             middle = len(added) // 2
-            return self.encode(added[:middle]) + self.encode(added[middle:])
+            return self._encode(classifier, added[:middle]) + self._encode(classifier, added[middle:])
         for item, encoded in zip(added, encodings, strict=True):
             item.encoded = encoded
             item.length = sum(len(window.ids) for window in encoded.windows)
@@ -90,18 +100,20 @@ class BatchWindow:
         if not self._items:
             return []
         chosen = self._running = self._choose_batch()
-        answers = self._classifier.run(
-            [item.encoded for item in chosen if item.encoded is not None], pooling=chosen[0].job.pooling
-        )
+        job = chosen[0].job
+        answers = job.classifier.run([item.encoded for item in chosen if item.encoded is not None], pooling=job.pooling)
         for item, answer in zip(chosen, answers, strict=True):
             item.job.answers[item.index] = answer
         return chosen
 
     def _choose_batch(self) -> list[JobSentence]:
-        pooling = self._items[0].job.pooling
-        compatible = [item for item in self._items if item.job.pooling == pooling]
+        """The sentences of one model and one pooling that run together with the oldest one."""
+        classifier, pooling = self._items[0].job.classifier, self._items[0].job.pooling
+        compatible = [item for item in self._items if item.job.classifier is classifier and item.job.pooling == pooling]
         batches = plan_batches(
-            [item.length for item in compatible], batch_tokens=self._batch_tokens, max_batch=self._max_batch
+            [item.length for item in compatible],
+            batch_tokens=self._batch_tokens,
+            max_batch=get_max_batch(classifier, self._max_batch),
         )
         chosen = [compatible[index] for index in next(batch for batch in batches if 0 in batch)]
         running = set(chosen)

@@ -20,6 +20,7 @@ from service.errors import (
     InvalidInput,
     LabelwatchError,
     MessageTooLargeError,
+    MissingModelError,
     StateError,
     StreamError,
     UnknownDatasetError,
@@ -108,6 +109,7 @@ PROBLEM_TYPES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (DrainingError, HTTPStatus.SERVICE_UNAVAILABLE, "draining"),
     (NotReadyError, HTTPStatus.SERVICE_UNAVAILABLE, "not-ready"),
     (StreamError, HTTPStatus.SERVICE_UNAVAILABLE, "log-unavailable"),
+    (MissingModelError, HTTPStatus.SERVICE_UNAVAILABLE, "model-missing"),
     (ResponseTimeoutError, HTTPStatus.GATEWAY_TIMEOUT, "timeout"),
 )
 # Phrases of RFC 9110; this Python's `HTTPStatus` still has those of older RFCs.
@@ -115,7 +117,7 @@ RFC_9110_PHRASES = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "Content Too Large",
     HTTPStatus.UNPROCESSABLE_ENTITY: "Unprocessable Content",
 }
-RETRYABLE_PROBLEMS = frozenset({"overloaded", "draining", "not-ready", "log-unavailable", "timeout"})
+RETRYABLE_PROBLEMS = frozenset({"overloaded", "draining", "not-ready", "log-unavailable", "model-missing", "timeout"})
 
 
 class Problem(BaseModel):

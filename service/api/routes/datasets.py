@@ -18,6 +18,7 @@ from service.contracts import DatasetSettings, FlagPolicy, ModelName
 from service.datasets.changes import merge_settings, replace_settings, write_change
 from service.datasets.registry import check_dataset_exists
 from service.datasets.threshold_view import build_threshold_view
+from service.errors import MissingModelError
 from service.formats.label_sets import parse_label_set
 
 router = APIRouter(tags=["datasets"])
@@ -38,7 +39,7 @@ LabelsNameQuery = Annotated[
     str | None, Query(alias="name", description="The control or question that counts, if there are several")
 ]
 IfMatchHeader = Annotated[str | None, Header(description="The version to change, as in the `ETag` of GET")]
-PROBLEM_DESCRIPTION = "Why newer settings are not in force"
+PROBLEM_DESCRIPTION = "Why newer settings are not in force, or why the dataset can't be judged: its model is missing"
 
 
 class DatasetSummary(BaseModel):
@@ -114,14 +115,18 @@ async def datasets(backend: BackendDep) -> DatasetList:
     problems = view.refused_settings
     summaries = []
     for name in view.list_names():
-        settings = view.get_settings(name)
+        settings, problem = view.get_settings(name), problems.get(name)
+        try:
+            sentences = view.get_stats(name).histogram.total
+        except MissingModelError as error:  # which statistics are the dataset's depends on the model
+            sentences, problem = 0, problem or str(error)
         summaries.append(
             DatasetSummary(
                 name=name,
                 version=settings.version,
                 epoch=settings.epoch,
-                sentences=view.get_stats(name).histogram.total,
-                problem=problems.get(name),
+                sentences=sentences,
+                problem=problem,
             )
         )
     return DatasetList(datasets=summaries)
@@ -309,13 +314,13 @@ async def thresholds(name: DatasetPath, backend: BackendDep) -> Thresholds:
     view = backend.state_view
     check_dataset_exists(name, view.list_names())
     history = await run_in_thread(backend.queue.list_threshold_points, name)
-    context, folder = view.get_context(name), backend.classifier.folder
+    context = view.get_context(name)
     current = build_threshold_view(context.judge, context.stats)
     return Thresholds(
         dataset=name,
         version=current.version,
         epoch=current.epoch,
-        model=ModelName(name=folder.name, fingerprint=folder.fingerprint),
+        model=context.judge.model,
         flag_policy=current.flag_policy,
         cut=current.cutoff,
         sentences=current.sentences,

@@ -55,7 +55,7 @@ class Model(BaseModel):
 @router.get("/v1/model", summary="The model")
 async def model(request: Request, backend: BackendDep) -> Model:
     """Name, classes and fingerprint of the model, and whether the caller may write."""
-    folder = backend.classifier.folder
+    folder = backend.models.default
     return Model(
         name=folder.name,
         fingerprint=folder.fingerprint,
@@ -64,7 +64,7 @@ async def model(request: Request, backend: BackendDep) -> Model:
         pooling=str(folder.pooling),
         precision=str(folder.precision),
         max_length=folder.max_length,
-        batching=backend.classifier.batching,
+        batching=backend.models.get_classifier(folder).batching,
         held_out=folder.held_out is not None,
         version=__version__,
         may_write=get_authenticator(request).has_scope(request.headers, "write"),

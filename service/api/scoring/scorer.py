@@ -12,6 +12,7 @@ from pydantic_core import to_json
 
 from service.api.batching.results import BatchedInference, Timing
 from service.api.http.problems import OverloadedError
+from service.api.http.threads import run_in_thread
 from service.contracts.probabilities import CLASSES_FIELD
 from service.errors import InferenceError, InvalidInput
 from service.judging.class_source import get_external_classes, to_word_probs
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
     from service.api.backend import Backend
     from service.contracts import LabelledSentence
-    from service.inference.classifier import InferenceResult, WordProbs
+    from service.inference.classifier import Classifier, InferenceResult, WordProbs
+    from service.inference.model.folder import ModelFolder
     from service.inference.pooling import Pooling
     from service.judging.judge import Judge
     from service.stream.state.context import JudgingContext
@@ -136,25 +138,33 @@ class Scorer:
         return ScoringResult([answer for answer in answers if answer is not None], by_dataset, timing, judge_seconds)
 
     async def _infer(self, sentences: Sequence[_MappedSentence], *, wait: bool) -> BatchedInference:
-        """Runs together the sentences whose datasets use the same pooling. Those with probabilities are not run."""
-        by_pooling: dict[Pooling | None, list[int]] = {}
+        """Runs together the sentences whose datasets use the same model and pooling. Those with probabilities are not run."""
+        by_model: dict[tuple[ModelFolder | None, Pooling | None], list[int]] = {}
         answers: dict[int, InferenceResult] = {}
         for index, (sentence, _, context) in enumerate(sentences):
             if sentence.probabilities is not None:
                 answers[index] = to_word_probs(sentence.probabilities)
             else:
-                by_pooling.setdefault(context.judge.settings.pooling, []).append(index)
+                by_model.setdefault((context.judge.folder, context.judge.settings.pooling), []).append(index)
         timings: list[Timing] = []
         try:
-            for pooling, indexes in by_pooling.items():
+            for (folder, pooling), indexes in by_model.items():
+                classifier = await self._get_classifier(folder)
                 tokens = [sentences[index].sentence.tokens for index in indexes]
-                inferred = await self._backend.batcher.infer(tokens, pooling=pooling, wait=wait)
+                inferred = await self._backend.batcher.infer(tokens, classifier=classifier, pooling=pooling, wait=wait)
                 answers |= zip(indexes, inferred.answers, strict=True)
                 timings.append(inferred.timing)
         except OverloadedError:
             self._backend.telemetry.count_overload()
             raise
         return BatchedInference([answers[index] for index in range(len(sentences))], Timing.sum(timings))
+
+    async def _get_classifier(self, folder: ModelFolder | None) -> Classifier | None:
+        """The classifier of the folder. Loading it takes seconds, so a thread does."""
+        models = self._backend.models
+        if folder is None or folder is models.default:
+            return None
+        return models.find_classifier(folder) or await run_in_thread(models.get_classifier, folder)
 
 
 def _map_labels(sentence: LabelledSentence, judge: Judge) -> list[int]:

@@ -22,7 +22,7 @@ from service.errors import DecodeError, InvalidInput, SettingsError
 from service.formats.label_sets import read_label_set
 from service.labels.unknown_labels import format_names
 from service.runtime.dataset_settings import load_datasets
-from service.runtime.load_model import load_model_folder
+from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_existing_log, open_log
 from service.settings import read_settings
 from service.stream.state.reader import read_state
@@ -79,9 +79,9 @@ datasets_app = typer.Typer(no_args_is_help=True)
 def list_datasets(as_json: JsonOption = False) -> None:
     """List the datasets that have settings, and those that sentences arrived for."""
     settings = read_settings()
-    topics, folder = build_topics(settings), load_model_folder(settings)
+    topics, models = build_topics(settings), build_model_pool(settings)
     with open_existing_log(settings) as log:
-        registry = load_datasets(settings, folder, log, topics)
+        registry = load_datasets(settings, models, log, topics)
         names = registry.list_names(_read_learned_names(log, topics))
     states = [registry.get_settings_state(name) for name in names]
     if as_json:
@@ -114,9 +114,9 @@ def _render_row(state: SettingsState) -> list[str]:
 def show(name: DatasetArgument) -> None:
     """Show a dataset's settings in force, as JSON that `datasets set NAME --file` reads."""
     settings = read_settings()
-    topics, folder = build_topics(settings), load_model_folder(settings)
+    topics, models = build_topics(settings), build_model_pool(settings)
     with open_existing_log(settings) as log:
-        registry = load_datasets(settings, folder, log, topics)
+        registry = load_datasets(settings, models, log, topics)
         check_dataset_exists(name, registry.list_names(_read_learned_names(log, topics)))
     state = registry.get_settings_state(name)
     typer.echo(json.dumps(state.in_force.model_dump(mode="json"), ensure_ascii=False, indent=2))
@@ -140,7 +140,7 @@ def set_dataset(
             "give either settings, such as control_share=0.01 or --labels-from, or --file", param_hint="KEY=VALUE"
         )
     settings = read_settings()
-    topics, folder = build_topics(settings), load_model_folder(settings)
+    topics, models = build_topics(settings), build_model_pool(settings)
     parse_settings({"name": name})  # an invalid name is refused before an embedded log is created
     new_settings = _read_settings_file(file) if file is not None else None
     changes = parse_assignments(assignments or ())
@@ -150,7 +150,7 @@ def set_dataset(
             raise typer.BadParameter("--labels-from sets it already: give one of both", param_hint="label_set")
         changes["label_set"] = list(label_set.types)
     with closing(open_log(settings)) as log:
-        registry = load_datasets(settings, folder, log, topics)
+        registry = load_datasets(settings, models, log, topics)
         state = registry.get_settings_state(name)
         if new_settings is None:
             change = merge_settings(state, changes, build_judge=registry.build_judge)
@@ -171,9 +171,9 @@ def set_dataset(
 def delete(name: DatasetArgument, yes: YesOption = False) -> None:
     """Restore a dataset's default settings. What was learned stays."""
     settings = read_settings()
-    topics, folder = build_topics(settings), load_model_folder(settings)
+    topics, models = build_topics(settings), build_model_pool(settings)
     with open_existing_log(settings) as log:
-        registry = load_datasets(settings, folder, log, topics)
+        registry = load_datasets(settings, models, log, topics)
         check_dataset_exists(name, registry.list_names())
         if not yes:
             typer.confirm(f"Restore the default settings of {name}?", abort=True)

@@ -15,7 +15,7 @@ from service.datasets.changes import raise_epoch, write_change
 from service.datasets.registry import check_dataset_exists
 from service.datasets.threshold_view import ThresholdView, build_threshold_view
 from service.runtime.dataset_settings import load_datasets
-from service.runtime.load_model import load_model_folder
+from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
 from service.stream.state.reader import read_state
@@ -66,9 +66,9 @@ def show(named: DatasetArgument = None, dataset: DatasetFilterOption = None, as_
         )
     dataset = named if dataset is None else dataset
     settings = read_settings()
-    topics, folder = build_topics(settings), load_model_folder(settings)
+    topics, models = build_topics(settings), build_model_pool(settings)
     with open_existing_log(settings) as log:
-        registry = load_datasets(settings, folder, log, topics)
+        registry = load_datasets(settings, models, log, topics)
         snapshot = read_state(log, topics).snapshot
     names = registry.list_names(snapshot.datasets)
     if dataset is not None:
@@ -77,7 +77,7 @@ def show(named: DatasetArgument = None, dataset: DatasetFilterOption = None, as_
     states = [registry.get_settings_state(name) for name in names]
     shown = [_read_thresholds(registry.build_judge(state.in_force), snapshot, state.problem) for state in states]
     if as_json:
-        model = {"name": folder.name, "fingerprint": folder.fingerprint}
+        model = {"name": models.default.name, "fingerprint": models.default.fingerprint}
         datasets = [thresholds.to_json_object() for thresholds in shown]
         typer.echo(json.dumps({"model": model, "datasets": datasets}, ensure_ascii=False))
         return
@@ -125,9 +125,9 @@ def _render_thresholds(thresholds: DatasetThresholds, prior_words: int) -> str:
 def reset(dataset: ResetDatasetArgument, yes: YesOption = False) -> None:
     """Start a dataset's statistics anew by raising its epoch. The old ones stay in the log, unused."""
     settings = read_settings()
-    topics, folder = build_topics(settings), load_model_folder(settings)
+    topics, models = build_topics(settings), build_model_pool(settings)
     with open_existing_log(settings) as log:
-        registry = load_datasets(settings, folder, log, topics)
+        registry = load_datasets(settings, models, log, topics)
         learned = read_state(log, topics).snapshot.datasets
         check_dataset_exists(dataset, registry.list_names(learned))
         state = registry.get_settings_state(dataset)

@@ -25,8 +25,9 @@ from service.cli.shared.rejects import RejectHandler
 from service.cli.shared.tables import render_table, truncate
 from service.cli.shared.terminal import print_stderr
 from service.contracts import DatasetSettings
+from service.contracts.base import MODEL_NAME_RULE
 from service.inference.model.folder import ModelFolder
-from service.inference.model.registry import MODEL_NAME_RULE, ModelRegistry, choose_version_name
+from service.inference.model.registry import ModelRegistry, choose_version_name
 from service.labels import Scheme
 from service.runtime.dataset_sentences import DatasetSource, check_dataset_stored
 from service.runtime.open_log import build_topics, open_existing_log

@@ -13,7 +13,7 @@ from service.errors import LabelwatchError, SettingsError
 from service.inference.classifier import Classifier
 from service.log.sqlite.admin import describe_log_file
 from service.runtime.dataset_settings import load_datasets
-from service.runtime.load_model import load_model_folder
+from service.runtime.load_model import build_model_pool, load_model_folder
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import ENV_PREFIX, find_unknown_variables, read_settings
 from service.stream.state.reader import read_state
@@ -162,7 +162,7 @@ def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> 
     """Reads settings and state as a worker does when it starts."""
     try:
         with open_existing_log(settings) as log:
-            datasets = load_datasets(settings, folder, log, topics)
+            datasets = load_datasets(settings, build_model_pool(settings, folder), log, topics)
             snapshot = read_state(log, topics).snapshot
     except LabelwatchError as error:
         yield CheckResult(False, "state", str(error))

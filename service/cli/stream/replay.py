@@ -15,7 +15,7 @@ from service.cli.shared.terminal import print_stderr
 from service.cli.stream.replay_report import compare_flags
 from service.errors import InvalidInput, SettingsError
 from service.log.topics import Topics
-from service.runtime.load_model import load_model_folder
+from service.runtime.load_model import build_model_pool, load_model_folder
 from service.runtime.open_log import (
     build_topics,
     create_topics,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from service.inference.model.folder import ModelFolder
+    from service.inference.model.pool import ModelPool
     from service.log.protocol import Log
     from service.runtime.replay import OffsetRanges
     from service.settings import Settings
@@ -67,12 +68,13 @@ def replay(*, start: FromOption, to_prefix: ToPrefixOption = None, model: ModelO
     settings = read_settings()
     set_up_logging(settings)
     live, folder = build_topics(settings), load_model_folder(settings, model)
+    models = build_model_pool(settings, folder)
     topics = Topics(_choose_prefix(to_prefix, live, folder), live.sentences)
     with hold_state_lock(settings, topics):
         with open_existing_log(settings) as log:
             ranges = read_offset_ranges(settings, live)
             starts = _parse_start_offsets(start, ranges, live.sentences)
-            records = _assess_again(settings, folder, log, live, topics, ranges=ranges, starts=starts)
+            records = _assess_again(settings, models, log, live, topics, ranges=ranges, starts=starts)
         with open_existing_log(settings) as log:
             replayed, live_read = (read_state(log, names).positions for names in (topics, live))
             bounds = {
@@ -88,7 +90,7 @@ def replay(*, start: FromOption, to_prefix: ToPrefixOption = None, model: ModelO
 
 def _assess_again(
     settings: Settings,
-    folder: ModelFolder,
+    models: ModelPool,
     log: Log,
     live: Topics,
     topics: Topics,
@@ -99,7 +101,7 @@ def _assess_again(
     create_topics(settings, topics)
     with closing(open_replay_session(settings, topics)) as session:
         copy_settings_and_decisions(log, live, session, topics)
-        stopped_at = read_replay_positions(settings, folder, session, topics)
+        stopped_at = read_replay_positions(settings, models, session, topics)
         if stopped_at:
             positions = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(stopped_at.items()))
             print_stderr(f"labelwatch: {topics.prefix}* holds a replay already, it continues at {positions}")
@@ -108,7 +110,7 @@ def _assess_again(
         continue_at = {**new, **stopped_at}
         total = sum(max(0, end - continue_at[partition]) for partition, (_, end) in ranges.items())
         with tqdm(total=total, unit=" messages", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
-            return run_replay(settings, folder, session, topics, on_progress=bar.update)
+            return run_replay(settings, models, session, topics, on_progress=bar.update)
 
 
 def _choose_prefix(requested: str | None, live: Topics, folder: ModelFolder) -> str:

@@ -38,9 +38,9 @@ TRAINED_BUDGET_SHARE = 0.05
 _INFORMATIONAL_KEYS = frozenset({"name", "figures", "versions", "training"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ModelFolder:
-    """A model folder whose files are complete and match their manifest."""
+    """A model folder whose files are complete and match their manifest. Two are equal only if they are one object."""
 
     path: Path
     name: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import re
 import shutil
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from service.contracts.base import MAX_MODEL_NAME_CHARS, MODEL_NAME_RULE, is_model_name
 from service.errors import InvalidInput, LabelwatchError, ModelError
 from service.inference.model.folder import ModelFolder
 from service.inference.model.manifest import CONFIG_FILE, MANIFEST_FILE
@@ -16,10 +16,6 @@ from service.inference.model.scratch_folder import remove_folder, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-
-MODEL_NAME_RULE: Final = "lower-case letters, digits, `.`, `_` and `-`, at most 64, the first a letter or digit"
-MAX_MODEL_NAME_CHARS: Final = 64
-_MODEL_NAME: Final = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{MAX_MODEL_NAME_CHARS - 1}}}")
 
 
 class ModelRegistry:
@@ -34,7 +30,7 @@ class ModelRegistry:
 
     def get_path(self, name: str) -> Path:
         """Where the model with this name is, or will be."""
-        if not _MODEL_NAME.fullmatch(name):
+        if not is_model_name(name):
             raise InvalidInput(f"{name!r} is not a model name: use {MODEL_NAME_RULE}", field="name")
         return self.path / name
 
@@ -64,9 +60,7 @@ class ModelRegistry:
 
     def _iter_folders(self) -> Iterator[Path]:
         if self.path.is_dir():
-            yield from (
-                path for path in self.path.iterdir() if _MODEL_NAME.fullmatch(path.name) and _is_model_folder(path)
-            )
+            yield from (path for path in self.path.iterdir() if is_model_name(path.name) and _is_model_folder(path))
 
     def _describe_taken(self, name: str) -> str:
         return f"{self.path} has a model {name!r}: remove it first, or choose another name"

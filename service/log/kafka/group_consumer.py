@@ -199,6 +199,15 @@ class GroupConsumer:
     def highwater(self, partition: int) -> int | None:
         return self._try_call(lambda consumer, topic_partition: consumer.highwater(topic_partition), partition)
 
+    def end_offset(self, partition: int, *, timeout_ms: int) -> int | None:
+        """The end of the partition, asked of the broker."""
+        return self._try_call(
+            lambda consumer, topic_partition: consumer.end_offsets([topic_partition], timeout_ms=timeout_ms).get(
+                topic_partition
+            ),
+            partition,
+        )
+
     def committed(self, partition: int, *, timeout_ms: int) -> int | None:
         return self._try_call(
             lambda consumer, topic_partition: consumer.committed(topic_partition, timeout_ms=timeout_ms), partition

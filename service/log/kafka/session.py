@@ -11,6 +11,7 @@ The next offset in the state is the authority. The committed offset of the group
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -48,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 RESTORE_POLL_TIMEOUT_S = 0.1  # while every partition is being restored
 COMMITTED_TIMEOUT_MS = 1_000
+PAUSED_END_INTERVAL_S = 5.0
+PAUSED_END_TIMEOUT_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ class KafkaWorkerSession(KafkaLog):
         self._reported: set[int] = set()  # partitions that `poll_rebalance` has returned as assigned
         self._next_offsets: dict[int, int] = {}  # of the partitions that are resumed
         self._committed: dict[int, int] = {}
+        self._paused: set[int] = set()  # by the worker
+        self._paused_end_read_at = 0.0
         self._gaps: dict[int, int] = {}
         self._last_served = -1  # the last partition of a batch that could not take all messages
         self._end_offsets: dict[int, int] = {}
@@ -137,6 +142,7 @@ class KafkaWorkerSession(KafkaLog):
     def _forget_offsets(self, partition: int) -> None:
         for offsets in (self._next_offsets, self._committed, self._gaps, self._end_offsets):
             offsets.pop(partition, None)
+        self._paused.discard(partition)
 
     def _resume_partition(self, restored: RestoredPartition) -> PartitionAssignment:
         assignment = restored.assignment
@@ -218,6 +224,7 @@ class KafkaWorkerSession(KafkaLog):
         return False
 
     def _update_lag(self) -> None:
+        self._update_paused_ends()
         for partition in self._next_offsets:
             self._end_offsets[partition] = max(self._end_offsets[partition], self._consumer.highwater(partition) or 0)
         self._lag = {
@@ -227,8 +234,28 @@ class KafkaWorkerSession(KafkaLog):
     def follow_partition(self, topic: str, partition: int) -> KafkaFollower:
         return follow(self._settings, topic, partition=partition)
 
+    def _update_paused_ends(self) -> None:
+        """Asks for the ends of paused partitions: nothing is fetched for them, so the client does not learn them."""
+        if self._paused and time.monotonic() - self._paused_end_read_at >= PAUSED_END_INTERVAL_S:
+            self._paused_end_read_at = time.monotonic()
+            for partition in self._paused:
+                end = self._consumer.end_offset(partition, timeout_ms=PAUSED_END_TIMEOUT_MS)
+                self._end_offsets[partition] = max(self._end_offsets[partition], end or 0)
+
     def lag(self) -> dict[int, int]:
         return dict(self._lag)
+
+    def pause(self, partition: int, next_offset: int) -> None:
+        if partition in self._next_offsets:
+            self._consumer.pause(partition)
+            self._next_offsets[partition] = next_offset
+            self._gaps.pop(partition, None)
+            self._paused.add(partition)
+
+    def resume(self, partition: int) -> None:
+        if partition in self._paused:
+            self._paused.discard(partition)
+            self._consumer.resume_from(partition, self._next_offsets[partition])
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

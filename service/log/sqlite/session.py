@@ -52,6 +52,7 @@ class SqliteWorkerSession(SqliteLog):
         self._retention = retention or Retention()
         self._pruned_at = time.monotonic()
         self._next_offset: int | None = None  # none: the partition must be assigned (again)
+        self._paused = False
 
     def poll_rebalance(self) -> Rebalance:
         if self._next_offset is not None:
@@ -62,6 +63,7 @@ class SqliteWorkerSession(SqliteLog):
         position = state.pop(to_position_key(PARTITION), None)
         committed_offset = first_offset if position is None else parse_position(position)
         next_offset = self._next_offset = max(committed_offset, first_offset)
+        self._paused = False
         assignment = PartitionAssignment(PARTITION, next_offset, state, lost_records=next_offset - committed_offset)
         return Rebalance(assigned=(assignment,))
 
@@ -70,7 +72,9 @@ class SqliteWorkerSession(SqliteLog):
             return RecordBatch({})
         deadline = time.monotonic() + timeout
         while True:
-            records = self.read(self._topics.sentences, self._next_offset, max_records, max_bytes)
+            records = (
+                [] if self._paused else self.read(self._topics.sentences, self._next_offset, max_records, max_bytes)
+            )
             if records:
                 self._next_offset = records[-1].offset + 1
                 return RecordBatch({PARTITION: records}, records[0].offset, frozenset({PARTITION}))
@@ -100,6 +104,14 @@ class SqliteWorkerSession(SqliteLog):
         if next_offset is not None and time.monotonic() - self._pruned_at >= PRUNE_INTERVAL_S:
             self._pruned_at = time.monotonic()
             self.prune(next_offset)
+
+    def pause(self, partition: int, next_offset: int) -> None:
+        if partition == PARTITION and self._next_offset is not None:
+            self._next_offset, self._paused = next_offset, True
+
+    def resume(self, partition: int) -> None:
+        if partition == PARTITION:
+            self._paused = False
 
     def prune(self, consumed_offset: int) -> None:
         """Applies the retention to the topics that are not compacted."""

@@ -223,7 +223,7 @@ class StateView:
         return self.get_context(dataset).judge
 
     def get_settings(self, dataset: str) -> DatasetSettings:
-        return self.get_judge(dataset).settings
+        return self.get_settings_state(dataset).in_force
 
     def get_stats(self, dataset: str) -> RunningStats:
         """The statistics over all partitions that sentences of the dataset are judged with now."""

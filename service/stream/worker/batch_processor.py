@@ -1,14 +1,18 @@
-"""Turns a record batch into a batch result: outputs and new statistics. Nothing changes until they are committed."""
+"""Turns a record batch into a batch result: outputs and new statistics. Nothing changes until they are committed.
+
+A record whose dataset needs a model that is missing stops its partition: the result has the records before it, and
+says why the partition can't go on.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from service.contracts import MAX_WORDS, Assessment, LabelledSentence, Position, read_sentence
-from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError
+from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError, MissingModelError
 from service.judging.class_source import to_word_probs
 from service.judging.types import StatsUpdate
 from service.log.codec import (
@@ -24,18 +28,22 @@ from service.log.waiting_records import build_released_message, build_waiting_me
 from service.statistics.sampling import DrawPurpose, draw_uniform
 from service.stream.state.snapshot import StateDraft, StateSnapshot, StatsKey
 from service.stream.worker.intake import Intake
+from service.stream.worker.partition_stops import PartitionStops, StoppedPartition
 from service.telemetry.batch_report import BatchReport, SentenceReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from service.datasets.registry import DatasetRegistry
-    from service.inference.classifier import Classifier, WordProbs
+    from service.inference.classifier import WordProbs
+    from service.inference.model.folder import ModelFolder
+    from service.inference.model.pool import ModelPool
     from service.inference.pooling import Pooling
     from service.judging.judge import Judge
     from service.log.topics import Topics
 
     PartitionUpdates = dict[tuple[int, StatsKey], tuple[Judge, list[StatsUpdate]]]
+    Words = WordProbs | InferenceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +55,34 @@ class DecodedRecord:
     judge: Judge
 
 
+@dataclass(slots=True)
+class AdmittedBatch:
+    """A batch after its records were read: those to judge, those that can't be read, and where partitions stop."""
+
+    batch: RecordBatch
+    draft: StateDraft
+    intake: Intake
+    outputs: list[Output]
+    to_judge: list[DecodedRecord] = field(default_factory=list)
+    rejected: list[tuple[Record, InvalidInput]] = field(default_factory=list)
+    stops: PartitionStops = field(default_factory=PartitionStops)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessedBatch:
+    """The result to commit, the snapshot to use once it is committed, and the partitions that it ends before."""
+
+    result: BatchResult
+    snapshot: StateSnapshot
+    stopped: tuple[StoppedPartition, ...] = ()
+
+
 class BatchProcessor:
     """decode → infer → judge, then learn, in offset order. Does not know which log the records come from."""
 
     def __init__(
         self,
-        classifier: Classifier,
+        models: ModelPool,
         datasets: DatasetRegistry,
         topics: Topics,
         *,
@@ -60,41 +90,100 @@ class BatchProcessor:
         publish_scores: bool = False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._classifier = classifier
+        self._models = models
         self._datasets = datasets
         self._topics = topics
         self._max_words = max_words
         self._publish_scores = publish_scores
         self._now = now
 
-    def process(
-        self, batch: RecordBatch, snapshot: StateSnapshot, report: BatchReport | None = None
-    ) -> tuple[BatchResult, StateSnapshot]:
-        """The result to commit, and the snapshot to use once it is committed. Counts and times go to `report`."""
+    def process(self, batch: RecordBatch, snapshot: StateSnapshot, report: BatchReport | None = None) -> ProcessedBatch:
+        """Processes the records before the first one of each partition whose model is missing.
+
+        Counts and times go to `report`.
+        """
         report = report or BatchReport()
+        while True:
+            try:
+                admitted = self._admit_all(batch, snapshot)
+                report.end_stage("decode")
+                words = self._infer(admitted.to_judge, report)
+            except MissingModelError:
+                continue  # a model that has just gone or could not be loaded: the next attempt stops before it
+            return self._process_admitted(admitted, words, report)
+
+    def check_model(self, dataset: str) -> None:
+        """Raises `MissingModelError` if the dataset's sentences can't be judged. Loads the model if it is not loaded."""
+        folder = self._datasets.get_judge(dataset).folder
+        if folder is not None:
+            self._models.get_classifier(folder)
+
+    def _admit_all(self, batch: RecordBatch, snapshot: StateSnapshot) -> AdmittedBatch:
+        """Reads the records in their order, up to the first of each partition whose model is missing."""
+        batch = self._drop_early_releases(batch)
         draft = snapshot.start_draft()
         intake = Intake(draft)
-        outputs = [*self._release(batch, intake)]
-        decoded_records: list[DecodedRecord] = []
+        admitted = AdmittedBatch(batch, draft, intake, outputs=[*self._release(batch, intake)])
         for record, is_released in _iter_records(batch):
-            try:
-                decoded = self._decode(record)
-            except InvalidInput as error:
-                report.count_dead_letter(error.stage)
-                outputs.append(build_dead_letter(self._topics.dead_letters, record, error))
+            if admitted.stops.includes(record) and not is_released:
                 continue
-            if is_released or intake.admit(record.partition, decoded.sentence, decoded.judge):
-                decoded_records.append(decoded)
-            else:
-                outputs += self._store(decoded)
-        report.end_stage("decode")
-        updates: PartitionUpdates = {}
-        for decoded, words in self._infer(decoded_records, report):
             try:
-                outputs += self._process_one(decoded, words, draft, updates, report)
+                sentence = self._read_sentence(record)
+                judge = self._find_judge(sentence)
+            except InvalidInput as error:
+                admitted.rejected.append((record, error))
+                continue
+            if isinstance(judge, MissingModelError):
+                if is_released:
+                    raise judge
+                admitted.stops.add(record, sentence.dataset, judge)
+                continue
+            decoded = DecodedRecord(record, sentence, judge)
+            if is_released or intake.admit(record.partition, sentence, judge):
+                admitted.to_judge.append(decoded)
+            else:
+                admitted.outputs += self._store(decoded)
+        return admitted
+
+    def _drop_early_releases(self, batch: RecordBatch) -> RecordBatch:
+        """Without the released records of partitions where the model of one has gone again: they stay stored."""
+        if not batch.released:
+            return batch
+        released = {
+            partition: release
+            for partition, release in batch.released.items()
+            if all(self._has_model(dataset) for dataset in {stored.dataset for stored in release.records})
+        }
+        return replace(batch, released=released)
+
+    def _has_model(self, dataset: str) -> bool:
+        try:
+            self._datasets.get_judge(dataset)
+        except MissingModelError:
+            return False
+        return True
+
+    def _find_judge(self, sentence: LabelledSentence) -> Judge | MissingModelError:
+        try:
+            return self._datasets.get_sentence_judge(sentence)
+        except MissingModelError as error:
+            return error
+
+    def _process_admitted(
+        self, admitted: AdmittedBatch, words: Mapping[int, Words], report: BatchReport
+    ) -> ProcessedBatch:
+        draft, outputs = admitted.draft, admitted.outputs
+        for record, error in admitted.rejected:
+            report.count_dead_letter(error.stage)
+            outputs.append(build_dead_letter(self._topics.dead_letters, record, error))
+        updates: PartitionUpdates = {}
+        for index, decoded in enumerate(admitted.to_judge):
+            try:
+                outputs += self._process_one(decoded, words.get(index), draft, updates, report)
             except (InvalidInput, InferenceError) as error:
                 report.count_dead_letter(error.stage)
                 outputs.append(build_dead_letter(self._topics.dead_letters, decoded.record, error))
+        batch = admitted.stops.trim(admitted.batch)
         state: dict[int, dict[bytes, bytes]] = {partition: {} for partition in (*batch.next_offsets, *batch.released)}
         for (partition, key), (judge, learned) in updates.items():
             # Sentences are judged with totals only, so a partition's own share is updated once per batch.
@@ -102,10 +191,12 @@ class BatchProcessor:
             draft.put_partition_stats(partition, judge, stats)
             value = json.dumps(stats.snapshot(), separators=(",", ":")).encode()
             state[partition][to_state_key(partition, *key)] = value
-        for partition, state_key, value in intake.iter_state():
+        for partition, state_key, value in admitted.intake.iter_state():
             state[partition][state_key] = value
         report.end_stage("judge")
-        return BatchResult(batch, outputs, state), draft.to_snapshot()
+        report.records = len(batch)
+        stopped = tuple(admitted.stops.by_partition.values())
+        return ProcessedBatch(BatchResult(batch, outputs, state), draft.to_snapshot(), stopped)
 
     def _release(self, batch: RecordBatch, intake: Intake) -> Iterator[Output]:
         """Deletes released records from the waiting topic, and counts them."""
@@ -124,47 +215,47 @@ class BatchProcessor:
         closing = self._build_outputs(decoded, decoded.judge.build_deleted_assessment(decoded.sentence))
         return [stored, *(output for output in closing if output.topic == self._topics.review)]
 
-    def _decode(self, record: Record) -> DecodedRecord:
+    def _read_sentence(self, record: Record) -> LabelledSentence:
         if record.value is None:
             raise DecodeError("the message has no value: send a sentence, or `deleted: true` with its id")
         sentence = read_sentence(record.value, max_words=self._max_words)
         if sentence.id is None:
             identity = f"{record.topic}-{record.partition}-{record.offset}"
             sentence = sentence.model_copy(update={"id": identity})
-        return DecodedRecord(record, sentence, self._datasets.get_sentence_judge(sentence))
+        return sentence
 
-    def _infer(
-        self, decoded_records: list[DecodedRecord], report: BatchReport
-    ) -> Iterator[tuple[DecodedRecord, WordProbs | InferenceError | None]]:
-        """The records in their order, each with its word probabilities; None for a deleted sentence."""
-        to_infer = {
-            index: decoded.sentence.tokens
-            for index, decoded in enumerate(decoded_records)
-            if not decoded.sentence.deleted and decoded.sentence.probabilities is None
-        }
-        encoded = dict(zip(to_infer, self._classifier.encode(list(to_infer.values())), strict=True))
-        report.end_stage("tokenize")
-        by_pooling: dict[Pooling | None, list[int]] = {}  # nearly always one
-        for index in to_infer:
-            by_pooling.setdefault(decoded_records[index].judge.settings.pooling, []).append(index)
-        words: dict[int, WordProbs | InferenceError] = {}
-        for pooling, indexes in by_pooling.items():
-            results = self._classifier.run([encoded[index] for index in indexes], pooling=pooling)
-            words.update(zip(indexes, results, strict=True))
-        report.end_stage("inference")
-        for index, decoded in enumerate(decoded_records):
-            sentence = decoded.sentence
-            if sentence.deleted:
-                yield decoded, None
-            elif sentence.probabilities is not None:
-                yield decoded, to_word_probs(sentence.probabilities)
-            else:
-                yield decoded, words[index]
+    def _infer(self, to_judge: Sequence[DecodedRecord], report: BatchReport) -> dict[int, Words]:
+        """The word probabilities by index of the record, without deleted sentences. Batches hold one model each."""
+        words: dict[int, Words] = {}
+        by_model: dict[ModelFolder, list[int]] = {}  # nearly always one
+        for index, decoded in enumerate(to_judge):
+            if decoded.sentence.deleted:
+                continue
+            if decoded.sentence.probabilities is not None:
+                words[index] = to_word_probs(decoded.sentence.probabilities)
+            elif decoded.judge.folder is not None:
+                by_model.setdefault(decoded.judge.folder, []).append(index)
+        for folder, indexes in by_model.items():
+            classifier = self._models.get_classifier(folder)
+            encoded = dict(
+                zip(indexes, classifier.encode([to_judge[index].sentence.tokens for index in indexes]), strict=True)
+            )
+            report.end_stage("tokenize")
+            by_pooling: dict[Pooling | None, list[int]] = {}  # nearly always one
+            for index in indexes:
+                by_pooling.setdefault(to_judge[index].judge.settings.pooling, []).append(index)
+            for pooling, chosen in by_pooling.items():
+                results = classifier.run([encoded[index] for index in chosen], pooling=pooling)
+                words.update(zip(chosen, results, strict=True))
+            report.end_stage("inference")
+        for stage in ("tokenize", "inference"):  # also without a sentence to infer
+            report.end_stage(stage)
+        return words
 
     def _process_one(
         self,
         decoded: DecodedRecord,
-        words: WordProbs | InferenceError | None,
+        words: Words | None,
         draft: StateDraft,
         updates: PartitionUpdates,
         report: BatchReport,

@@ -2,6 +2,9 @@
 
 The snapshot is replaced only after a commit. A batch that fails before it leaves no trace: the log assigns the
 partitions again with their committed state and delivers the records again.
+
+A partition is paused at a record whose dataset needs a model that this worker lacks, and resumed when the model is there
+or the dataset has another one.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from service.contracts.defaults import BATCH_RECORDS
 from service.log.protocol import MAX_BATCH_BYTES, CommitRefused, PartitionAssignment, Record
 from service.stream.state.reader import apply_state_record, read_state_record
 from service.stream.state.snapshot import StateSnapshot
+from service.stream.worker.paused_partitions import PausedPartitions
 from service.stream.worker.release import ReleaseReader, find_releasable
 from service.stream.worker.reporting import finish_report, log_dead_letters, register_datasets
 from service.telemetry.batch_report import BatchReport
@@ -73,6 +77,7 @@ class WorkerStatus:
             "datasets": "the dataset settings are not read yet",
             "state": "the state is not read yet",
             "partitions": "no partition is assigned yet",
+            "models": "",
         }
     )
 
@@ -114,6 +119,7 @@ class Worker:
         self._reporter = reporter
         self._assigned: set[int] = set()
         self._release_reader = ReleaseReader(session, topics)
+        self._paused = PausedPartitions(session, processor.check_model)
         self.snapshot = StateSnapshot()
         self.status = WorkerStatus()
         self.counts = WorkerCounts()
@@ -135,8 +141,9 @@ class Worker:
                     self._register_datasets()
                 self.apply_state_records(states.poll())
                 self.apply_rebalance()
+                self._paused.resume()
                 self.step()
-                self._update_warnings()
+                self._update_status()
 
     def _catch_up(self, settings: Follower, states: Follower, stop: threading.Event) -> None:
         """Reads all settings and the statistics of all partitions, before the first sentence is judged."""
@@ -163,7 +170,8 @@ class Worker:
             return 0
         started = time.monotonic()
         report = BatchReport(records=len(batch))
-        result, snapshot = self._processor.process(batch, self.snapshot, report)
+        processed = self._processor.process(batch, self.snapshot, report)
+        result = processed.result
         try:
             self._session.commit(result)
         except CommitRefused as refusal:
@@ -178,14 +186,18 @@ class Worker:
             )
             time.sleep(RETRY_INTERVAL_S)
             return 0
-        self.snapshot = snapshot
-        self.counts.add_batch(result)
+        self.snapshot = processed.snapshot
+        if len(result.batch) or result.batch.released:
+            self.counts.add_batch(result)
+        if result.batch.released.keys() != batch.released.keys():
+            self._release_reader.close()  # some are read again later
+        self._paused.pause(processed.stopped)
         log_dead_letters(output for output in result.outputs if output.topic == self._topics.dead_letters)
         if self._reporter is not None:
-            finish_report(report, batch, self._datasets, self.snapshot)
+            finish_report(report, result.batch, self._datasets, self.snapshot)
             self._reporter.observe_batch(report)
         self._adapt_batch_size(batch, time.monotonic() - started)
-        return len(batch)
+        return len(result.batch)
 
     def _poll(self) -> RecordBatch:
         """New records, and stored ones of datasets that fit by now."""
@@ -221,6 +233,11 @@ class Worker:
         return frozenset(self._assigned)
 
     @property
+    def paused(self) -> frozenset[int]:
+        """The partitions that wait for a model."""
+        return self._paused.partitions
+
+    @property
     def datasets(self) -> DatasetRegistry:
         return self._datasets
 
@@ -230,9 +247,12 @@ class Worker:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether every assigned partition is read to the end that the log reports, and no stored sentence is due."""
+        """Whether every assigned partition that is not paused is read to the end that the log reports.
+
+        Then no stored sentence is due either.
+        """
         lag = self.lag()
-        if set(lag) != self._assigned or not lag or any(lag.values()):
+        if set(lag) != self._assigned or not lag or any(lag[partition] for partition in lag.keys() - self.paused):
             return False
         return not find_releasable(self.snapshot, self._datasets, self._assigned)
 
@@ -241,6 +261,7 @@ class Worker:
         rebalance = self._session.poll_rebalance()
         for partition in rebalance.revoked:
             self._assigned.discard(partition)
+            self._paused.forget(partition)
         for assignment in rebalance.assigned:
             self._add_partition(assignment)
         if self._session.assignment_complete:
@@ -249,8 +270,9 @@ class Worker:
             self._release_reader.close()
             logger.info(ASSIGNED_PARTITIONS_MESSAGE, sorted(self._assigned) or "none")
 
-    def _update_warnings(self) -> None:
+    def _update_status(self) -> None:
         """The session logs each warning itself when it appears; this logs when all are gone."""
+        self.status.conditions["models"] = self._paused.describe()
         before, now = self.status.degraded["stream"], "; ".join(self._session.warnings)
         if before and not now:
             logger.info("the stream has no warnings any more")
@@ -258,6 +280,7 @@ class Worker:
 
     def _add_partition(self, assignment: PartitionAssignment) -> None:
         self._assigned.add(assignment.partition)
+        self._paused.forget(assignment.partition)
         draft = self.snapshot.start_draft()
         draft.clear_partition(assignment.partition)
         for key, value in assignment.state.items():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from service.datasets.waiting import fits_model
-from service.errors import StreamError
+from service.errors import MissingModelError, StreamError
 from service.log.protocol import RecordBatch, ReleasedRecords
 from service.log.waiting_records import get_waiting_dataset, read_stored_record
 
@@ -32,12 +32,19 @@ def find_releasable(snapshot: StateSnapshot, datasets: DatasetRegistry, partitio
     """What is stored of datasets that fit by now, in these partitions."""
     found: dict[int, dict[str, ArrivalCounts]] = {}
     for dataset, arrivals in snapshot.arrivals.items():
-        if not arrivals.total.waiting or not fits_model(datasets.get_judge(dataset), arrivals.total):
+        if not arrivals.total.waiting or not _fits(datasets, dataset, arrivals.total):
             continue
         for partition, counts in arrivals.partitions.items():
             if counts.waiting and partition in partitions:
                 found.setdefault(partition, {})[dataset] = counts
     return found
+
+
+def _fits(datasets: DatasetRegistry, dataset: str, counts: ArrivalCounts) -> bool:
+    try:
+        return fits_model(datasets.get_judge(dataset), counts)
+    except MissingModelError:  # its sentences stay stored until the model is there
+        return False
 
 
 @dataclass(slots=True)

@@ -6,9 +6,11 @@ import json
 import logging
 import re
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings
+from service.errors import MissingModelError
 from service.labels import OUTSIDE, get_entity_type
 from service.log.codec import ERROR_HEADER_PREFIX, get_header
 from service.telemetry.batch_report import ThresholdReport
@@ -59,9 +61,14 @@ def register_datasets(reporter: Reporter, datasets: DatasetRegistry, snapshot: S
     reporter.set_refused_settings(len(datasets.refused_settings))
     for dataset in sorted({DatasetSettings().name, *snapshot.datasets, *datasets.names}):
         # A dataset with statistics only is not added to the registry: producers may have sent many names once.
-        judge = (
-            datasets.get_judge(dataset) if dataset in datasets else datasets.build_judge(DatasetSettings(name=dataset))
-        )
+        try:
+            judge = (
+                datasets.get_judge(dataset)
+                if dataset in datasets
+                else datasets.build_judge(DatasetSettings(name=dataset))
+            )
+        except MissingModelError:
+            continue  # it has no classes yet
         types = {get_entity_type(label) for label in judge.settings.label_map}
         reporter.register_dataset(dataset, _list_suggestible_labels(judge), given_types=types)
         reporter.set_thresholds(dataset, threshold_report(judge, snapshot))
@@ -85,7 +92,8 @@ def finish_report(report: BatchReport, batch: RecordBatch, datasets: DatasetRegi
         if record.timestamp_ms
     ]
     for dataset in {sentence.dataset for sentence in report.sentences}:
-        report.threshold_reports[dataset] = threshold_report(datasets.get_judge(dataset), snapshot)
+        with suppress(MissingModelError):  # sentences with probabilities need no model; or it has just gone
+            report.threshold_reports[dataset] = threshold_report(datasets.get_judge(dataset), snapshot)
 
 
 def threshold_report(judge: Judge, snapshot: StateSnapshot) -> ThresholdReport:

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.datasets.registry import DatasetRegistry
+from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
+from tests.support.model_pools import make_pool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,4 +15,4 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def registry(tiny_model: Path) -> DatasetRegistry:
-    return DatasetRegistry(ModelFolder.load(tiny_model), min_words=1, prior_words=0)
+    return DatasetRegistry(make_pool(Classifier(ModelFolder.load(tiny_model))), min_words=1, prior_words=0)

@@ -11,17 +11,21 @@ import pytest
 from service.cli.datasets.assignments import parse_assignments
 from service.contracts import DatasetSettings
 from service.datasets.changes import merge_settings, raise_epoch, replace_settings, write_change
+from service.datasets.registry import DatasetRegistry
 from service.errors import ConflictError, InvalidInput, VersionMismatchError
+from service.inference.classifier import Classifier
+from service.inference.model.folder import ModelFolder
 from service.log.protocol import Output, Record
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
+from tests.support.model_pools import make_pool
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from service.datasets.changes import SettingsChange
-    from service.datasets.registry import DatasetRegistry
 
 TOPICS = Topics()
 
@@ -239,3 +243,62 @@ def test_a_change_is_not_written_over_one_that_was_not_read(
         write_change(log, TOPICS.datasets, second)
     assert type(refused.value) is error
     assert [record.value for record in log.read(TOPICS.datasets, 0, 10)] == [b'{"name": "news", "version": 2}']
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    path = tmp_path / "models"
+    make_model(path / "med", "wordpiece", seed=1)
+    make_model(path / "law", "wordpiece", seed=2)
+    return path
+
+
+@pytest.fixture
+def with_models(tiny_model: Path, models: Path) -> DatasetRegistry:
+    return DatasetRegistry(make_pool(Classifier(ModelFolder.load(tiny_model)), models), min_words=1, prior_words=0)
+
+
+@pytest.mark.parametrize("change_settings", [merge, replace])
+def test_choosing_a_model_writes_its_fingerprint(
+    with_models: DatasetRegistry, models: Path, change_settings: Any
+) -> None:
+    change = change_settings(with_models, {"model": "med"})
+    fingerprint = ModelFolder.load(models / "med").fingerprint
+    assert change.fields == {"name": "news", "version": 1, "model": "med", "model_fingerprint": fingerprint}
+    assert change.settings == change.judge.settings == DatasetSettings.model_validate(change.fields)
+    assert change.judge.model.fingerprint == fingerprint
+    chosen = change_settings(with_models, {"model": "med", "model_fingerprint": None})
+    assert chosen.settings.model_fingerprint is None, "any contents, if the caller says so"
+
+
+def test_another_model_or_none_does_not_keep_the_fingerprint(with_models: DatasetRegistry, models: Path) -> None:
+    apply(with_models, dict(merge(with_models, {"model": "med"}).fields))
+    law = ModelFolder.load(models / "law").fingerprint
+    assert merge(with_models, {"model": "law"}).settings.model_fingerprint == law
+    default = merge(with_models, {"model": None})
+    assert (default.settings.model, default.settings.model_fingerprint) == (None, None)
+    other_setting = merge(with_models, {"control_share": 0.5}).settings
+    assert other_setting.model_fingerprint == ModelFolder.load(models / "med").fingerprint
+    assert replace(with_models, {"control_share": 0.5}).settings.model is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "problem"),
+    [
+        ({"model": "medd"}, "model", "has no model 'medd': did you mean 'med'?"),
+        ({"model": "med", "model_fingerprint": "ab" * 32}, "model", "expected is abababababab"),
+        ({"model_fingerprint": "ab" * 32}, "model", "expected is abababababab"),
+        ({"model": "../med"}, "model", ""),
+        ({"model": "med", "model_fingerprint": "short"}, "model_fingerprint", ""),
+    ],
+)
+def test_a_model_that_is_not_here_can_not_be_chosen(
+    with_models: DatasetRegistry, fields: dict[str, Any], field: str, problem: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        merge(with_models, fields)
+    assert refused.value.field == field
+    assert problem in refused.value.problem

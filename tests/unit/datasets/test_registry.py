@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
-from service.datasets.registry import check_dataset_exists
-from service.errors import UnknownDatasetError
+from service.contracts import LabelledSentence
+from service.datasets.registry import DatasetRegistry, check_dataset_exists
+from service.errors import InvalidInput, MissingModelError, UnknownDatasetError
+from service.inference.classifier import Classifier
+from service.inference.model.folder import ModelFolder
 from service.log.protocol import Record
+from tests.support.model_pools import make_pool
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
-    from service.datasets.registry import DatasetRegistry
+    from pathlib import Path
 
 
 def apply(registry: DatasetRegistry, *records: tuple[str, dict[str, object] | None]) -> None:
@@ -78,3 +84,81 @@ def test_an_unknown_dataset_is_answered_with_the_known_ones() -> None:
         check_dataset_exists("c", ())
     with pytest.raises(UnknownDatasetError, match=r"19, …$"):
         check_dataset_exists("c", tuple(str(number) for number in range(30)))
+
+
+# -- models of the registry --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    return tmp_path / "models"
+
+
+@pytest.fixture
+def with_models(tiny_model: Path, models: Path) -> DatasetRegistry:
+    return DatasetRegistry(
+        make_pool(Classifier(ModelFolder.load(tiny_model)), models), max_datasets=2, min_words=1, prior_words=0
+    )
+
+
+def test_settings_whose_model_is_missing_are_in_force_and_judged_when_it_appears(
+    with_models: DatasetRegistry, models: Path
+) -> None:
+    apply(with_models, ("med", {"name": "med", "version": 1, "model": "med-v1", "method": "product"}))
+    state = with_models.get_settings_state("med")
+    assert (state.in_force.model, state.problem) == ("med-v1", None)
+    assert "med" in with_models
+    assert with_models.list_names() == ("med",)
+    with pytest.raises(MissingModelError, match=r"dataset 'med' needs the model 'med-v1': .*models has no model"):
+        with_models.get_judge("med")
+    folder = ModelFolder.load(make_model(models / "med-v1", "wordpiece", seed=1))
+    judge = with_models.get_judge("med")
+    assert (judge.model.fingerprint, judge.settings.method) == (folder.fingerprint, "product")
+    assert with_models.get_judge("med") is judge
+    assert with_models.get_judge("other").model.fingerprint != folder.fingerprint, "the default model judges the rest"
+
+
+def test_other_contents_than_the_settings_name_are_a_missing_model(with_models: DatasetRegistry, models: Path) -> None:
+    expected = ModelFolder.load(make_model(models / "med", "wordpiece", seed=1)).fingerprint
+    apply(with_models, ("med", {"name": "med", "version": 1, "model": "med", "model_fingerprint": expected}))
+    judge = with_models.get_judge("med")
+    shutil.rmtree(models / "med")
+    found = ModelFolder.load(make_model(models / "med", "wordpiece", seed=2)).fingerprint
+    with pytest.raises(MissingModelError) as missing:
+        with_models.get_judge("med")
+    assert expected[:12] in str(missing.value)
+    assert found[:12] in str(missing.value)
+    apply(with_models, ("med", {"name": "med", "version": 2, "model": "med"}))
+    accepted = with_models.get_judge("med")
+    assert (accepted.model.fingerprint, accepted.stats_key != judge.stats_key) == (found, True)
+
+
+def test_settings_that_do_not_fit_a_late_model_wait_as_well(with_models: DatasetRegistry, models: Path) -> None:
+    apply(with_models, ("med", {"name": "med", "version": 1, "model": "med", "label_map": {"X": "DRUG"}}))
+    make_model(models / "med", "wordpiece", seed=1)
+    with pytest.raises(MissingModelError, match=r"settings of the dataset 'med' don't fit its model 'med'.*DRUG"):
+        with_models.get_judge("med")
+    assert "DRUG" in (with_models.get_settings_state("med").problem or "")
+    apply(with_models, ("med", {"name": "med", "version": 2, "model": "med"}))
+    assert with_models.get_judge("med").settings.version == 2
+    assert with_models.get_settings_state("med").problem is None
+
+
+def test_probabilities_of_their_own_need_no_model(with_models: DatasetRegistry) -> None:
+    apply(with_models, ("med", {"name": "med", "version": 1, "model": "med"}))
+    sentence = LabelledSentence.model_validate(
+        {
+            "dataset": "med",
+            "tokens": ["aspirin"],
+            "labels": ["DRUG"],
+            "probabilities": {"classes": ["O", "DRUG"], "words": [[0.1, 0.9]]},
+        }
+    )
+    assert with_models.get_sentence_judge(sentence).classes == ("O", "DRUG")
+
+
+def test_a_dataset_that_waits_for_its_model_counts_towards_the_limit(with_models: DatasetRegistry) -> None:
+    apply(with_models, ("med", {"name": "med", "version": 1, "model": "med"}))
+    with_models.get_judge("first")
+    with pytest.raises(InvalidInput, match="'second' would be dataset number 3"):
+        with_models.get_judge("second")

@@ -18,6 +18,7 @@ from service.runtime.supervisor import Supervisor
 from service.settings import read_settings
 from service.telemetry import Telemetry
 from tests.support.api_harness import wait_for
+from tests.support.model_pools import make_pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,12 @@ def parts(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> 
     supervisor, worker = Supervisor(), FakeWorker()
     with ExitStack() as exit_stack:
         backend = build_backend(
-            read_settings(), classifier, Telemetry(), supervisor, exit_stack=exit_stack, runner=cast("Any", worker)
+            read_settings(),
+            make_pool(classifier),
+            Telemetry(),
+            supervisor,
+            exit_stack=exit_stack,
+            runner=cast("Any", worker),
         )
         yield Parts(backend, supervisor, worker)
         supervisor.stop.set()

@@ -19,6 +19,7 @@ from service.telemetry import Telemetry
 from service.telemetry.batch_report import BatchReport, SentenceReport
 from tests.support.command_harness import CommandHarness, make_sentences
 from tests.support.failing_session import use_failing_session
+from tests.support.model_pools import make_pool
 from tests.support.tiny_models import get_runner
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def test_a_shared_model_is_registered_by_its_owner(harness: CommandHarness, monk
         monkeypatch.setenv(name, value)
     settings, telemetry = Settings(), Telemetry()
     shared = Classifier(load_model_folder(settings), self_test=False)
-    WorkerRunner(settings, TOPICS, once=False, telemetry=telemetry, classifier=shared)
+    WorkerRunner(settings, TOPICS, once=False, telemetry=telemetry, models=make_pool(shared))
     assert get_runner(shared).on_run is None
     assert b"labelwatch_model_info{" not in telemetry.render_exposition()[0]
     WorkerRunner(settings, TOPICS, once=False, telemetry=telemetry)

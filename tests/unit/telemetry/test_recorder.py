@@ -303,11 +303,14 @@ def test_classes_that_a_dataset_no_longer_has_are_removed() -> None:
     assert samples["labelwatch_class_words"] == {(("class", "PER"), news): 70, (("class", "B-PER"), other): 20}
 
 
-def test_the_model_in_use_is_the_only_one() -> None:
+def test_the_models_in_memory_are_named() -> None:
     telemetry = Telemetry()
-    telemetry.set_model("old", "0" * 64)
-    telemetry.set_model("new", "ab" * 32)
-    assert read(telemetry)["labelwatch_model_info"] == {(("fingerprint", "ab" * 6), ("name", "new")): 1.0}
+    telemetry.add_model("old", "0" * 64)
+    telemetry.add_model("new", "ab" * 32)
+    old, new = (("fingerprint", "0" * 12), ("name", "old")), (("fingerprint", "ab" * 6), ("name", "new"))
+    assert read(telemetry)["labelwatch_model_info"] == {old: 1.0, new: 1.0}
+    telemetry.remove_model("old", "0" * 64)
+    assert read(telemetry)["labelwatch_model_info"] == {new: 1.0}
 
 
 def test_waiting_sentences_are_read_at_each_scrape() -> None:

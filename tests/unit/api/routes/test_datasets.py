@@ -232,7 +232,7 @@ def test_of_many_changes_at_once_none_is_lost_without_a_word(harness: ApiHarness
 
 
 def new_datasets(harness: ApiHarness) -> DatasetRegistry:
-    return DatasetRegistry(harness.backend.classifier.folder, min_words=20, prior_words=200)
+    return DatasetRegistry(harness.backend.models, min_words=20, prior_words=200)
 
 
 def test_settings_that_are_not_in_force_here_are_followed_by_newer_ones(harness: ApiHarness) -> None:
@@ -271,7 +271,7 @@ def test_thresholds_are_the_workers(harness: ApiHarness) -> None:
     assert body["cut"] == now.flag_cutoff is not None
     assert body["sentences"] == 60
     assert sum(entry["own_words"] for entry in body["classes"]) > 60
-    assert body["model"]["fingerprint"] == harness.backend.classifier.folder.fingerprint
+    assert body["model"]["fingerprint"] == harness.backend.models.default.fingerprint
     assert body["days"] == []
     wait_for(lambda: harness.backend.queue.count_items("news")["open"] > 0)
     (point,) = harness.client.get("/v1/datasets/news/thresholds").json()["history"]
@@ -297,10 +297,10 @@ def test_settings_of_another_writer_that_do_not_fit_are_shown_with_the_reason(ha
 
 def test_the_model_is_described(quiet: ApiHarness) -> None:
     model = quiet.client.get("/v1/model").json()
-    folder = quiet.backend.classifier.folder
+    folder = quiet.backend.models.default
     assert (model["name"], model["fingerprint"]) == (folder.name, folder.fingerprint)
     assert model["labels"] == list(folder.labels)
-    assert model["batching"] == quiet.backend.classifier.batching
+    assert model["batching"] == quiet.backend.models.get_classifier(folder).batching
 
 
 # -- the label set of a platform -----------------------------------------------------------------------------------------

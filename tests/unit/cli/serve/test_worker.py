@@ -137,7 +137,7 @@ def test_the_worker_serves_metrics_and_readiness(harness: CommandHarness) -> Non
     assert ready.status_code == 200
     assert ready.json() == {
         "ready": True,
-        "conditions": dict.fromkeys(("worker", "log", "datasets", "state", "partitions", "probes"), ""),
+        "conditions": dict.fromkeys(("worker", "log", "datasets", "state", "partitions", "models", "probes"), ""),
         "degraded": {},
     }
     assert get(port, "/healthz").status_code == 200

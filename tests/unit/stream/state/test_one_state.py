@@ -31,6 +31,7 @@ from service.stream.state.view import StateView
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.support.command_harness import make_sentences
+from tests.support.model_pools import make_pool
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -120,12 +121,12 @@ class Deployment:
         self.view = StateView(self.session, TOPICS, self._build_registry())
 
     def _build_registry(self) -> DatasetRegistry:
-        return DatasetRegistry(self._classifier.folder, max_datasets=4, min_words=1, prior_words=0)
+        return DatasetRegistry(make_pool(self._classifier), max_datasets=4, min_words=1, prior_words=0)
 
     def _start_worker(self) -> None:
         self.session = SqliteWorkerSession(self._path, TOPICS)
         registry = self._build_registry()
-        processor = BatchProcessor(self._classifier, registry, TOPICS)
+        processor = BatchProcessor(make_pool(self._classifier), registry, TOPICS)
         self.worker = Worker(self.session, processor, registry, TOPICS, poll_timeout=0.0)
         self._settings: Follower = self.session.follow(TOPICS.datasets)
         self._states: Follower = self.session.follow(TOPICS.state)

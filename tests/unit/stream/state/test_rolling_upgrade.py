@@ -26,6 +26,7 @@ from service.stream.state.view import StateView
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.support.command_harness import CommandHarness, make_sentences
+from tests.support.model_pools import make_pool
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Log:
         log.close()
 
     def build_registry(self) -> DatasetRegistry:
-        return DatasetRegistry(self._classifier.folder, max_datasets=4, min_words=1, prior_words=0)
+        return DatasetRegistry(make_pool(self._classifier), max_datasets=4, min_words=1, prior_words=0)
 
     def run_worker(self) -> RunningStats:
         stop = threading.Event()
@@ -99,7 +100,7 @@ class Log:
                 return n_records
 
         registry = self.build_registry()
-        processor = BatchProcessor(self._classifier, registry, TOPICS)
+        processor = BatchProcessor(make_pool(self._classifier), registry, TOPICS)
         session = SqliteWorkerSession(self.path, TOPICS)
         worker = OnceWorker(session, processor, registry, TOPICS, poll_timeout=0.0)
         worker.run(stop)

@@ -25,6 +25,7 @@ from service.stream.state.view import MAX_CONTEXTS, StateView
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.support.command_harness import make_sentences
+from tests.support.model_pools import make_pool
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -49,12 +50,12 @@ def log(tmp_path: Path) -> Iterator[SqliteWorkerSession]:
 
 
 def build_registry(classifier: Classifier, **limits: int) -> DatasetRegistry:
-    return DatasetRegistry(classifier.folder, **{"max_datasets": 4, "min_words": 1, "prior_words": 0, **limits})
+    return DatasetRegistry(make_pool(classifier), **{"max_datasets": 4, "min_words": 1, "prior_words": 0, **limits})
 
 
 def start_worker(log: SqliteWorkerSession, classifier: Classifier) -> Worker:
     registry = build_registry(classifier)
-    processor = BatchProcessor(classifier, registry, TOPICS)
+    processor = BatchProcessor(make_pool(classifier), registry, TOPICS)
     worker = Worker(log, processor, registry, TOPICS, batch_records=16, poll_timeout=0.0)
     worker.apply_rebalance()
     return worker

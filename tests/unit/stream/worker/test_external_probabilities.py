@@ -22,6 +22,7 @@ from service.log.topics import Topics
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.support.external_probabilities import attach_probabilities
+from tests.support.model_pools import make_pool
 from tests.support.tiny_models import get_runner, make_model
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ class EndingWorker(Worker):
 
 
 def run_worker(path: Path, classifier: Classifier) -> Worker:
-    datasets = DatasetRegistry(classifier.folder, min_words=1, prior_words=0)
-    processor = BatchProcessor(classifier, datasets, TOPICS, publish_scores=True)
+    datasets = DatasetRegistry(make_pool(classifier), min_words=1, prior_words=0)
+    processor = BatchProcessor(make_pool(classifier), datasets, TOPICS, publish_scores=True)
     worker = EndingWorker(
         SqliteWorkerSession(path, TOPICS), processor, datasets, TOPICS, batch_records=16, poll_timeout=0.0
     )

@@ -25,6 +25,7 @@ from service.log.topics import Topics
 from service.scoring.confident import UNREACHABLE_THRESHOLD, flag_words
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
+from tests.support.model_pools import make_pool
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ class Bench:
         stream.close()
 
     def worker(self, stream: SqliteWorkerSession) -> Worker:
-        datasets = DatasetRegistry(self.classifier.folder, max_datasets=4, min_words=1, prior_words=0)
-        processor = BatchProcessor(self.classifier, datasets, TOPICS, max_words=50)
+        datasets = DatasetRegistry(make_pool(self.classifier), max_datasets=4, min_words=1, prior_words=0)
+        processor = BatchProcessor(make_pool(self.classifier), datasets, TOPICS, max_words=50)
         return Worker(stream, processor, datasets, TOPICS, batch_records=16, poll_timeout=0.0)
 
     def run(self) -> Worker:

@@ -24,6 +24,7 @@ from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from service.stream.worker.reporting import MAX_LOGGED_KINDS, log_dead_letters
 from tests.support.command_harness import make_sentences
+from tests.support.model_pools import make_pool
 from tests.support.tiny_models import LABELS, make_model
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ def send(path: Path, values: Iterable[object], topic: str = TOPICS.sentences) ->
 def run(stream: SqliteWorkerSession, classifier: Classifier, **limits: int) -> RecordingReporter:
     """A worker that runs until it has read everything."""
     reporter, stop = RecordingReporter(), threading.Event()
-    datasets = DatasetRegistry(classifier.folder, min_words=1, prior_words=0, **limits)
-    processor = BatchProcessor(classifier, datasets, TOPICS)
+    datasets = DatasetRegistry(make_pool(classifier), min_words=1, prior_words=0, **limits)
+    processor = BatchProcessor(make_pool(classifier), datasets, TOPICS)
     worker = Worker(stream, processor, datasets, TOPICS, batch_records=16, poll_timeout=0.0, reporter=reporter)
     real = worker.step
 

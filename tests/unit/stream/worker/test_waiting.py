@@ -19,6 +19,7 @@ from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.statistics.arrivals import ArrivalCounts
 from service.stream.state.reader import read_state
+from tests.support.model_pools import make_pool
 from tests.support.tiny_models import get_runner, make_model
 from tests.support.waiting_datasets import (
     LABEL_MAP,
@@ -307,6 +308,6 @@ def test_the_counts_are_part_of_the_state_of_the_partition(stream: Stream) -> No
 def test_a_dataset_that_waits_counts_towards_the_limit_and_stays_known(stream: Stream, classifier: Classifier) -> None:
     stream.send(*make_drug_sentences(1, start=1))
     stream.run()
-    registry = DatasetRegistry(classifier.folder, max_datasets=1, min_words=1, prior_words=0)
+    registry = DatasetRegistry(make_pool(classifier), max_datasets=1, min_words=1, prior_words=0)
     registry.register_existing(read_state(stream.log, TOPICS).snapshot.datasets)
     assert registry.get_judge("med").settings == DatasetSettings(name="med")

@@ -1,0 +1,210 @@
+"""The models of a process: the default model, and those of the registry that datasets name. Each is loaded on first use.
+
+    name, fingerprint --get_folder--> ModelFolder --get_classifier--> Classifier
+
+The folder on disk decides: it is looked at again about once a second, so that a model that is added, replaced or removed
+takes effect without a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from service.contracts.defaults import MAX_LOADED_MODELS
+from service.errors import LabelwatchError, MissingModelError, ModelError
+from service.inference.classifier import Classifier
+from service.inference.model.folder import ModelFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from service.inference.model.registry import ModelRegistry
+
+    FolderSignature = tuple[tuple[str, int, int, int], ...]  # path, size, time of change and inode of each file
+
+logger = logging.getLogger(__name__)
+
+CHECK_INTERVAL_S = 1.0
+SHOWN_FINGERPRINT_CHARS = 12
+
+
+@dataclass(slots=True)
+class _RegistryEntry:
+    """What a folder of the registry contained when it was last read: a model, or the problem with it."""
+
+    signature: FolderSignature
+    checked_at: float
+    folder: ModelFolder | None = None
+    problem: str = ""
+
+
+class ModelPool:
+    """Any thread may use it. At most `max_loaded` models are in memory beside the default one, which is never closed.
+
+    Closing drops the pool's reference: a batch that runs keeps its classifier until it ends.
+    """
+
+    def __init__(
+        self,
+        default: ModelFolder,
+        registry: ModelRegistry,
+        *,
+        classifier: Classifier | None = None,
+        threads: int = 1,
+        max_loaded: int = MAX_LOADED_MODELS,
+        on_load: Callable[[Classifier], None] | None = None,
+        on_close: Callable[[Classifier], None] | None = None,
+        check_interval_s: float = CHECK_INTERVAL_S,
+    ) -> None:
+        """`classifier`: that of the default model, if it is loaded already."""
+        self.default = default
+        self._registry = registry
+        self._threads = threads
+        self._max_loaded = max_loaded
+        self._on_load = on_load
+        self._on_close = on_close
+        self._check_interval_s = check_interval_s
+        self._entries: dict[str, _RegistryEntry] = {}
+        self._lock = threading.Lock()  # never held while a model is read
+        self._read_lock = threading.RLock()
+        self._default_classifier = classifier
+        self._loaded: OrderedDict[ModelFolder, Classifier] = OrderedDict()  # least recently used first
+
+    # -- folders ---------------------------------------------------------------------------------------------------
+
+    def get_folder(self, name: str | None, fingerprint: str | None = None) -> ModelFolder:
+        """The folder of a model of the registry, or of the default model for None.
+
+        The same object as long as its files are the same. Raises `MissingModelError` if the model is not there, can't
+        be used, or has another fingerprint than the given one.
+        """
+        if name is None:
+            folder = self.default
+        else:
+            entry = self._check_entry(name)
+            checked = entry.folder
+            if checked is None:
+                raise MissingModelError(entry.problem)
+            folder = checked
+        if fingerprint not in (None, folder.fingerprint):
+            raise MissingModelError(
+                f"{folder.path} has the fingerprint {_shorten(folder.fingerprint)}, expected is {_shorten(fingerprint)}: put "
+                "the expected model there, or set `model` again to accept this one"
+            )
+        return folder
+
+    def _check_entry(self, name: str) -> _RegistryEntry:
+        entry, now = self._entries.get(name), time.monotonic()
+        if entry is not None and now - entry.checked_at < self._check_interval_s:
+            return entry
+        signature = self._read_signature(name)
+        if entry is None or entry.signature != signature:
+            with self._read_lock:
+                entry = self._entries.get(name)  # another thread may have read the folder meanwhile
+                if entry is None or entry.signature != signature:
+                    entry = self._replace_entry(name, signature)
+        entry.checked_at = now
+        return entry
+
+    def _replace_entry(self, name: str, signature: FolderSignature) -> _RegistryEntry:
+        before, entry = self._entries.get(name), _RegistryEntry(signature, time.monotonic())
+        try:
+            entry.folder = ModelFolder.load(self._registry.find(name), precision=self.default.precision)
+        except (LabelwatchError, OSError) as error:
+            entry.problem = (
+                f"{error}; put the model there (`labelwatch model add`, `labelwatch train`), or set another `model`"
+            )
+        self._entries[name] = entry
+        if before is not None and before.folder is not None:
+            self._close(before.folder, "its folder has changed")
+        return entry
+
+    def _read_signature(self, name: str) -> FolderSignature:
+        try:
+            files = [(path, path.stat()) for path in sorted(self._registry.get_path(name).rglob("*"))]
+        except (LabelwatchError, OSError):  # a name that no model can have, or a folder that is being removed
+            return ()
+        return tuple((str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino) for path, stat in files)
+
+    # -- classifiers -----------------------------------------------------------------------------------------------
+
+    def find_classifier(self, folder: ModelFolder) -> Classifier | None:
+        """The classifier of the folder if it is loaded."""
+        if folder is self.default:
+            return self._default_classifier
+        with self._lock:
+            classifier = self._loaded.get(folder)
+            if classifier is not None:
+                self._loaded.move_to_end(folder)
+            return classifier
+
+    def get_classifier(self, folder: ModelFolder) -> Classifier:
+        """The classifier of a folder that `get_folder` returned; loads it if necessary, which may take seconds.
+
+        Raises `MissingModelError` if the folder has changed since, or its graph can't be used.
+        """
+        classifier = self.find_classifier(folder)
+        if classifier is not None:
+            return classifier
+        with self._read_lock:
+            classifier = self.find_classifier(folder)  # another thread may have loaded it meanwhile
+            return self._load(folder) if classifier is None else classifier
+
+    def _load(self, folder: ModelFolder) -> Classifier:
+        if folder is self.default:
+            classifier = self._default_classifier = Classifier(folder, threads=self._threads)
+        else:
+            classifier = self._load_unchanged(folder)
+            with self._lock:
+                self._loaded[folder] = classifier
+        logger.info(
+            "model %s is loaded: %d classes, fingerprint %s",
+            folder.path.name if folder.path.parent == self._registry.path else folder.name,
+            len(folder.labels),
+            _shorten(folder.fingerprint),
+        )
+        if self._on_load is not None:
+            self._on_load(classifier)
+        self._close_least_recently_used()
+        return classifier
+
+    def _load_unchanged(self, folder: ModelFolder) -> Classifier:
+        name = folder.path.name
+        entry = self._entries[name]
+        try:
+            if entry.folder is not folder:
+                raise ModelError(f"{folder.path} has changed")
+            classifier = Classifier(folder, threads=self._threads)
+            if self._read_signature(name) != entry.signature:
+                raise ModelError(f"{folder.path} has changed while it was read")
+        except (LabelwatchError, OSError) as error:
+            if entry.folder is folder:  # until the folder changes
+                entry.folder, entry.problem = (
+                    None,
+                    f"{error}; put a model that can be used there, or set another `model`",
+                )
+            raise MissingModelError(str(error)) from error
+        return classifier
+
+    def _close_least_recently_used(self) -> None:
+        with self._lock:
+            surplus = list(self._loaded)[: max(0, len(self._loaded) - self._max_loaded)]
+        for folder in surplus:
+            self._close(folder, f"{self._max_loaded} others were used since")
+
+    def _close(self, folder: ModelFolder, reason: str) -> None:
+        with self._lock:
+            classifier = self._loaded.pop(folder, None)
+        if classifier is not None:
+            logger.info("model %s is closed: %s", folder.path.name, reason)
+            if self._on_close is not None:
+                self._on_close(classifier)
+
+
+def _shorten(fingerprint: str | None) -> str:
+    return (fingerprint or "")[:SHOWN_FINGERPRINT_CHARS]
