@@ -37,6 +37,36 @@ if TYPE_CHECKING:
 
 CONTENT_SECURITY_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 MAX_NAMED_SOURCES: Final = 3
+MAX_CONFLICTS: Final = 20
+
+
+class TypeRow(NamedTuple):
+    """How well a trained model finds one entity type. A type that was not trained has a verdict only."""
+
+    name: str
+    examples: int
+    verdict: str
+    precision: float | None = None
+    recall: float | None = None
+    f1: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSection:
+    """The training of the model that judged its own training data: shown above the audit."""
+
+    sentences: int
+    sentences_read: int
+    f1: float
+    types: Sequence[TypeRow]
+    conflicts: Sequence[Conflict]
+
+
+class Conflict(NamedTuple):
+    """A sentence that occurs with different labels: the ids of its versions."""
+
+    words: str
+    ids: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +82,7 @@ class ReportMetadata:
     stream: bool
     rejected: int = 0
     created_at: datetime | None = None
+    training: TrainingSection | None = None
 
 
 class KeyFigure(NamedTuple):
@@ -87,6 +118,7 @@ def render_page(summary: AuditSummary, metadata: ReportMetadata) -> str:
         style=files("service.audit.report").joinpath("page.css").read_text(encoding="utf-8"),
         summary=summary,
         metadata=metadata,
+        max_conflicts=MAX_CONFLICTS,
         sources=_join_sources(metadata.sources),
         figures=_build_figures(summary, metadata),
         labels_per_doubt=max(1, round(summary.scored_words / max(summary.flagged_words, 1))),

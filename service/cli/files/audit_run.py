@@ -39,6 +39,7 @@ from service.labels.unknown_labels import format_names
 from service.text import pluralize
 
 if TYPE_CHECKING:
+    from service.audit.report.page import TrainingSection
     from service.cli.files.audit_input import AuditInput
     from service.cli.shared.rejects import RejectHandler
     from service.inference.model.folder import ModelFolder
@@ -77,10 +78,11 @@ def run_audit(
     rejects: RejectHandler,
     threads: int,
     progress: bool | None,
+    training: TrainingSection | None = None,
 ) -> AuditSummary:
     """Judges the records, and writes the ranked list, the report and the summary.
 
-    With `ExternalClasses` the sentences bring their probabilities, and no model is loaded.
+    `training` is shown in the report. With `ExternalClasses` the sentences bring their probabilities, and no model is loaded.
     """
     with ExitStack() as stack:
         judge = Judge(source, settings)
@@ -118,6 +120,7 @@ def run_audit(
                 stream=stream,
                 rejected=rejects.count,
                 created_at=datetime.now(UTC),
+                training=training,
             )
             with open_output(outputs.report) as file:
                 file.write(render_page(summary, metadata))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from tqdm import tqdm
 
+from service.audit.report.page import Conflict, TrainingSection, TypeRow
 from service.cli.files.audit_input import AuditInput, prepare_audit_input
 from service.cli.files.audit_run import AuditOutputs, count_cores, run_audit
 from service.cli.shared import score_options as opt
@@ -142,7 +143,8 @@ def train(
             trained = train_model(
                 data, out, name=name, encoder=encoder_folder, threads=threads or count_cores(), on_step=bars.update
             )
-        typer.echo(_render_figures(data, trained.figures))
+        section = _build_section(data, trained.figures)
+        typer.echo(_render_figures(section))
         if output is None:
             typer.echo(f"\nThe worst {N_WORST} sentences of the training data:\n")
         run_audit(
@@ -154,6 +156,7 @@ def train(
             rejects=rejects,
             threads=threads or count_cores(),
             progress=progress,
+            training=section,
         )
     print_stderr(f"model: {out}")
     print_stderr(
@@ -230,16 +233,33 @@ def _print_warnings(data: TrainingSet) -> None:
             print_stderr(f"  {', '.join(conflict.ids)}: {truncate(' '.join(conflict.words))}")
 
 
-def _render_figures(data: TrainingSet, figures: TrainingFigures) -> str:
-    rows = [
-        (each.name, f"{each.examples:,}", f"{each.precision:.2f}", f"{each.recall:.2f}", f"{each.f1:.2f}", each.verdict)
+def _build_section(data: TrainingSet, figures: TrainingFigures) -> TrainingSection:
+    types = [
+        TypeRow(each.name, each.examples, each.verdict, each.precision, each.recall, each.f1)
         for each in figures.by_type
     ]
-    rows += [
-        (name, f"{data.examples[name]:,}", "", "", "", "not judged: too few examples") for name in data.unscored_types
+    types += [TypeRow(name, data.examples[name], "not judged: too few examples") for name in data.unscored_types]
+    return TrainingSection(
+        sentences=len(data.sentences),
+        sentences_read=data.n_read,
+        f1=figures.f1,
+        types=types,
+        conflicts=[Conflict(truncate(" ".join(each.words)), truncate(", ".join(each.ids))) for each in data.conflicts],
+    )
+
+
+def _render_figures(section: TrainingSection) -> str:
+    rows = [
+        (
+            row.name,
+            f"{row.examples:,}",
+            *("" if value is None else f"{value:.2f}" for value in (row.precision, row.recall, row.f1)),
+            row.verdict,
+        )
+        for row in section.types
     ]
     table = render_table(("type", "examples", "precision", "recall", "F1", "verdict"), rows, right_aligned=(1, 2, 3, 4))
     return (
-        f"{table}\nF1 {figures.f1:.2f} over all types, on sentences that the model had not seen. It is measured against the "
+        f"{table}\nF1 {section.f1:.2f} over all types, on sentences that the model had not seen. It is measured against the "
         "given labels, errors included. An error that annotators make consistently is learned, not found."
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -8,7 +9,14 @@ from importlib.resources import files
 import pytest
 
 from service.audit.report.charts import MAX_CLASSES
-from service.audit.report.page import ReportMetadata, render_page
+from service.audit.report.page import (
+    MAX_CONFLICTS,
+    Conflict,
+    ReportMetadata,
+    TrainingSection,
+    TypeRow,
+    render_page,
+)
 from service.audit.report.sentences import parse_given_spans
 from service.audit.summary import AuditSummary
 from service.labels import Scheme, Span
@@ -117,6 +125,43 @@ def test_the_page_is_well_formed_and_shows_the_results() -> None:
         "Labels read as IOB2",
     ):
         assert expected in text, expected
+
+
+TRAINING = TrainingSection(
+    sentences=1200,
+    sentences_read=1200,
+    f1=0.713,
+    types=[
+        TypeRow("DRUG", 1034, "good enough to review with", 0.81, 0.75, 0.78),
+        TypeRow("GENE", 4, "not judged: too few examples"),
+    ],
+    conflicts=[],
+)
+
+
+def read_page_text(training: TrainingSection | None) -> str:
+    html = render_page(summarize(*ALL_KINDS), make_metadata(training=training))
+    return " ".join(" ".join(parse_page(html).text).split())
+
+
+def test_the_training_of_the_model_is_above_the_audit() -> None:
+    text = read_page_text(TRAINING)
+    shown = text[text.index("The model was trained on") : text.index("Sentence scores")]
+    assert "trained on 1,200 sentences. F1 0.71 over all types" in shown
+    assert "DRUG 1,034 0.81 0.75 0.78 good enough to review with" in shown
+    assert "GENE 4 – – – not judged: too few examples" in shown
+    assert "different labels" not in shown
+    assert "The model was trained on" not in read_page_text(None)
+
+
+def test_a_sample_and_conflicting_sentences_are_named_and_bounded() -> None:
+    conflicts = [Conflict(f"Velorin {HOSTILE_MARKUP} helps", f"{i}, {i + 100}") for i in range(MAX_CONFLICTS + 3)]
+    text = read_page_text(replace(TRAINING, sentences_read=1_000_000, conflicts=conflicts))
+    assert "on 1,200 sentences, drawn by a hash from 1,000,000. F1" in text
+    assert "The same words with different labels: at least one version of each is wrong." in text
+    assert text.count("Velorin <script>") == MAX_CONFLICTS
+    assert "0, 100" in text
+    assert "3 more." in text
 
 
 def test_data_is_never_markup() -> None:

@@ -45,7 +45,10 @@ def test_one_command_from_labelled_data_to_the_errors_in_it(
     assert len(shown) == 10
     assert len(shown & text.wrong) >= 6
     assert "warning: 300 sentences are few, 500 are a good start" in ran.err
-    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    page = (tmp_path / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert '<th scope="row">DRUG</th>' in page
+    assert page.index("good enough to review with") < page.index("Sentence scores")
     assert [path.name for path in models.iterdir()] == ["med"]
 
 
