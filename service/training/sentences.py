@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from service.contracts import LabelledSentence
 
-MAX_TRAINING_WORDS = 200_000  # fitting takes 7 kB a word: 1.4 GB
+MAX_TRAINING_WORDS = 200_000  # fitting takes 6 kB a word: 1.2 GB
 MIN_SENTENCES = 100
 MIN_TYPE_EXAMPLES = 10
 NO_CLASS = -1

@@ -14,14 +14,20 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-SUITES = ("scoring", "pipeline", "training", "reviewers", "stream", "rest", "state", "cli_start", "peers")
+SUITES = ("scoring", "pipeline", "training", "reviewers", "stream", "rest", "state", "cli_start", "own_labels", "peers")
+ONLY_BY_NAME = {"own_labels", "peers"}  # they need data or packages that are not part of this repo
 RESULTS_PATH = Path(".bench/results.json")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)} (default: all but peers)")
-    chosen = parser.parse_args().suites or [suite for suite in SUITES if suite != "peers"]
+    parser.add_argument(
+        "suites",
+        nargs="*",
+        metavar="SUITE",
+        help=f"of {', '.join(SUITES)} (default: all but {' and '.join(sorted(ONLY_BY_NAME))})",
+    )
+    chosen = parser.parse_args().suites or [suite for suite in SUITES if suite not in ONLY_BY_NAME]
     if unknown := set(chosen) - set(SUITES):
         parser.error(f"there is no suite {', '.join(sorted(unknown))}: use {', '.join(SUITES)}")
     found: list[dict[str, Any]] = []
