@@ -10,6 +10,7 @@ from service.contracts.defaults import MAX_DATASETS
 from service.contracts.probabilities import CLASSES_FIELD
 from service.datasets.settings_records import LatestSettings, get_dataset_name, read_settings_record
 from service.errors import InvalidInput, LabelwatchError, MissingModelError, UnknownDatasetError
+from service.inference.model.pool import shorten_fingerprint
 from service.judging.class_source import MAX_CLASS_LISTS, ExternalClasses, get_external_classes
 from service.judging.judge import Judge
 
@@ -135,8 +136,10 @@ class DatasetRegistry:
         try:
             return self._models.get_folder(settings.model, settings.model_fingerprint)
         except MissingModelError as error:
+            fingerprint = settings.model_fingerprint
+            expected = "" if fingerprint is None else f" (fingerprint {shorten_fingerprint(fingerprint)})"
             raise MissingModelError(
-                f"the dataset {settings.name!r} needs the model {settings.model or 'default'!r}: {error}"
+                f"the dataset {settings.name!r} needs the model {settings.model or 'default'!r}{expected}: {error}"
             ) from error
 
     def get_sentence_judge(self, sentence: LabelledSentence) -> Judge:

@@ -60,6 +60,7 @@ HEADERS = (
 
 class LogUnderTest(Protocol):
     topics: Topics
+    partitions: int
 
     def open_session(self) -> WorkerSession:
         """A worker's session. It is closed when the test ends."""

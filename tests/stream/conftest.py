@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 PARTITIONS = 2
 
-pytest.register_assert_rewrite("tests.stream.conformance", "tests.stream.runner", "tests.stream.steps")
+pytest.register_assert_rewrite(
+    "tests.stream.conformance", "tests.stream.model_conformance", "tests.stream.runner", "tests.stream.steps"
+)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ from service.log.sqlite.log import SqliteLog
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import MAX_OUTPUT_BYTES, Topics
 from tests.stream.conformance import LogConformance, SessionConformance, WaitingConformance
+from tests.stream.conftest import PARTITIONS
+from tests.stream.model_conformance import ModelConformance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 
 class SqliteLogUnderTest:
+    partitions = 1
+
     def __init__(self, path: Path, exit_stack: ExitStack) -> None:
         self.topics = Topics()
         self.path = path
@@ -44,6 +48,8 @@ class SqliteLogUnderTest:
 
 class KafkaLogUnderTest:
     """All sessions have the same identity, so that a new one takes over at once."""
+
+    partitions = PARTITIONS
 
     def __init__(self, settings: KafkaSettings, topics: Topics, exit_stack: ExitStack) -> None:
         self.topics = topics
@@ -66,14 +72,14 @@ class KafkaLogUnderTest:
         return ("kafka", self.topics.prefix, settings, self.group, "worker-0")
 
 
-class TestSqlite(LogConformance, SessionConformance, WaitingConformance):
+class TestSqlite(LogConformance, SessionConformance, WaitingConformance, ModelConformance):
     @pytest.fixture
     def log(self, tmp_path: Path) -> Iterator[SqliteLogUnderTest]:
         with ExitStack() as exit_stack:
             yield SqliteLogUnderTest(tmp_path / "log.sqlite", exit_stack)
 
 
-class TestKafka(LogConformance, SessionConformance, WaitingConformance):
+class TestKafka(LogConformance, SessionConformance, WaitingConformance, ModelConformance):
     @pytest.fixture
     def log(self, kafka_settings: KafkaSettings, kafka_topics: Topics) -> Iterator[KafkaLogUnderTest]:
         with ExitStack() as exit_stack:

@@ -39,10 +39,17 @@ def make_drug_sentences(n: int, *, start: int = 0, dataset: str = "med") -> list
     ]
 
 
-def send(log: Log, topics: Topics, sentences: Iterable[dict[str, Any]], *, partitions: int = 1) -> None:
+def send(
+    log: Log, topics: Topics, sentences: Iterable[dict[str, Any]], *, partitions: int = 1, first_partition: int = 0
+) -> None:
     log.append(
         [
-            Output(topics.sentences, str(number).encode(), json.dumps(sentence).encode(), partition=number % partitions)
+            Output(
+                topics.sentences,
+                str(number).encode(),
+                json.dumps(sentence).encode(),
+                partition=first_partition + number % partitions,
+            )
             for number, sentence in enumerate(sentences)
         ]
     )

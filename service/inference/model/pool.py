@@ -91,9 +91,9 @@ class ModelPool:
             if checked is None:
                 raise MissingModelError(entry.problem)
             folder = checked
-        if fingerprint not in (None, folder.fingerprint):
+        if fingerprint is not None and fingerprint != folder.fingerprint:
             raise MissingModelError(
-                f"{folder.path} has the fingerprint {_shorten(folder.fingerprint)}, expected is {_shorten(fingerprint)}: put "
+                f"{folder.path} has the fingerprint {shorten_fingerprint(folder.fingerprint)}, expected is {shorten_fingerprint(fingerprint)}: put "
                 "the expected model there, or set `model` again to accept this one"
             )
         return folder
@@ -114,11 +114,14 @@ class ModelPool:
     def _replace_entry(self, name: str, signature: FolderSignature) -> _RegistryEntry:
         before, entry = self._entries.get(name), _RegistryEntry(signature, time.monotonic())
         try:
-            entry.folder = ModelFolder.load(self._registry.find(name), precision=self.default.precision)
-        except (LabelwatchError, OSError) as error:
-            entry.problem = (
-                f"{error}; put the model there (`labelwatch model add`, `labelwatch train`), or set another `model`"
-            )
+            path = self._registry.find(name)
+        except LabelwatchError as error:
+            entry.problem = f"{error}. Put it there (`labelwatch model add`), or set another `model`"
+        else:
+            try:
+                entry.folder = ModelFolder.load(path, precision=self.default.precision)
+            except (LabelwatchError, OSError) as error:
+                entry.problem = f"{error}; or set another `model`"
         self._entries[name] = entry
         if before is not None and before.folder is not None:
             self._close(before.folder, "its folder has changed")
@@ -166,7 +169,7 @@ class ModelPool:
             "model %s is loaded: %d classes, fingerprint %s",
             folder.path.name if folder.path.parent == self._registry.path else folder.name,
             len(folder.labels),
-            _shorten(folder.fingerprint),
+            shorten_fingerprint(folder.fingerprint),
         )
         if self._on_load is not None:
             self._on_load(classifier)
@@ -186,7 +189,7 @@ class ModelPool:
             if entry.folder is folder:  # until the folder changes
                 entry.folder, entry.problem = (
                     None,
-                    f"{error}; put a model that can be used there, or set another `model`",
+                    f"{error}; or set another `model`",
                 )
             raise MissingModelError(str(error)) from error
         return classifier
@@ -206,5 +209,6 @@ class ModelPool:
                 self._on_close(classifier)
 
 
-def _shorten(fingerprint: str | None) -> str:
-    return (fingerprint or "")[:SHOWN_FINGERPRINT_CHARS]
+def shorten_fingerprint(fingerprint: str) -> str:
+    """As messages show it: long enough to tell contents apart."""
+    return fingerprint[:SHOWN_FINGERPRINT_CHARS]

@@ -251,6 +251,7 @@ class KafkaWorkerSession(KafkaLog):
             self._next_offsets[partition] = next_offset
             self._gaps.pop(partition, None)
             self._paused.add(partition)
+            self._lag = {**self._lag, partition: max(0, self._end_offsets[partition] - next_offset)}
 
     def resume(self, partition: int) -> None:
         if partition in self._paused:
