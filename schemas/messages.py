@@ -191,6 +191,16 @@ def _build_arrivals_schema() -> Schema:
                 "minimum": 0,
                 "description": "Stored records before this offset of the input are released",
             },
+            "flags": {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "array",
+                    "items": {"type": "integer", "minimum": 0},
+                    "minItems": 2,
+                    "maxItems": 2,
+                },
+                "description": "By stats key the sentences that were judged, and those of them with a flagged word",
+            },
             **{name: {**state[name], "description": empty} for name in ARRIVALS_FORMAT.optional},
         },
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.grafana.panels import Json, Query, bar_gauge, heatmap, stat, table, time_series
+from deploy.grafana.panels import BAD, GOOD, Json, Query, bar_gauge, heatmap, stat, state_timeline, table, time_series
 
 DATASET_FILTER = '{dataset=~"$dataset"}'
 CONFUSION_LEGEND = "{{given}} → {{suggested}}"
@@ -83,6 +83,14 @@ FLAGS = (
         "Priorities",
         "Distribution of the priorities, which order the queue. Low is bad.",
         f"sum by (le) (increase(labelwatch_priority_bucket{DATASET_FILTER}[$__rate_interval]))",
+    ),
+    state_timeline(
+        "Model fit",
+        "A model that flags more than 30 % of a dataset (60 % if it was trained here) does not fit it: train a model for "
+        "its labels, bring one, or map labels where the meaning is the same.",
+        Query(f"max by (dataset) (labelwatch_model_misfit{DATASET_FILTER})", "{{dataset}}"),
+        texts={0: ("fits", GOOD), 1: ("does not fit", BAD)},
+        width=24,
     ),
 )
 

@@ -71,6 +71,7 @@ class Judge:
                 field="token_score",
             )
         self.settings = settings
+        self.is_trained = source.is_trained
         chosen = "flag_policy" in settings.model_fields_set
         self.flag_policy: FlagPolicy = settings.flag_policy if chosen else source.default_flag_policy
         self.source_classes = source.labels

@@ -66,3 +66,4 @@ class StatsUpdate(NamedTuple):
     observation: Observation
     priority: float | None
     arrived_at: datetime | None
+    flagged: bool = False  # whether it has a flagged word

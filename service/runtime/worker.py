@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from service.errors import MissingModelError, StreamError
-from service.judging.misfit import explain_misfit
+from service.judging.misfit import describe_misfits
 from service.labels.unknown_labels import build_settings_advice
 from service.log.protocol import FencedError
 from service.runtime.dataset_settings import build_datasets
@@ -66,13 +66,16 @@ def _start_probes(settings: Settings, supervisor: Supervisor, runner: WorkerRunn
     def conditions() -> dict[str, str]:
         return merge_conditions(runner.get_conditions(), supervisor.conditions)
 
-    telemetry.watch_readiness(conditions, runner.get_degraded)
+    def degraded() -> dict[str, str]:
+        return {**runner.get_degraded(), "model_fit": describe_misfits(telemetry.list_misfits())}
+
+    telemetry.watch_readiness(conditions, degraded)
     probes = ProbeServer(
         telemetry,
         host=settings.worker.metrics_host,
         port=settings.worker.metrics_port or 0,
         conditions=conditions,
-        degraded=runner.get_degraded,
+        degraded=degraded,
         alive=lambda: supervisor.alive,
     )
     supervisor.start("probes", probes.run)
@@ -239,7 +242,7 @@ class WorkerRunner:
                 )
         misfits = {} if self._telemetry is None else self._telemetry.list_misfits()
         for name in misfits.keys() - self._logged_misfits:
-            logger.warning("dataset %s: %s", name, explain_misfit(*misfits[name], build_settings_advice(name)))
+            logger.warning("dataset %s: %s", name, misfits[name].explain(build_settings_advice(name)))
         self._logged_misfits = set(misfits)
         due = time.monotonic() - self._last_logged_at >= PROGRESS_INTERVAL_S
         if due and self.counts.records > self._last_logged_records:

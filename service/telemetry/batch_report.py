@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from service.contracts import Assessment, LabelledSentence
+    from service.judging.misfit import Misfit
     from service.judging.types import SentenceScores
 
 
@@ -30,7 +31,6 @@ class SentenceReport(NamedTuple):
     score: float | None
     priority: float | None
     reason: str
-    has_flags: bool = False
 
     @classmethod
     def from_scores(cls, sentence: LabelledSentence, scores: SentenceScores) -> SentenceReport:
@@ -42,7 +42,6 @@ class SentenceReport(NamedTuple):
             scores.score,
             scores.priority,
             scores.reason,
-            bool(scores.flags.any()),
         )
 
 
@@ -59,6 +58,7 @@ class BatchReport:
     threshold_reports: dict[str, ThresholdReport] = field(
         default_factory=dict
     )  # of the datasets whose statistics changed
+    misfits: dict[str, Misfit | None] = field(default_factory=dict)  # of the same datasets; None: the model fits
     _stage_started: float = field(default_factory=time.perf_counter, repr=False)
 
     def count_dead_letter(self, stage: str) -> None:

@@ -38,7 +38,7 @@ STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")
 OVERLOAD_REASONS = ("queue_full", "draining", "streams_full")
 WEBHOOK_PLATFORMS = ("label-studio", "argilla")
 WEBHOOK_OUTCOMES = ("taken", "ignored", "repeated", "late", "refused")
-DEGRADED_CONDITIONS = ("broker", "review", "state", "stream")
+DEGRADED_CONDITIONS = ("broker", "model_fit", "review", "state", "stream")
 RECALL_BOUNDS = ("estimate", "low", "high")
 
 
@@ -91,7 +91,7 @@ class Metrics:
         )
         self.annotator_flagged = counter("annotator_flagged", "Flagged sentences by annotator", "dataset", "annotator")
         self.model_misfit = gauge(
-            "model_misfit", "1 if the model flags more than 30 % of a dataset's recent sentences, else 0", "dataset"
+            "model_misfit", "1 if the model flags an implausible share of a dataset, else 0", "dataset"
         )
         self.settings_refused = gauge("dataset_settings_refused", "Datasets whose newest settings are invalid")
         # -- the model -----------------------------------------------------------------------------------------------

@@ -37,12 +37,12 @@ from service.telemetry.metrics import (
     WEBHOOK_PLATFORMS,
     Metrics,
 )
-from service.telemetry.model_fit import ModelFit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from service.contracts import Assessment
+    from service.judging.misfit import Misfit
     from service.telemetry.batch_report import BatchReport, SentenceReport, ThresholdReport
     from service.telemetry.readiness import Conditions
 
@@ -71,7 +71,7 @@ class Telemetry:
         self._datasets = DatasetLabels(self.metrics, max_datasets=max_datasets)
         self._routes: LabelLimit[str] = LabelLimit(MAX_ROUTE_LABELS)
         self._annotators = AnnotatorLabels(annotators)
-        self._model_fit = ModelFit()
+        self._misfits: dict[str, Misfit] = {}
         self._hooks: list[Callable[[], None]] = []
         self._scrape_lock = threading.Lock()
         # For each request: the client's own lookup of a label set takes 1.0 µs, the cached one 0.1 µs.
@@ -138,23 +138,31 @@ class Telemetry:
         self._count_flags_and_suspects(report.flagged)
         for dataset, threshold_report in report.threshold_reports.items():
             self.set_thresholds(dataset, threshold_report)
+        for dataset, misfit in report.misfits.items():
+            self._set_misfit(dataset, misfit)
+
+    def _set_misfit(self, dataset: str, misfit: Misfit | None) -> None:
+        label = self._datasets.to_label(dataset)
+        if label == OTHER_DATASETS:
+            return
+        self.metrics.model_misfit.labels(label).set(misfit is not None)
+        if misfit is None:
+            self._misfits.pop(dataset, None)
+        else:
+            self._misfits[dataset] = misfit
 
     def _count_sentences(self, sentences: Iterable[SentenceReport]) -> None:
         """Adds up before it calls the metrics library: 1.6 µs per sentence, instead of 6.9 µs with its calls for each."""
         assessed: Counter[tuple[str, str]] = Counter()
         flagged: Counter[tuple[str, str]] = Counter()
         words: Counter[str] = Counter()
-        sentence_counts: Counter[str] = Counter()
-        with_flags: Counter[str] = Counter()
         scores: dict[str, list[float]] = {}
         priorities: dict[str, list[float]] = {}
-        for dataset, annotator, n_words, score, priority, reason, has_flags in sentences:
+        for dataset, annotator, n_words, score, priority, reason in sentences:
             label = self._datasets.to_label(dataset)
             labels = label, self._annotators.to_label(annotator)
             assessed[labels] += 1
             words[label] += n_words
-            sentence_counts[label] += 1
-            with_flags[label] += has_flags
             if score is not None:
                 scores.setdefault(label, []).append(score)
             if priority is not None:
@@ -170,9 +178,6 @@ class Telemetry:
             metrics.annotator_flagged.labels(label, annotator_label).inc(count)
         for label, count in words.items():
             metrics.words.labels(label).inc(count)
-        for label, count in sentence_counts.items():
-            if label != OTHER_DATASETS:
-                metrics.model_misfit.labels(label).set(self._model_fit.add(label, count, with_flags[label]))
         for histogram, values_by_label in ((metrics.scores, scores), (metrics.priorities, priorities)):
             for label, values in values_by_label.items():
                 histogram.observe_all(values, label)
@@ -191,9 +196,9 @@ class Telemetry:
         """Sets a dataset's thresholds, and the number of words behind each."""
         self._datasets.set_thresholds(dataset, report)
 
-    def list_misfits(self) -> dict[str, tuple[int, int]]:
-        """The datasets that the model does not fit, with their recent sentences and how many of them are flagged."""
-        return self._model_fit.list_misfits()
+    def list_misfits(self) -> dict[str, Misfit]:
+        """The datasets that their model does not fit."""
+        return dict(self._misfits)
 
     def set_refused_settings(self, datasets: int) -> None:
         self.metrics.settings_refused.set(datasets)

@@ -20,6 +20,7 @@ from service.datasets.registry import check_dataset_exists
 from service.datasets.threshold_view import build_threshold_view
 from service.errors import MissingModelError
 from service.formats.label_sets import parse_label_set
+from service.labels.unknown_labels import build_settings_advice
 
 router = APIRouter(tags=["datasets"])
 
@@ -48,6 +49,9 @@ class DatasetSummary(BaseModel):
     epoch: int
     sentences: int = Field(description="Sentences that the statistics contain")
     problem: str | None = Field(default=None, description=PROBLEM_DESCRIPTION)
+    misfit: str | None = Field(
+        default=None, description="If the model flags an implausible share of the sentences: that share, and what to do"
+    )
 
 
 class DatasetList(BaseModel):
@@ -112,7 +116,7 @@ class Thresholds(BaseModel):
 async def datasets(backend: BackendDep) -> DatasetList:
     """Datasets that have settings, and datasets that sentences arrived for."""
     view = backend.state_view
-    problems = view.refused_settings
+    problems, misfits = view.refused_settings, view.list_misfits()
     summaries = []
     for name in view.list_names():
         settings, problem = view.get_settings(name), problems.get(name)
@@ -127,6 +131,7 @@ async def datasets(backend: BackendDep) -> DatasetList:
                 epoch=settings.epoch,
                 sentences=sentences,
                 problem=problem,
+                misfit=misfits[name].explain(build_settings_advice(name)) if name in misfits else None,
             )
         )
     return DatasetList(datasets=summaries)

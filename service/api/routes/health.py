@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from service.api.backend import Backend
 from service.api.dependencies import BackendDep
 from service.api.http.threads import run_in_thread
+from service.judging.misfit import describe_misfits
 from service.telemetry.readiness import Readiness, merge_conditions
 
 router = APIRouter(tags=["service"])
@@ -34,6 +35,7 @@ def get_degraded(backend: Backend) -> dict[str, str]:
     own = {
         "broker": backend.state_view.broker_error,
         "state": backend.state_view.state_error,
+        "model_fit": describe_misfits(backend.state_view.list_misfits()),
         "review": None if backend.projector.caught_up else "the review queue is still being built",
     }
     return merge_conditions(own, backend.degraded())

@@ -34,8 +34,9 @@ from service.formats.plain.assessments import OutputFormat, build_assessment_wri
 from service.inference.classifier import Classifier
 from service.judging.class_source import ExternalClasses
 from service.judging.judge import Judge
-from service.judging.misfit import explain_misfit, is_misfit
+from service.judging.misfit import find_misfit
 from service.labels.unknown_labels import format_names
+from service.statistics.arrivals import FlagCounts
 from service.text import pluralize
 
 if TYPE_CHECKING:
@@ -129,14 +130,15 @@ def run_audit(
         _print_summary(summary, rejects, seconds, outputs)
         if records.words:
             print_stderr(records.describe())
-        if isinstance(judge.flag_policy, BudgetPolicy):
+        misfit = find_misfit(FlagCounts(summary.sentences, summary.flagged_sentences), is_trained=source.is_trained)
+        if misfit is not None:
+            print_stderr(misfit.explain())
+        elif isinstance(judge.flag_policy, BudgetPolicy):
             worst = max(1, round(judge.flag_policy.share * summary.sentences))
             print_stderr(
                 f"the order of a trained model is better than its flags: look at the worst {pluralize(worst, 'sentence')} "
                 f"first ({judge.flag_policy.share:.0%})"
             )
-        elif is_misfit(summary.sentences, summary.flagged_sentences):
-            print_stderr(explain_misfit(summary.sentences, summary.flagged_sentences))
     return summary
 
 

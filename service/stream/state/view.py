@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 from service.datasets.settings_records import get_dataset_name
 from service.datasets.waiting import find_waiting
-from service.errors import StateError, StreamError
+from service.errors import MissingModelError, StateError, StreamError
+from service.judging.misfit import find_misfit
 from service.log.protocol import PingableFollower
+from service.statistics.arrivals import NO_FLAGS
 from service.stream.state.context import JudgingContext
 from service.stream.state.reader import apply_state_record, read_state_record
 from service.stream.state.snapshot import StateRecord, StateSnapshot, StatsKey
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from service.datasets.registry import DatasetRegistry, SettingsState
     from service.datasets.waiting import WaitingDataset
     from service.judging.judge import Judge
+    from service.judging.misfit import Misfit
     from service.judging.types import ThresholdSet
     from service.log.protocol import Follower, Log, Record
     from service.log.topics import Topics
@@ -241,6 +244,26 @@ class StateView:
         """The datasets with sentences that wait for a model."""
         names = sorted(name for name, arrivals in self._snapshot.arrivals.items() if arrivals.total.waiting)
         return tuple(waiting for name in names if (waiting := self.find_waiting(name)) is not None)
+
+    def find_misfit(self, dataset: str) -> Misfit | None:
+        """Whether the model that judges the dataset now flags an implausible share of it."""
+        flags = self._snapshot.get_arrivals(dataset).total.flags
+        if not flags:
+            return None
+        try:
+            judge = self.get_judge(dataset)
+        except MissingModelError:
+            return None
+        return find_misfit(flags.get(judge.stats_key, NO_FLAGS), is_trained=judge.is_trained)
+
+    def list_misfits(self) -> dict[str, Misfit]:
+        """The datasets that their model does not fit."""
+        candidates = sorted(
+            name
+            for name, arrivals in self._snapshot.arrivals.items()
+            if any(find_misfit(counts) is not None for counts in arrivals.total.flags.values())
+        )
+        return {name: misfit for name in candidates if (misfit := self.find_misfit(name)) is not None}
 
     def build_judge(self, settings: DatasetSettings) -> Judge:
         """A judge with these settings, for one use; InvalidInput where they don't fit the model."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from service.contracts import MAX_WORDS, Assessment, LabelledSentence, Position, read_sentence
 from service.errors import DecodeError, InferenceError, InvalidInput, LabelwatchError, MissingModelError
-from service.judging.class_source import to_word_probs
+from service.judging.class_source import is_external_key, to_word_probs
 from service.judging.types import StatsUpdate
 from service.log.codec import (
     ASSESSMENT_EVENT_TYPE,
@@ -25,6 +25,7 @@ from service.log.codec import (
 )
 from service.log.protocol import BatchResult, Output, Record, RecordBatch
 from service.log.waiting_records import build_released_message, build_waiting_message
+from service.statistics.arrivals import FlagCounts
 from service.statistics.sampling import DrawPurpose, draw_uniform
 from service.stream.state.snapshot import StateDraft, StateSnapshot, StatsKey
 from service.stream.worker.intake import Intake
@@ -191,6 +192,9 @@ class BatchProcessor:
             draft.put_partition_stats(partition, judge, stats)
             value = json.dumps(stats.snapshot(), separators=(",", ":")).encode()
             state[partition][to_state_key(partition, *key)] = value
+            if not is_external_key(judge.stats_key):
+                flags = FlagCounts(len(learned), sum(update.flagged for update in learned))
+                admitted.intake.count_flags(partition, key, flags)
         for partition, state_key, value in admitted.intake.iter_state():
             state[partition][state_key] = value
         report.end_stage("judge")
@@ -284,7 +288,7 @@ class BatchProcessor:
         arrived_at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
         draft.put_stats(judge, judge.learn(observation, total, priority=scores.priority, arrived_at=arrived_at))
         _, partition_updates = updates.setdefault((record.partition, StatsKey.from_judge(judge)), (judge, []))
-        partition_updates.append(StatsUpdate(observation, scores.priority, arrived_at))
+        partition_updates.append(StatsUpdate(observation, scores.priority, arrived_at, bool(scores.flags.any())))
         report.sentences.append(SentenceReport.from_scores(decoded.sentence, scores))
         return outputs
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from service.contracts import LabelledSentence
     from service.judging.judge import Judge
     from service.log.protocol import StoredRecord
-    from service.statistics.arrivals import ArrivalCounts
-    from service.stream.state.snapshot import StateDraft
+    from service.statistics.arrivals import ArrivalCounts, FlagCounts
+    from service.stream.state.snapshot import StateDraft, StatsKey
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +80,11 @@ class Intake:
         )
         self._put(partition, dataset, counts.forget_waiting())
 
+    def count_flags(self, partition: int, key: StatsKey, counts: FlagCounts) -> None:
+        """Counts sentences that were judged by the dataset's model, and those of them that it flags."""
+        arrivals = self._draft.get_partition_arrivals(partition, key.dataset)
+        self._put(partition, key.dataset, arrivals.count_flags(key.stats_key, counts))
+
     def _put(self, partition: int, dataset: str, counts: ArrivalCounts) -> None:
         self._draft.put_arrivals(partition, dataset, counts)
         self._changed.add((partition, dataset))
@@ -89,5 +93,4 @@ class Intake:
         """Partition, key and value of each state record that has changed."""
         for partition, dataset in sorted(self._changed):
             counts = self._draft.get_partition_arrivals(partition, dataset)
-            value = json.dumps(counts.snapshot(), ensure_ascii=False, separators=(",", ":")).encode()
-            yield partition, to_arrivals_key(partition, dataset), value
+            yield partition, to_arrivals_key(partition, dataset), counts.to_json()

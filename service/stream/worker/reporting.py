@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings
 from service.errors import MissingModelError
+from service.judging.misfit import find_misfit
 from service.labels import OUTSIDE, get_entity_type
 from service.log.codec import ERROR_HEADER_PREFIX, get_header
+from service.statistics.arrivals import NO_FLAGS
 from service.telemetry.batch_report import ThresholdReport
 
 if TYPE_CHECKING:
@@ -93,7 +95,10 @@ def finish_report(report: BatchReport, batch: RecordBatch, datasets: DatasetRegi
     ]
     for dataset in {sentence.dataset for sentence in report.sentences}:
         with suppress(MissingModelError):  # sentences with probabilities need no model; or it has just gone
-            report.threshold_reports[dataset] = threshold_report(datasets.get_judge(dataset), snapshot)
+            judge = datasets.get_judge(dataset)
+            report.threshold_reports[dataset] = threshold_report(judge, snapshot)
+            flags = snapshot.get_arrivals(dataset).total.flags.get(judge.stats_key, NO_FLAGS)
+            report.misfits[dataset] = find_misfit(flags, is_trained=judge.is_trained)
 
 
 def threshold_report(judge: Judge, snapshot: StateSnapshot) -> ThresholdReport:

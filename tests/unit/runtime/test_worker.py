@@ -10,13 +10,15 @@ import pytest
 
 from service.errors import StreamError
 from service.inference.classifier import Classifier
+from service.judging.misfit import find_misfit
 from service.log.topics import Topics
 from service.runtime import worker as runtime_worker
 from service.runtime.load_model import load_model_folder
 from service.runtime.worker import WorkerRunner
 from service.settings import Settings
+from service.statistics.arrivals import FlagCounts
 from service.telemetry import Telemetry
-from service.telemetry.batch_report import BatchReport, SentenceReport
+from service.telemetry.batch_report import BatchReport
 from tests.support.command_harness import CommandHarness, make_sentences
 from tests.support.failing_session import use_failing_session
 from tests.support.model_pools import make_pool
@@ -99,8 +101,7 @@ def test_a_model_that_does_not_fit_a_dataset_is_logged_once(
         monkeypatch.setenv(name, value)
     telemetry = Telemetry()
     runner = WorkerRunner(Settings(), TOPICS, once=False, telemetry=telemetry)
-    flagged = SentenceReport("med", None, 3, 0.1, 0.1, "flagged", has_flags=True)
-    telemetry.observe_batch(BatchReport(sentences=[flagged] * 60))
+    telemetry.observe_batch(BatchReport(misfits={"med": find_misfit(FlagCounts(60, 60))}))
     for _ in range(2):
         runner.log_progress(threading.Event())
     assert caplog.text.count("dataset med: the model does not fit this data: it flags 100% of 60 sentences") == 1

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.errors import NewerStateError, StateError
-from service.statistics.arrivals import MAX_LABEL_CHARS, MAX_LABELS, OTHER_LABELS, ArrivalCounts
+from service.statistics.arrivals import MAX_LABEL_CHARS, MAX_LABELS, OTHER_LABELS, ArrivalCounts, FlagCounts
 from service.statistics.running import RunningStats
 
 
@@ -34,13 +34,20 @@ def test_records_wait_and_are_released() -> None:
 
 
 def test_partitions_add_up_in_any_order() -> None:
-    one = ArrivalCounts({"B-DRUG": 2, "B-PER": 1}, waiting=3, next_offset=9)
-    two = ArrivalCounts({"B-DRUG": 1}, waiting=4)
-    assert one.merge(two) == two.merge(one) == ArrivalCounts({"B-DRUG": 3, "B-PER": 1}, waiting=7)
+    one = ArrivalCounts({"B-DRUG": 2, "B-PER": 1}, 3, 9, {"k": FlagCounts(5, 2)})
+    two = ArrivalCounts({"B-DRUG": 1}, waiting=4, flags={"k": FlagCounts(7, 1), "m": FlagCounts(1, 0)})
+    flags = {"k": FlagCounts(12, 3), "m": FlagCounts(1, 0)}
+    assert one.merge(two) == two.merge(one) == ArrivalCounts({"B-DRUG": 3, "B-PER": 1}, waiting=7, flags=flags)
+
+
+def test_flags_start_anew_with_another_stats_key() -> None:
+    counts = ArrivalCounts().count_flags("k", FlagCounts(2, 1)).count_flags("k", FlagCounts(3, 0))
+    assert counts.flags == {"k": FlagCounts(5, 1)}
+    assert counts.count_flags("m", FlagCounts(1, 1)).flags == {"m": FlagCounts(1, 1)}
 
 
 def test_counts_are_restored_as_they_were() -> None:
-    counts = ArrivalCounts({"B-DRUG": 2, "B-Ö": 1}, waiting=3, next_offset=9)
+    counts = ArrivalCounts({"B-DRUG": 2, "B-Ö": 1}, 3, 9, {"k/0": FlagCounts(5, 2)})
     assert ArrivalCounts.restore(json.loads(json.dumps(counts.snapshot()))) == counts
 
 
@@ -57,6 +64,10 @@ def test_a_release_that_knows_only_statistics_reads_the_record_and_goes_on() -> 
         ({"waiting": True}, "`waiting` should be a number of records"),
         ({"waiting": 2**60}, "`waiting` should be a number of records"),
         ({"next_offset": "1"}, "`next_offset` should be an offset"),
+        ({"flags": []}, "`flags` should be an object"),
+        ({"flags": {"k": [1]}}, "`flags` should have the numbers of judged and of flagged sentences"),
+        ({"flags": {"k": [1, 2]}}, "`flags` should have the numbers"),
+        ({"flags": {"k": [1.5, 1]}}, "list of integers"),
         ({"extra": 1}, "unknown fields extra"),
     ],
 )

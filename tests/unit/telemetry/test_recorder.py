@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.contracts import Assessment, Flag, ModelName, SuspectSpan
+from service.judging.misfit import find_misfit
+from service.statistics.arrivals import FlagCounts
 from service.telemetry import BatchReport, SentenceReport, Telemetry, ThresholdReport
 from service.telemetry.bounded_labels import MAX_ANNOTATOR_LABELS, AnnotatorLabels, LabelLimit
 from service.telemetry.dataset_labels import MAX_CONFUSION_LABELS
@@ -326,23 +328,14 @@ def test_waiting_sentences_are_read_at_each_scrape() -> None:
 # -- a model that does not fit ------------------------------------------------------------------------------------------
 
 
-def test_a_model_that_flags_too_much_of_a_dataset_does_not_fit_until_it_flags_less() -> None:
-    telemetry = Telemetry()
+def test_a_misfit_is_a_metric_until_the_model_fits() -> None:
+    telemetry = Telemetry(max_datasets=1)
     telemetry.register_dataset("news", ["O", "B-PER"])
     assert value(telemetry, "model_misfit", dataset="news") == 0
-    telemetry.observe_batch(BatchReport(sentences=[judged(has_flags=True)] * 49))
-    assert value(telemetry, "model_misfit", dataset="news") == 0
-    telemetry.observe_batch(BatchReport(sentences=[judged(has_flags=True)]))
+    misfit = find_misfit(FlagCounts(100, 90))
+    telemetry.observe_batch(BatchReport(misfits={"news": misfit, "one-too-many": misfit}))
     assert value(telemetry, "model_misfit", dataset="news") == 1
-    telemetry.observe_batch(BatchReport(sentences=[judged(has_flags=True)] * 1950))
-    for _ in range(3):  # after another model or label map: the recent sentences count
-        telemetry.observe_batch(BatchReport(sentences=[judged()] * 1000))
+    assert telemetry.list_misfits() == {"news": misfit}
+    telemetry.observe_batch(BatchReport(misfits={"news": None}))
     assert value(telemetry, "model_misfit", dataset="news") == 0
-
-
-def test_a_sentence_counts_as_flagged_whatever_the_policy_sends_to_review() -> None:
-    telemetry = Telemetry()
-    telemetry.observe_batch(BatchReport(sentences=[judged(reason="scored", has_flags=True)] * 60))
-    telemetry.observe_batch(BatchReport(sentences=[judged("tidy", reason="flagged")] * 60))
-    assert value(telemetry, "model_misfit", dataset="news") == 1
-    assert value(telemetry, "model_misfit", dataset="tidy") == 0
+    assert telemetry.list_misfits() == {}
