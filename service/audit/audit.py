@@ -127,12 +127,14 @@ def _check_source(sentence: LabelledSentence, classes: tuple[str, ...] | None) -
         return
     if given is None:
         raise InvalidInput(
-            "it has no probabilities, but the first sentence has: give them for all sentences or for none",
+            "it has no probabilities, but the first sentence has: give them for all sentences, or let a model judge all "
+            "of them (--model NAME), or leave these out (--on-error skip)",
             field="probabilities",
         )
     if classes is None:
         raise InvalidInput(
-            "it has probabilities, but the first sentence has none: give them for all sentences or for none",
+            "it has probabilities, but the first sentence has none: give them for all sentences, or let a model judge "
+            "all of them (--model NAME), or leave these out (--on-error skip)",
             field="probabilities",
         )
     raise InvalidInput(

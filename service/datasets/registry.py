@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings, is_dataset_name
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from service.log.protocol import Record
 
 MAX_LISTED_DATASETS = 20  # in an error text
+MIN_NAME_SIMILARITY = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,13 @@ class DatasetRegistry:
 def check_dataset_exists(name: str, names: Sequence[str]) -> None:
     if name not in names:
         listed = ", ".join(names[:MAX_LISTED_DATASETS]) + (", …" if len(names) > MAX_LISTED_DATASETS else "")
+        similar = find_similar_name(name, names)
+        hint = "" if similar is None else f". Did you mean {similar!r}?"
         raise UnknownDatasetError(
-            f"the dataset {name!r} is not known: the datasets are {listed or 'none yet'}", field="name"
+            f"the dataset {name!r} is not known: the datasets are {listed or 'none yet'}{hint}", field="name"
         )
+
+
+def find_similar_name(name: str, names: Sequence[str]) -> str | None:
+    """The dataset that a misspelt name may mean."""
+    return next(iter(get_close_matches(name, names, n=1, cutoff=MIN_NAME_SIMILARITY)), None)

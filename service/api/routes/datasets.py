@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -40,6 +41,9 @@ LabelsNameQuery = Annotated[
     str | None, Query(alias="name", description="The control or question that counts, if there are several")
 ]
 IfMatchHeader = Annotated[str | None, Header(description="The version to change, as in the `ETag` of GET")]
+CREATED_RESPONSE: dict[int | str, dict[str, Any]] = {
+    201: {"model": DatasetSettings, "description": "The dataset is new: it had neither settings nor sentences"}
+}
 PROBLEM_DESCRIPTION = "Why newer settings are not in force, or why the dataset can't be judged: its model is missing"
 
 
@@ -149,6 +153,7 @@ async def dataset(name: DatasetPath, backend: BackendDep, response: Response) ->
 @router.put(
     "/v1/datasets/{name}",
     summary="Replace all settings of a dataset",
+    responses=CREATED_RESPONSE,
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -169,7 +174,7 @@ async def put_dataset(
     Only `epoch` and `ranker_epoch` keep their value when left out.
 
     The service tries the settings with the model before it writes them. A `version` in the body must be the one in
-    force, as with `If-Match`. Of several changes at the same moment one succeeds; the others are answered 409, or 412
+    force, as with `If-Match`. A dataset that is not known yet is created and answered 201: check its name. Of several changes at the same moment one succeeds; the others are answered 409, or 412
     if they name a version. Every process follows within seconds; each assessment names the version it was made with.
     """
     return await _change_settings(request, response, backend, name, if_match=if_match, partial=False)
@@ -178,6 +183,7 @@ async def put_dataset(
 @router.patch(
     "/v1/datasets/{name}",
     summary="Change some settings",
+    responses=CREATED_RESPONSE,
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -219,6 +225,7 @@ async def label_set(name: DatasetPath, backend: BackendDep) -> DatasetLabelSet:
 @router.put(
     "/v1/datasets/{name}/label-set",
     summary="Take the label set from an annotation platform",
+    responses=CREATED_RESPONSE,
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -283,6 +290,7 @@ async def _write_settings(
     view = backend.state_view
     lock: asyncio.Lock = request.app.state.settings_lock
     async with lock:
+        is_new = name not in view.list_names()
         change = change_settings(
             view.get_settings_state(name),
             fields,
@@ -296,6 +304,8 @@ async def _write_settings(
         )
         await _wait_until_visible(backend, change.settings)
     response.headers["ETag"] = f'"{change.settings.version}"'
+    if is_new:
+        response.status_code = HTTPStatus.CREATED
     return change.settings
 
 

@@ -16,7 +16,7 @@ from service.cli.shared.tables import render_table
 from service.cli.shared.terminal import STDOUT, sanitize
 from service.contracts.validation import to_decode_error
 from service.datasets.changes import merge_settings, replace_settings, write_change
-from service.datasets.registry import check_dataset_exists
+from service.datasets.registry import check_dataset_exists, find_similar_name
 from service.datasets.settings_records import parse_settings
 from service.errors import DecodeError, InvalidInput, SettingsError
 from service.formats.label_sets import read_label_set
@@ -158,9 +158,13 @@ def set_dataset(
             if new_settings.get("epoch", state.in_force.epoch) != state.in_force.epoch:
                 raise InvalidInput(f"it is {state.in_force.epoch}: {EPOCH_HINT}", field="epoch")
             change = replace_settings(state, new_settings, build_judge=registry.build_judge)
+        names = registry.list_names(_read_learned_names(log, topics))
         starts_anew = _is_statistics_reset(log, topics, registry, change)
         write_change(log, topics.datasets, change)
     typer.echo(f"{name}: settings version {change.settings.version} is written to {topics.datasets}")
+    if name not in names:
+        similar = find_similar_name(name, names)
+        typer.echo(f"{name} is a new dataset{'' if similar is None else f'. Did you mean {similar}?'}")
     if label_set is not None:
         typer.echo(sanitize(f"label set: {format_names(label_set.types)}, from {label_set.description}"))
     if starts_anew:

@@ -41,7 +41,7 @@ def test_nothing_is_known_at_first(quiet: ApiHarness) -> None:
 def test_settings_are_written_and_in_force(harness: ApiHarness) -> None:
     fields = {"method": "product", "label_map": {"PERSON": "PER"}, "control_share": 0.1}
     answer = harness.client.put("/v1/datasets/news", json=fields, headers={"X-Request-ID": "r-1"})
-    assert answer.status_code == 200
+    assert answer.status_code == 201
     assert answer.headers["ETag"] == '"1"'
     stored = answer.json()
     assert stored | fields == stored
@@ -203,7 +203,7 @@ def test_who_was_slower_hears_of_it_and_changes_nothing(
 
 
 def test_of_many_changes_at_once_none_is_lost_without_a_word(harness: ApiHarness, tmp_path: Path) -> None:
-    """Two instances on one log: the versions that were answered 200 are all there are, one after the other."""
+    """Two instances on one log: the versions that were accepted are all there are, one after the other."""
     with closing(SqliteLog(tmp_path / "log.sqlite", TOPICS)) as log:
         view = StateView(log, TOPICS, new_datasets(harness))
         stop = threading.Event()
@@ -223,8 +223,8 @@ def test_of_many_changes_at_once_none_is_lost_without_a_word(harness: ApiHarness
         finally:
             stop.set()
             following.join()
-    assert {status for status, _ in answers} <= {200, 409}
-    accepted = sorted((body["version"], body["control_share"]) for status, body in answers if status == 200)
+    assert {status for status, _ in answers} <= {200, 201, 409}
+    accepted = sorted((body["version"], body["control_share"]) for status, body in answers if status < 300)
     assert [version for version, _ in accepted] == list(range(1, len(accepted) + 1))
     (record,) = harness.log.read(TOPICS.datasets, 0, 10)
     now = DatasetSettings.model_validate_json(record.value or b"")
@@ -362,3 +362,13 @@ def test_the_label_set_says_where_its_types_come_from(harness: ApiHarness) -> No
     answer = harness.client.get("/v1/datasets/news/label-set").json()
     assert answer == {"types": ["PERSON", "DRUG"], "source": "given", "unused_types": []}
     assert harness.client.get("/v1/datasets/other/label-set").status_code == 404
+
+
+def test_a_change_says_whether_the_dataset_is_new(harness: ApiHarness) -> None:
+    for method, statuses in (("PATCH", (201, 200)), ("PUT", (201, 200))):
+        for status in statuses:
+            answer = harness.client.request(method, f"/v1/datasets/news-{method.lower()}", json={"control_share": 0.5})
+            assert answer.status_code == status
+    answer = harness.client.get("/v1/datasets/news-ptach")
+    assert answer.status_code == 404
+    assert "Did you mean 'news-patch'?" in answer.json()["detail"]

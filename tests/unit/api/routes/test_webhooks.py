@@ -283,7 +283,7 @@ def test_field_and_control_can_be_named(harness: ApiHarness) -> None:
 
 
 def test_labels_are_written_in_the_datasets_scheme(harness: ApiHarness) -> None:
-    assert harness.client.put("/v1/datasets/trips", json={"scheme": "biluo"}).status_code == 200
+    assert harness.client.put("/v1/datasets/trips", json={"scheme": "biluo"}).status_code == 201
     while harness.backend.state_view.get_settings("trips").scheme != "biluo":
         pass  # its thread reads the log
     harness.client.post(f"{LABEL_STUDIO}?dataset=trips", json=bodies.make_event())

@@ -250,6 +250,12 @@ def test_wrong_usage_is_an_error(harness: CommandHarness, arguments: list[str], 
 # -- a worker follows them ---------------------------------------------------------------------------------------------
 
 
+def test_a_new_dataset_is_named_as_such(harness: CommandHarness) -> None:
+    assert "news is a new dataset\n" in put(harness, "news", "control_share=0.5")
+    assert "new dataset" not in put(harness, "news", "control_share=0.6")
+    assert "nwes is a new dataset. Did you mean news?" in put(harness, "nwes", "control_share=0.5")
+
+
 def test_the_label_set_is_taken_from_a_file(harness: CommandHarness, tmp_path: Path) -> None:
     interface = tmp_path / "interface.xml"
     interface.write_text(
