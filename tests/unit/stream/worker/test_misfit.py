@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.datasets.registry import DatasetRegistry
+from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from service.judging.misfit import MAX_FLAGGED_SHARE, MIN_MISFIT_SENTENCES, Misfit
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 from service.stream.state.view import StateView
 from tests.support.command_harness import CommandHarness, make_sentences
+from tests.support.model_pools import make_pool
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ def judge_sentences(harness: CommandHarness, n: int, *settings: str) -> None:
 def read_flags(harness: CommandHarness) -> tuple[list[FlagCounts], Misfit | None]:
     """The counts by stats key, and the misfit that the API would show."""
     log = SqliteLog(harness.log_path, TOPICS)
-    folder = ModelFolder.load(harness.model)
-    view = StateView(log, TOPICS, DatasetRegistry(folder, min_words=1, prior_words=0))
+    models = make_pool(Classifier(ModelFolder.load(harness.model)))
+    view = StateView(log, TOPICS, DatasetRegistry(models, min_words=1, prior_words=0))
     while view.step():
         pass
     flags, misfit = view.snapshot.get_arrivals("default").total.flags, view.find_misfit("default")
