@@ -1,8 +1,9 @@
 """The ranker: it learns from decisions which types are wrong more often, or less often, than their scores say.
 
-A word has the logit z = x0 + u[type of its given label], with x0 = ½·ln((1 − s)/s) and s its weighted score. A sentence has
-the largest logit of its words. The coefficient of x0 is fixed at 1. A bias is fitted, but does not affect the order. The
-offsets u have a Gaussian prior. So without decisions the order is that of the priority, and few decisions change little.
+A word has the logit z = x0 + u[type of its given label] + v[that type, suggested type], with x0 = ½·ln((1 − s)/s) and s its
+weighted score. A word that was not shown as doubtful has no suggested type, and no v. A sentence has the largest logit of its
+words. The coefficient of x0 is fixed at 1. A bias is fitted, but does not affect the order. The offsets u and v have Gaussian
+priors. So without decisions the order is that of the priority, and few decisions change little.
 
 The fit depends on the set of decisions alone: they are sorted by time and key, whatever order the partitions of the topic
 were read in, and Newton's method always starts at zero. So all replicas fit the same numbers. The fit uses decisions in
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from service.contracts import Decision, Shown
+    from service.contracts import Decision, Flag, Shown
+
+TypePair: TypeAlias = tuple[str, str]
+"""The types of the given and of the suggested label."""
 
 MIN_SCORE: Final = 1e-6
 MAX_SCORE: Final = 1 - 1e-3
@@ -33,6 +37,8 @@ MIN_DECISIONS: Final = 25
 MIN_BATCH_SIZE: Final = 5
 BATCH_DIVISOR: Final = 20
 PRIOR_PRECISION: Final = 10.0
+# The smallest tried (5, 10, 20, 40) that costs no more than noise where errors are of all kinds.
+PAIR_PRECISION: Final = 40.0
 # Almost no prior, and still enough to keep the bias finite while no reviewer has found an error.
 BIAS_PRECISION: Final = 1e-2
 MAX_STEPS: Final = 100
@@ -51,13 +57,30 @@ def to_rank(z: float) -> float:
     return 1 / (1 + math.exp(2 * z))
 
 
+class WordKind(NamedTuple):
+    """What the ranker knows of a word beside its score: the type of its given label, and the suggested type if any."""
+
+    given: str
+    suggested: str | None = None
+
+    @property
+    def pair(self) -> TypePair | None:
+        return None if self.suggested is None else (self.given, self.suggested)
+
+
 @dataclass(frozen=True, slots=True)
 class ReviewedWords:
-    """The words that one decision is about: the type of the given label, x0, and whether the label was wrong."""
+    """The words that one decision is about: their kind, x0, and whether the label was wrong."""
 
-    types: tuple[str, ...]
+    kinds: tuple[WordKind, ...]
     logits: tuple[float, ...]
     wrong: tuple[bool, ...]
+
+
+def find_word_kinds(labels: Sequence[str], doubtful: Sequence[Flag]) -> list[WordKind]:
+    """The kind of each word. `doubtful` are the flags, or the worst word of a sentence without any."""
+    suggested = {flag.index: get_entity_type(flag.suggested) for flag in doubtful}
+    return [WordKind(get_entity_type(label), suggested.get(index)) for index, label in enumerate(labels)]
 
 
 def extract_reviewed_words(decision: Decision, shown: Shown) -> ReviewedWords | None:
@@ -72,8 +95,9 @@ def extract_reviewed_words(decision: Decision, shown: Shown) -> ReviewedWords | 
     labelled = [(index, score) for index, score in scored if index < len(shown.labels)]
     if not labelled:
         return None
+    kinds = find_word_kinds(shown.labels, shown.doubtful)
     return ReviewedWords(
-        tuple(get_entity_type(shown.labels[index]) for index, _ in labelled),
+        tuple(kinds[index] for index, _ in labelled),
         tuple(to_logit(score) for _, score in labelled),
         tuple(index in wrong for index, _ in labelled),
     )
@@ -91,10 +115,11 @@ def round_down_to_batch(decisions: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ranker:
-    """The offset of each type. Without `enabled`, the queue is sorted by priority."""
+    """The offset of each type and of each pair of types. Without `enabled`, the queue is sorted by priority."""
 
     enabled: bool = False
     offsets: Mapping[str, float] = field(default_factory=dict)
+    pair_offsets: Mapping[TypePair, float] = field(default_factory=dict)
     bias: float = 0.0
     decisions: int = 0
 
@@ -104,70 +129,140 @@ class Ranker:
         used = decisions[: round_down_to_batch(len(decisions))]
         if not used:
             return cls()
-        names = sorted({name for words in used for name in words.types})
-        number = {name: k for k, name in enumerate(names)}
-        types = np.array([number[name] for words in used for name in words.types], np.intp)
-        logits = np.array([logit for words in used for logit in words.logits], np.float64)
-        wrong = np.array([is_wrong for words in used for is_wrong in words.wrong], np.float64)
-        offsets, bias = fit_offsets(types, logits, wrong, len(names))
+        kinds = [kind for words in used for kind in words.kinds]
+        types = sorted({kind.given for kind in kinds})
+        pairs = sorted({kind.pair for kind in kinds if kind.pair is not None})
+        type_numbers = {name: number for number, name in enumerate(types)}
+        pair_numbers = {pair: number for number, pair in enumerate(pairs)}
+        words = WordArrays(
+            types=np.array([type_numbers[kind.given] for kind in kinds], np.intp),
+            pairs=np.array([len(pairs) if kind.pair is None else pair_numbers[kind.pair] for kind in kinds], np.intp),
+            logits=np.array([logit for words in used for logit in words.logits], np.float64),
+            wrong=np.array([is_wrong for words in used for is_wrong in words.wrong], np.float64),
+            pair_types=np.array([type_numbers[given] for given, _ in pairs], np.intp),
+            n_types=len(types),
+        )
+        fitted = fit_offsets(words)
         return cls(
-            enabled=True, offsets=dict(zip(names, offsets.tolist(), strict=True)), bias=bias, decisions=len(used)
+            enabled=True,
+            offsets=dict(zip(types, fitted.types.tolist(), strict=True)),
+            pair_offsets=dict(zip(pairs, fitted.pairs.tolist(), strict=True)),
+            bias=fitted.bias,
+            decisions=len(used),
         )
 
-    def rank(self, priority: float | None, lowest_scores: Sequence[tuple[str, float]]) -> float:
-        """The rank of a sentence, from its priority and the lowest weighted score of each type in it."""
+    def rank(self, priority: float | None, lowest_scores: Sequence[tuple[WordKind, float]]) -> float:
+        """The rank of a sentence, from its priority and the lowest weighted score of each kind of word in it."""
         if not self.enabled or not lowest_scores:
             return 1.0 if priority is None else priority
-        return to_rank(max(to_logit(score) + self.offsets.get(name, 0.0) for name, score in lowest_scores))
+        return to_rank(max(to_logit(score) + self._get_offset(kind) for kind, score in lowest_scores))
+
+    def ranks_like(self, other: Ranker) -> bool:
+        """Whether both give every sentence the same rank."""
+        return (self.enabled, self.offsets, self.pair_offsets) == (other.enabled, other.offsets, other.pair_offsets)
+
+    def _get_offset(self, kind: WordKind) -> float:
+        offset = self.offsets.get(kind.given, 0.0)
+        return offset if kind.pair is None else offset + self.pair_offsets.get(kind.pair, 0.0)
 
 
-def fit_offsets(
-    types: npt.NDArray[np.intp], logits: npt.NDArray[np.float64], wrong: npt.NDArray[np.float64], n_types: int
-) -> tuple[npt.NDArray[np.float64], float]:
-    """The MAP offsets and bias, by damped Newton.
+@dataclass(frozen=True, slots=True)
+class WordArrays:
+    """The words of all decisions. `pairs` is the number of pairs for a word without a pair."""
 
-    Each word involves one offset and the bias, so the Hessian is a bordered diagonal matrix and the step needs no solver:
-    the border is eliminated, then the diagonal divides. Without damping the method diverges on confident words, so a step
-    is halved until the objective falls.
+    types: npt.NDArray[np.intp]
+    pairs: npt.NDArray[np.intp]
+    logits: npt.NDArray[np.float64]
+    wrong: npt.NDArray[np.float64]
+    pair_types: npt.NDArray[np.intp]
+    """The given type of each pair."""
+    n_types: int
+
+    @property
+    def n_pairs(self) -> int:
+        return len(self.pair_types)
+
+    def compute_logits(self, offsets: Offsets) -> npt.NDArray[np.float64]:
+        return self.logits + offsets.types[self.types] + np.append(offsets.pairs, 0.0)[self.pairs] + offsets.bias
+
+    def sum_by_type(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.bincount(self.types, values, self.n_types)
+
+    def sum_by_pair(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.bincount(self.pairs, values, self.n_pairs + 1)[: self.n_pairs]
+
+    def sum_pairs_by_type(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return np.bincount(self.pair_types, values, self.n_types)
+
+
+class Offsets(NamedTuple):
+    """The fitted numbers, or a step of them."""
+
+    types: npt.NDArray[np.float64]
+    pairs: npt.NDArray[np.float64]
+    bias: float
+
+    def subtract(self, step: Offsets, scale: float) -> Offsets:
+        return Offsets(self.types - scale * step.types, self.pairs - scale * step.pairs, self.bias - scale * step.bias)
+
+    def get_largest(self) -> float:
+        return max(float(np.abs(self.types).max(initial=0)), float(np.abs(self.pairs).max(initial=0)), abs(self.bias))
+
+
+def fit_offsets(words: WordArrays) -> Offsets:
+    """The MAP offsets and bias, by damped Newton. Without damping the method diverges on confident words, so a step is
+    halved until the objective falls.
     """
-    offsets, bias = np.zeros(n_types), 0.0
-    value = compute_objective(types, logits, wrong, offsets, bias)
+    offsets = Offsets(np.zeros(words.n_types), np.zeros(words.n_pairs), 0.0)
+    value = compute_objective(words, offsets)
     for _ in range(MAX_STEPS):
-        p = _sigmoid(logits + offsets[types] + bias)
-        slope = np.bincount(types, p - wrong, n_types)
-        curve = np.bincount(types, p * (1 - p), n_types)
-        gradient = slope + PRIOR_PRECISION * offsets
-        bias_gradient = float(slope.sum()) + BIAS_PRECISION * bias
-        diagonal = curve + PRIOR_PRECISION
-        corner = float(curve.sum()) + BIAS_PRECISION - float((curve * curve / diagonal).sum())
-        bias_step = (bias_gradient - float((curve * gradient / diagonal).sum())) / corner
-        step = (gradient - curve * bias_step) / diagonal
+        step = _compute_newton_step(words, offsets)
         scale = 1.0
         for _ in range(MAX_HALVINGS):
-            tried, tried_bias = offsets - scale * step, bias - scale * bias_step
-            tried_value = compute_objective(types, logits, wrong, tried, tried_bias)
+            tried = offsets.subtract(step, scale)
+            tried_value = compute_objective(words, tried)
             if tried_value <= value:
                 break
             scale /= 2
         else:
             break  # no step lowers the objective: this is the optimum to machine precision
-        offsets, bias, value = tried, tried_bias, tried_value
-        if scale * max(float(np.abs(step).max(initial=0.0)), abs(bias_step)) < STEP_TOLERANCE:
+        offsets, value = tried, tried_value
+        if scale * step.get_largest() < STEP_TOLERANCE:
             break
-    return offsets, bias
+    return offsets
 
 
-def compute_objective(
-    types: npt.NDArray[np.intp],
-    logits: npt.NDArray[np.float64],
-    wrong: npt.NDArray[np.float64],
-    offsets: npt.NDArray[np.float64],
-    bias: float,
-) -> float:
+def _compute_newton_step(words: WordArrays, offsets: Offsets) -> Offsets:
+    """Newton's step without a solver: each pair involves one type, and each type the bias.
+
+    So the pairs are eliminated from the rows of their types, then the types from the row of the bias, and each of them has
+    one divisor left.
+    """
+    p = _sigmoid(words.compute_logits(offsets))
+    slopes, curves = p - words.wrong, p * (1 - p)
+    pair_curve = words.sum_by_pair(curves)
+    pair_gradient = words.sum_by_pair(slopes) + PAIR_PRECISION * offsets.pairs
+    pair_diagonal = pair_curve + PAIR_PRECISION
+    type_slope = words.sum_by_type(slopes)
+    removed_gradient = words.sum_pairs_by_type(pair_curve * pair_gradient / pair_diagonal)
+    gradient = type_slope + PRIOR_PRECISION * offsets.types - removed_gradient
+    curve = words.sum_by_type(curves) - words.sum_pairs_by_type(pair_curve * pair_curve / pair_diagonal)
+    diagonal = curve + PRIOR_PRECISION
+    bias_gradient = float(type_slope.sum() - removed_gradient.sum()) + BIAS_PRECISION * offsets.bias
+    corner = float(curve.sum()) + BIAS_PRECISION - float((curve * curve / diagonal).sum())
+    bias_step = (bias_gradient - float((curve * gradient / diagonal).sum())) / corner
+    type_steps = (gradient - curve * bias_step) / diagonal
+    pair_steps = (pair_gradient - pair_curve * (type_steps[words.pair_types] + bias_step)) / pair_diagonal
+    return Offsets(type_steps, pair_steps, bias_step)
+
+
+def compute_objective(words: WordArrays, offsets: Offsets) -> float:
     """The objective that the fit minimises: the log-loss of the words plus the priors."""
-    z = logits + offsets[types] + bias
-    loss = np.logaddexp(0.0, z) - wrong * z
-    return float(loss.sum() + PRIOR_PRECISION / 2 * (offsets @ offsets) + BIAS_PRECISION / 2 * bias * bias)
+    z = words.compute_logits(offsets)
+    loss = np.logaddexp(0.0, z) - words.wrong * z
+    type_penalty = PRIOR_PRECISION / 2 * (offsets.types @ offsets.types)
+    pair_penalty = PAIR_PRECISION / 2 * (offsets.pairs @ offsets.pairs)
+    return float(loss.sum() + type_penalty + pair_penalty + BIAS_PRECISION / 2 * offsets.bias * offsets.bias)
 
 
 def _sigmoid(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -37,7 +37,8 @@
  * @typedef {{ counts: Record<string, number>, days: Day[], scores: Bin[], confusions: Confusion[],
  *   annotators: Annotator[], reviewers: { reviewer: string, decisions: number }[],
  *   models: { model: string, items: number }[], verdicts: Record<string, number>, precision: number | null, recall: Recall | null,
- *   ranker: Record<string, number> | null }} Overview
+ *   ranker: Record<string, number> | null,
+ *   ranker_pairs: { given: string, suggested: string, offset: number }[] }} Overview
  * @typedef {{ at: string, thresholds: Record<string, number | null> }} Moment
  * @typedef {{ name: string, own_words: number, threshold: number | null, prior: number | null,
  *   warming_up: boolean }} ClassThreshold

@@ -260,7 +260,7 @@ class ReviewProjector:
             ranker = Ranker.refit([words for *_, words in examples]) if setting == "auto" else Ranker()
             before = self._rankers.get(dataset, Ranker())
             self._rankers[dataset] = ranker
-            if (ranker.enabled, ranker.offsets) != (before.enabled, before.offsets):
+            if not ranker.ranks_like(before):
                 put_ranker(db, dataset, ranker)
                 self._datasets_to_position.add(dataset)
         self._datasets_to_fit.clear()

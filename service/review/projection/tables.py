@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from service.contracts import Decision, PlatformTask
-from service.labels import get_entity_type
 from service.log.codec import encode_headers
 from service.review.items import TASK_DELETION_STATE, compute_weighted_scores, select_flags, select_suspects
 from service.review.projection.facets import TASK_FACET_GLOB, build_facets, decode_task_facet, encode_task_facet
+from service.review.ranker import WordKind, find_word_kinds
 from service.review.review_state import derive_item_state, is_task_deletion, supersedes
 from service.statistics.sampling import DrawPurpose, draw_uniform
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from service.contracts import Assessment, Claim, DatasetSettings
     from service.log.protocol import Record
-    from service.review.ranker import Ranker
+    from service.review.ranker import Ranker, TypePair
     from service.review.review_state import SentenceKey
 
 SCHEMA = """
@@ -32,7 +32,7 @@ CREATE TABLE items (
     no INTEGER PRIMARY KEY, dataset TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL, reason TEXT NOT NULL,
     state TEXT NOT NULL, rank REAL NOT NULL, tie REAL NOT NULL, priority REAL, score REAL, draw REAL NOT NULL,
     shown_priority REAL, shown_score REAL, inclusion REAL,
-    annotator TEXT, day TEXT, scored_at REAL, types TEXT NOT NULL, UNIQUE (dataset, id)
+    annotator TEXT, day TEXT, scored_at REAL, lowest_scores TEXT NOT NULL, UNIQUE (dataset, id)
 );
 CREATE INDEX items_in_order ON items (state, rank, tie, dataset, id);
 CREATE INDEX items_of_dataset ON items (dataset, state, rank, tie, id);
@@ -68,7 +68,7 @@ CREATE INDEX pairs_of_item ON pairs (dataset, id);
 CREATE TABLE settings (
     dataset TEXT PRIMARY KEY, version INTEGER NOT NULL, ranker TEXT NOT NULL, epoch INTEGER NOT NULL, share REAL NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE rankers (dataset TEXT PRIMARY KEY, offsets TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE rankers (dataset TEXT PRIMARY KEY, offsets TEXT NOT NULL, pair_offsets TEXT NOT NULL) WITHOUT ROWID;
 """
 TABLES = ("items", "bodies", "facets", "texts", "decisions", "claims", "outcomes", "pairs", "settings", "rankers")
 MIN_TIMESTAMP = datetime(1, 1, 1, tzinfo=UTC).timestamp()
@@ -116,11 +116,17 @@ def put_ranker(db: sqlite3.Connection, dataset: str, ranker: Ranker) -> None:
     """Stores the offsets of a ranker that is on, for the overview, and ranks the dataset's items with it."""
     db.execute("DELETE FROM rankers WHERE dataset = ?", (dataset,))
     if ranker.enabled:
-        db.execute("INSERT INTO rankers VALUES (?, ?)", (dataset, json.dumps(dict(ranker.offsets))))
+        pairs = [[*pair, offset] for pair, offset in ranker.pair_offsets.items()]
+        db.execute(
+            "INSERT INTO rankers VALUES (?, ?, ?)", (dataset, json.dumps(dict(ranker.offsets)), json.dumps(pairs))
+        )
     rows = db.execute(
-        "SELECT no, rank, priority, types FROM items WHERE dataset = ? AND reason = 'flagged'", (dataset,)
+        "SELECT no, rank, priority, lowest_scores FROM items WHERE dataset = ? AND reason = 'flagged'", (dataset,)
     ).fetchall()
-    ranked = [(ranker.rank(priority, list(json.loads(types).items())), no, rank) for no, rank, priority, types in rows]
+    ranked = [
+        (ranker.rank(priority, _decode_lowest_scores(lowest_scores)), no, rank)
+        for no, rank, priority, lowest_scores in rows
+    ]
     db.executemany("UPDATE items SET rank = ? WHERE no = ?", [(new, no) for new, no, old in ranked if new != old])
 
 
@@ -128,6 +134,12 @@ def read_ranker_offsets(db: sqlite3.Connection, dataset: str) -> dict[str, float
     """The offset of each type; None where the ranker is off."""
     row = db.execute("SELECT offsets FROM rankers WHERE dataset = ?", (dataset,)).fetchone()
     return None if row is None else dict(json.loads(row[0]))
+
+
+def read_ranker_pair_offsets(db: sqlite3.Connection, dataset: str) -> dict[TypePair, float]:
+    """The offset of each pair of given and suggested type; none where the ranker is off."""
+    row = db.execute("SELECT pair_offsets FROM rankers WHERE dataset = ?", (dataset,)).fetchone()
+    return {} if row is None else {(given, suggested): offset for given, suggested, offset in json.loads(row[0])}
 
 
 # -- items -------------------------------------------------------------------------------------------------------------
@@ -140,11 +152,11 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
     if not supersedes(assessment.revision, None if row is None else row[0]):
         return False
     drop_item(db, *key)
-    lowest_scores = compute_lowest_by_type(assessment) if assessment.reason == "flagged" else {}
+    lowest_scores = compute_lowest_by_kind(assessment) if assessment.reason == "flagged" else []
     priority, score = _discard_non_finite(assessment.priority), _discard_non_finite(assessment.score)
     number = db.execute(
         "INSERT INTO items (dataset, id, revision, reason, state, rank, tie, priority, score, draw, shown_priority,"
-        " shown_score, inclusion, annotator, day, scored_at, types)"
+        " shown_score, inclusion, annotator, day, scored_at, lowest_scores)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *key,
@@ -153,7 +165,7 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
             TASK_DELETION_STATE
             if is_task_deletion(assessment)
             else derive_item_state(assessment.reason, (), deleted_with_task=False),
-            ranker.rank(priority, list(lowest_scores.items())),
+            ranker.rank(priority, lowest_scores),
             1.0 if priority is None else priority,
             priority,
             score,
@@ -164,7 +176,7 @@ def put_item(db: sqlite3.Connection, assessment: Assessment, record: Record, ran
             assessment.annotator,
             to_utc_day(assessment.scored_at),
             to_timestamp(assessment.scored_at),
-            json.dumps(lowest_scores),
+            json.dumps([[*kind, lowest] for kind, lowest in lowest_scores]),
         ),
     ).lastrowid
     db.execute(
@@ -217,15 +229,19 @@ def find_items_of_task(db: sqlite3.Connection, dataset: str, sentence_id: str) -
     return [(dataset, found_id) for (found_id,) in db.execute(query, (encode_task_facet(task), dataset))]
 
 
-def compute_lowest_by_type(assessment: Assessment) -> dict[str, float]:
-    """The lowest weighted score per type. The ranker needs no more: the lowest word of each type decides the rank."""
-    lowest: dict[str, float] = {}
-    for label, weighted_score in zip(assessment.labels, compute_weighted_scores(assessment), strict=False):
+def compute_lowest_by_kind(assessment: Assessment) -> list[tuple[WordKind, float]]:
+    """The lowest weighted score of each kind of word. The ranker needs no more: the lowest word of each decides the rank."""
+    lowest: dict[WordKind, float] = {}
+    kinds = find_word_kinds(assessment.labels, select_flags(assessment))
+    for kind, weighted_score in zip(kinds, compute_weighted_scores(assessment), strict=False):
         score = _discard_non_finite(weighted_score)
         if score is not None:
-            label_type = get_entity_type(label)
-            lowest[label_type] = min(score, lowest.get(label_type, score))
-    return dict(sorted(lowest.items()))
+            lowest[kind] = min(score, lowest.get(kind, score))
+    return sorted(lowest.items(), key=lambda entry: (entry[0].given, entry[0].suggested or ""))
+
+
+def _decode_lowest_scores(text: str) -> list[tuple[WordKind, float]]:
+    return [(WordKind(given, suggested), score) for given, suggested, score in json.loads(text)]
 
 
 # -- decisions and claims ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from service.contracts import Assessment, Message
 from service.review.items import TASK_DELETION_STATE
-from service.review.projection.tables import read_ranker_offsets
+from service.review.projection.tables import read_ranker_offsets, read_ranker_pair_offsets
 from service.review.queue.breakdowns import (
     FROM_FACETS,
     FROM_ITEMS,
@@ -87,6 +87,14 @@ class Confusion(Message):
     right: int = 0
 
 
+class PairOffset(Message):
+    """What the ranker has learned of words with a given and a suggested type."""
+
+    given: str
+    suggested: str
+    offset: float
+
+
 class Overview(Message):
     dataset: str | None = None
     counts: dict[str, int] = Field(default_factory=dict)
@@ -109,6 +117,9 @@ class Overview(Message):
     recall: RecallEstimate | None = Field(default=None, description="Only for a single dataset")
     ranker: dict[str, float] | None = Field(
         default=None, description="Offset of each type; None where the ranker is off"
+    )
+    ranker_pairs: tuple[PairOffset, ...] = Field(
+        default=(), description="Offset of each pair of types, added to that of the given type; largest first"
     )
 
 
@@ -216,6 +227,15 @@ def build_overview(db: sqlite3.Connection, dataset: str | None) -> Overview:
         precision=errors / decided if decided else None,
         recall=None if dataset is None else estimate_recall(db, dataset),
         ranker=None if dataset is None else read_ranker_offsets(db, dataset),
+        ranker_pairs=() if dataset is None else _list_pair_offsets(db, dataset),
+    )
+
+
+def _list_pair_offsets(db: sqlite3.Connection, dataset: str) -> tuple[PairOffset, ...]:
+    offsets = read_ranker_pair_offsets(db, dataset)
+    return tuple(
+        PairOffset(given=given, suggested=suggested, offset=offset)
+        for (given, suggested), offset in sorted(offsets.items(), key=lambda entry: (-entry[1], entry[0]))
     )
 
 

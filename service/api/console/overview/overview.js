@@ -168,7 +168,7 @@ export class OverviewView {
         renderConfusionMap(overview.confusions, dataset),
         renderAnnotatorTable(overview.annotators, dataset),
       ),
-      dataset ? renderRankerTable(overview.ranker) : null,
+      dataset ? renderRankerTable(overview) : null,
     ].filter((part) => part !== null);
   }
 }

@@ -6,10 +6,11 @@ import { formatCount, formatPercent, pluralize } from "../text.js";
 import { renderMeter } from "./charts.js";
 import { renderEmpty, renderSection } from "./layout.js";
 
-/** @import { Annotator, Confusion } from "../types.js" */
+/** @import { Annotator, Confusion, Overview } from "../types.js" */
 
 const HEAT_STEPS = 5;
 const MAX_TYPES = 24;
+const MAX_SHOWN_PAIRS = 20;
 const MIN_SHOWN_OFFSET = 0.005; // smaller offsets are rounded to 0.00
 
 /**
@@ -142,9 +143,20 @@ export function renderAnnotatorTable(annotators, dataset) {
   );
 }
 
-/** @param {Record<string, number> | null} ranker */
-export function renderRankerTable(ranker) {
-  const offsets = Object.entries(ranker ?? {}).sort((a, b) => b[1] - a[1]);
+/** @param {Overview} overview */
+export function renderRankerTable({ ranker, ranker_pairs: pairs }) {
+  const types = Object.entries(ranker ?? {}).sort((a, b) => b[1] - a[1]);
+  const learnedPairs = pairs
+    .filter(({ offset }) => Math.abs(offset) >= MIN_SHOWN_OFFSET)
+    .sort((a, b) => Math.abs(b.offset) - Math.abs(a.offset))
+    .slice(0, MAX_SHOWN_PAIRS);
+  /** @type {[string, number][]} */
+  const offsets = [
+    ...types,
+    ...learnedPairs.map(
+      ({ given, suggested, offset }) => /** @type {[string, number]} */ ([`${given} → ${suggested}`, offset]),
+    ),
+  ];
   const largest = Math.max(0.1, ...offsets.map(([, offset]) => Math.abs(offset)));
   const rows = offsets.map(([type, offset]) =>
     h(
@@ -163,14 +175,14 @@ export function renderRankerTable(ranker) {
   const headings = h(
     "tr",
     {},
-    h("th", { scope: "col" }, "Given type"),
+    h("th", { scope: "col" }, "Given type, or given → suggested"),
     h("th", { scope: "col", class: "num", colspan: 2 }, "Offset"),
     h("th", { scope: "col" }, "Comes"),
   );
   return renderSection(
     "ranker",
     "Ranker",
-    "What the ranker has learned from the decisions: types that are wrong more often than their scores suggest come sooner.",
+    "What the ranker has learned from the decisions: types that are wrong more often than their scores suggest come sooner. A pair adds to its given type.",
     rows.length
       ? h("table", { class: "offsets" }, h("thead", {}, headings), h("tbody", {}, rows))
       : renderEmpty("Off: the ranker starts after 25 decisions, unless the dataset's settings say otherwise."),

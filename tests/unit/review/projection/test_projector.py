@@ -123,9 +123,11 @@ def test_the_ranker_orders_the_queue_after_25_decisions(harness: QueueHarness) -
     harness.write(item("one more", "PER", 0.5), make_decision_output("one more", "ok"))
     assert harness.list_ids() == ["loc", "per"]
     assert harness.get_item("loc").rank != harness.get_item("loc").priority
-    offsets = harness.queue.build_overview("default").ranker
-    assert offsets is not None
-    assert offsets["LOC"] > 0 > offsets["PER"]
+    overview = harness.queue.build_overview("default")
+    assert overview.ranker is not None
+    assert overview.ranker["LOC"] > 0 > overview.ranker["PER"]
+    assert [(pair.given, pair.suggested) for pair in overview.ranker_pairs] == [("LOC", "O"), ("PER", "O")]
+    assert overview.ranker_pairs[0].offset > 0 > overview.ranker_pairs[1].offset
     harness.write(item("late", "LOC", 0.12))
     assert harness.list_ids() == ["loc", "late", "per"]
 
