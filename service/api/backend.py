@@ -10,10 +10,12 @@ from starlette.requests import HTTPConnection
 
 from service.api.ingest.webhook_deliveries import WebhookDeliveries
 from service.contracts import MAX_WORDS
+from service.contracts.defaults import MIN_TRAINING_SENTENCES
 
 if TYPE_CHECKING:
     from service.api.batching.batcher import MicroBatcher
     from service.api.ingest.log_appender import LogAppender
+    from service.datasets.training_view import TrainingView
     from service.inference.model.pool import ModelPool
     from service.log.topics import Topics
     from service.review.projection.projector import ReviewProjector
@@ -30,6 +32,7 @@ class Backend:
 
     settings: ApiSettings
     state_view: StateView
+    training_view: TrainingView
     batcher: MicroBatcher
     queue: ReviewQueue
     projector: ReviewProjector
@@ -38,6 +41,8 @@ class Backend:
     models: ModelPool
     telemetry: Telemetry
     max_words: int = MAX_WORDS
+    auto_train: bool = False  # whether datasets that don't say so themselves are trained if no model fits them
+    min_training_sentences: int = MIN_TRAINING_SENTENCES
     open_metrics: bool = False
     conditions: Conditions = dict
     degraded: Conditions = dict

@@ -32,6 +32,12 @@ COMMANDS = (
         "Assess sentences as they arrive, until SIGTERM or Ctrl-C. The current batch is finished first.",
         SERVE_PANEL,
     ),
+    CommandEntry(
+        "trainer",
+        "service.cli.serve.trainer:trainer",
+        "Train models for datasets with labels that no model fits, and again as they grow, until SIGTERM or Ctrl-C.",
+        SERVE_PANEL,
+    ),
     CommandEntry("topics", "service.cli.stream.topics:topics_app", "Create and describe the topics.", SERVE_PANEL),
     CommandEntry("key", "service.cli.serve.key:key_app", "Manage the keys of the REST API.", SERVE_PANEL),
     CommandEntry(

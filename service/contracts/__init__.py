@@ -37,7 +37,7 @@ from service.contracts.sentence import (
     describe_label_mismatch,
     read_sentence,
 )
-from service.contracts.training import ModelComparison, TrainedType, Training, TrainingProgress
+from service.contracts.training import DatasetModels, ModelComparison, TrainedType, Training, TrainingProgress
 
 __all__ = [
     "DATASET_NAME_RULE",
@@ -53,6 +53,7 @@ __all__ = [
     "BudgetPolicy",
     "Claim",
     "ConfidentPolicy",
+    "DatasetModels",
     "DatasetName",
     "DatasetSettings",
     "Decision",

@@ -63,3 +63,16 @@ class Training(Message):
     types: tuple[TrainedType, ...] = ()
     untrained_types: tuple[str, ...] = Field(default=(), description="Types with too few examples: they are not judged")
     comparison: ModelComparison | None = None
+
+
+class DatasetModels(Message):
+    """Which model a dataset uses, when the next one is trained, and what came of earlier trainings."""
+
+    dataset: DatasetName
+    model: str | None = Field(description="The model of its settings; null: the default model of the service")
+    used_since: datetime | None = Field(default=None, description="Since when, if the trainer made the model")
+    auto_train: bool = Field(description="Whether the trainer takes care of the dataset")
+    waiting: int = Field(description="Sentences that are stored because no model fits them")
+    arrived: int = Field(description="Sentences that have arrived, judged or waiting")
+    due_at: int = Field(description="The number of arrived sentences at which the next training is due")
+    trainings: tuple[Training, ...] = Field(description="The newest first")

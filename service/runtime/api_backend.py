@@ -9,6 +9,7 @@ from service.api.backend import Backend
 from service.api.batching.batcher import MicroBatcher
 from service.api.ingest.log_appender import LogAppender
 from service.api.routes.health import get_conditions, get_degraded
+from service.datasets.training_view import TrainingView
 from service.errors import SettingsError
 from service.review.projection.projector import ReviewProjector
 from service.review.queue.queue import ReviewQueue
@@ -42,7 +43,9 @@ def build_backend(
     topics, api = build_topics(settings), settings.api
     queue = exit_stack.enter_context(closing(_open_queue(settings)))
     # One log per thread, so that none waits for another.
-    request_log, state_log, projection_log = (exit_stack.enter_context(closing(open_log(settings))) for _ in range(3))
+    request_log, state_log, training_log, projection_log = (
+        exit_stack.enter_context(closing(open_log(settings))) for _ in range(4)
+    )
     batcher = MicroBatcher(
         models.get_classifier(models.default),
         queue_sentences=api.queue_sentences,
@@ -68,6 +71,7 @@ def build_backend(
     backend = Backend(
         settings=api,
         state_view=state_view,
+        training_view=TrainingView(training_log, topics.models),
         batcher=batcher,
         queue=queue,
         projector=projector,
@@ -76,6 +80,8 @@ def build_backend(
         models=models,
         telemetry=telemetry,
         max_words=settings.worker.max_words,
+        auto_train=settings.trainer.is_auto(with_trainer=runner is not None),
+        min_training_sentences=settings.trainer.min_sentences,
         open_metrics=settings.metrics.open,
         conditions=conditions,
         degraded=degraded,

@@ -3,8 +3,10 @@
     api     ─ the HTTP server; on SIGTERM it accepts nothing new, finishes the open requests and ends first
     model   ─ runs the model for all requests          ┐
     mirror  ─ follows settings and statistics          ├ end after the server
+    models  ─ follows the trainings of models          │
     review  ─ builds the queue                         ┘
     worker  ─ only with `up`; ends after the current batch
+    trainer ─ only with `up`; ends at once, and a running training with it
 
 The first thread that ends without being stopped makes the service not ready and ends the process.
 """
@@ -30,6 +32,7 @@ from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, hold_state_lock
 from service.runtime.process import set_up_logging, stop_on_signals
 from service.runtime.supervisor import Supervisor
+from service.runtime.training.run import run_trainer_thread
 from service.runtime.worker import WorkerRunner
 from service.settings import find_unknown_variables
 from service.telemetry import Telemetry
@@ -126,9 +129,20 @@ def _start_threads(
 
     supervisor.start("model", lambda _: backend.batcher.run(server_ended))
     supervisor.start("mirror", lambda _: backend.state_view.run(server_ended))
+    supervisor.start("models", lambda _: backend.training_view.run(server_ended))
     supervisor.start("review", lambda _: backend.projector.run(server_ended))
     if runner is not None:
         supervisor.start("worker", runner.run)
+        supervisor.start(
+            "trainer",
+            lambda stop: run_trainer_thread(
+                settings,
+                stop,
+                state_view=backend.state_view,
+                training_view=backend.training_view,
+                telemetry=backend.telemetry,
+            ),
+        )
     supervisor.start("api", serve_requests)
     return _format_address(settings.api, server_socket)
 

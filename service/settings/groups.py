@@ -124,6 +124,10 @@ class TrainerSettings(SettingsGroup):
     )
     metrics_host: str = Field(default="127.0.0.1", min_length=1, description="Address that the metrics port listens on")
 
+    def is_auto(self, *, with_trainer: bool) -> bool:
+        """Whether datasets that don't say so themselves are trained. `with_trainer`: the process has a trainer."""
+        return with_trainer if self.auto is None else self.auto
+
 
 class LoggingSettings(SettingsGroup):
     """The log output on standard error."""

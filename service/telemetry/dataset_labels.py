@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from service.labels import OUTSIDE, get_entity_type, merge_by_type
 from service.telemetry.bounded_labels import OTHER, OTHER_DATASETS, UNKNOWN_ANNOTATOR, LabelLimit
-from service.telemetry.metrics import SUSPECT_KINDS
+from service.telemetry.metrics import SUSPECT_KINDS, TRAINING_RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,6 +40,8 @@ class DatasetLabels:
                 histogram.init_labels(label)
             for kind in SUSPECT_KINDS:
                 metrics.suspects.labels(label, kind)
+            for result in TRAINING_RESULTS:
+                metrics.trainings.labels(label, result)
             for annotator in (UNKNOWN_ANNOTATOR, OTHER):
                 metrics.annotator_sentences.labels(label, annotator)
                 metrics.annotator_flagged.labels(label, annotator)

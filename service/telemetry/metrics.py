@@ -39,6 +39,9 @@ OVERLOAD_REASONS = ("queue_full", "draining", "streams_full")
 WEBHOOK_PLATFORMS = ("label-studio", "argilla")
 WEBHOOK_OUTCOMES = ("taken", "ignored", "repeated", "late", "refused")
 DEGRADED_CONDITIONS = ("broker", "model_fit", "review", "state", "stream")
+DEGRADED_CONDITIONS = ("broker", "review", "state", "stream")
+TRAINING_RESULTS = ("used", "not_used", "refused", "failed", "stopped")
+TRAINING_SECONDS_BUCKETS = (5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 RECALL_BOUNDS = ("estimate", "low", "high")
 
 
@@ -109,6 +112,11 @@ class Metrics:
         self.padded_tokens = counter("model_padded_tokens", "Tokens run through the model, with padding")
         self.model_info = gauge("model_info", "1 for each model in memory", "name", "fingerprint")
         self.build_info = gauge("build_info", "1 for the running version", "version")
+        # -- the trainer ---------------------------------------------------------------------------------------------
+        self.trainings = counter("trainings", "Trainings of the trainer by their result", "dataset", "result")
+        self.training_seconds = histogram(
+            "training_seconds", "Seconds of one training, whatever its result", TRAINING_SECONDS_BUCKETS
+        )
         # -- review --------------------------------------------------------------------------------------------------
         self.review_items = gauge("review_items", "Items of the review queue by state", "dataset", "state")
         self.decisions = gauge("decisions", "Reviewers' decisions in force", "dataset", "verdict")

@@ -228,6 +228,12 @@ class Telemetry:
         self.metrics.tokens.inc(tokens)
         self.metrics.padded_tokens.inc(padded)
 
+    # -- the trainer -----------------------------------------------------------------------------------------------
+
+    def observe_training(self, dataset: str, result: str, seconds: float) -> None:
+        self.metrics.trainings.labels(self._datasets.to_label(dataset), result).inc()
+        self.metrics.training_seconds.observe(seconds)
+
     # -- review ----------------------------------------------------------------------------------------------------
 
     def set_review_counts(self, dataset: str, *, states: Mapping[str, int], verdicts: Mapping[str, int]) -> None:

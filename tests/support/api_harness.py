@@ -15,6 +15,7 @@ from service.api.backend import Backend
 from service.api.batching.batcher import MicroBatcher
 from service.api.ingest.log_appender import MAX_PENDING_APPENDS, LogAppender
 from service.datasets.registry import DatasetRegistry
+from service.datasets.training_view import TrainingView
 from service.log.protocol import Output
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
@@ -115,10 +116,12 @@ def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator
     queue = ReviewQueue(folder / "queue.sqlite")
     projector = ReviewProjector(log, TOPICS, queue.file)
     state_view = StateView(log, TOPICS, datasets())
+    training_view = TrainingView(log, TOPICS.models)
     settings = ApiSettings(**limits)
     backend = Backend(
         settings=settings,
         state_view=state_view,
+        training_view=training_view,
         batcher=MicroBatcher(classifier),  # its thread does not run here
         queue=queue,
         projector=projector,

@@ -17,6 +17,7 @@ from service.api.backend import Backend
 from service.api.batching.batcher import MicroBatcher
 from service.api.ingest.log_appender import LogAppender
 from service.datasets.registry import DatasetRegistry
+from service.datasets.training_view import TrainingView
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
 from service.settings import ApiSettings
@@ -92,6 +93,7 @@ def scoring_harness(
     backend = Backend(
         settings=settings,
         state_view=state_view,
+        training_view=TrainingView(log, topics.models),
         batcher=batcher,
         queue=cast("Any", None),
         projector=cast("Any", None),

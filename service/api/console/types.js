@@ -44,6 +44,12 @@
  *   warming_up: boolean }} ClassThreshold
  * @typedef {{ dataset: string, sentences: number, classes: ClassThreshold[], history: Moment[] }} Thresholds
  * @typedef {{ name: string, sentences: number, problem: string | null }} Dataset
+ * @typedef {{ dataset: string, model: string, result: "running" | "used" | "not_used" | "refused" | "failed" | "stopped",
+ *   reason?: string | null, started_at: string, ended_at?: string | null, arrived: number,
+ *   progress?: { step: string, done: number, total: number } | null, sentences?: number | null, f1?: number | null,
+ *   types?: { name: string, f1: number }[] }} Training
+ * @typedef {{ dataset: string, model: string | null, used_since: string | null, auto_train: boolean, waiting: number,
+ *   arrived: number, due_at: number, trainings: Training[] }} DatasetModels
  */
 
 export {};

@@ -1,4 +1,4 @@
-"""`labelwatch datasets list|show|set|delete`: the settings of each dataset."""
+"""`labelwatch datasets list|show|models|set|delete`: the settings and models of each dataset."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from service.cli.datasets.assignments import EPOCH_HINT, parse_assignments
+from service.cli.datasets.models import show_models
 from service.cli.shared.options import JsonOption, YesOption
 from service.cli.shared.tables import render_table
 from service.cli.shared.terminal import STDOUT, sanitize
@@ -122,6 +123,12 @@ def show(name: DatasetArgument) -> None:
     typer.echo(json.dumps(state.in_force.model_dump(mode="json"), ensure_ascii=False, indent=2))
     if state.problem is not None:
         typer.echo(sanitize(f"labelwatch: newer settings are not in force: {state.problem}"), err=True)
+
+
+@datasets_app.command()
+def models(name: DatasetArgument, as_json: JsonOption = False) -> None:
+    """Show which model a dataset uses, when the next one is trained, and what came of earlier trainings."""
+    show_models(name, as_json=as_json)
 
 
 @datasets_app.command("set")

@@ -2,6 +2,7 @@
 
 import { h } from "../dom.js";
 import { truncate } from "../text.js";
+import { hasModels, isModelExpected, renderModels } from "./models.js";
 import {
   renderFigures,
   renderFlagChart,
@@ -11,11 +12,12 @@ import {
 } from "./sections.js";
 import { renderAnnotatorTable, renderConfusionMap, renderRankerTable } from "./tables.js";
 
-/** @import { Dataset, Overview, Thresholds } from "../types.js" */
+/** @import { Dataset, DatasetModels, Overview, Thresholds } from "../types.js" */
 /** @import { Api } from "../api.js" */
 
 const MAX_DATASETS = 12;
 const MIN_REFRESH_INTERVAL_MS = 3000;
+const TRAINING_REFRESH_INTERVAL_MS = 5000;
 
 export class OverviewView {
   /** @param {Api} api @param {{ showError: (error: unknown) => void }} context */
@@ -68,6 +70,11 @@ export class OverviewView {
 
   /** Refreshes after a change, at most once per interval. */
   onQueueChange() {
+    this.planRefresh(MIN_REFRESH_INTERVAL_MS);
+  }
+
+  /** @param {number} interval since the last refresh */
+  planRefresh(interval) {
     if (!this.isShown || this.isRefreshPlanned) return;
     this.isRefreshPlanned = true;
     setTimeout(
@@ -75,7 +82,7 @@ export class OverviewView {
         this.isRefreshPlanned = false;
         if (this.isShown) this.refresh();
       },
-      Math.max(0, this.refreshedAt + MIN_REFRESH_INTERVAL_MS - Date.now()),
+      Math.max(0, this.refreshedAt + interval - Date.now()),
     );
   }
 
@@ -92,9 +99,12 @@ export class OverviewView {
         return;
       }
       const requestedNames = dataset ? [dataset] : names.slice(0, MAX_DATASETS);
-      const [overview, ...thresholds] = await Promise.all([
+      const get = (/** @type {string} */ part) =>
+        Promise.all(requestedNames.map((name) => this.api.get(`v1/datasets/${encodeURIComponent(name)}/${part}`)));
+      const [overview, thresholds, models] = await Promise.all([
         this.api.get("v1/overview", { dataset: dataset }),
-        ...requestedNames.map((name) => this.api.get(`v1/datasets/${encodeURIComponent(name)}/thresholds`)),
+        get("thresholds"),
+        get("models"),
       ]);
       if (requestNumber !== this.requestNumber || !this.isShown) return;
       this.setDatasetOptions(names, dataset);
@@ -106,6 +116,7 @@ export class OverviewView {
         this.body.replaceChildren(
           ...this.renderSections(overview, thresholds, {
             dataset,
+            models: models.filter(hasModels),
             isComplete: thresholds.length === names.length || dataset !== "",
           }),
         );
@@ -113,6 +124,7 @@ export class OverviewView {
         scrollTo(0, scrollTop);
       };
       this.draw();
+      if (models.some(isModelExpected)) this.planRefresh(TRAINING_REFRESH_INTERVAL_MS);
     } catch (error) {
       this.context.showError(error);
     }
@@ -147,13 +159,14 @@ export class OverviewView {
   /**
    * @param {Overview} overview
    * @param {Thresholds[]} thresholds
-   * @param {{ dataset: string, isComplete: boolean }} about
+   * @param {{ dataset: string, models: DatasetModels[], isComplete: boolean }} about
    */
-  renderSections(overview, thresholds, { dataset, isComplete }) {
+  renderSections(overview, thresholds, { dataset, models, isComplete }) {
     const columnWidth = this.width < 760 ? this.width : (this.width - 48) / 2;
     const busiest = [...thresholds].sort((a, b) => b.sentences - a.sentences)[0];
     return [
       renderFigures(overview, isComplete ? thresholds : []),
+      ...models.map((entry) => renderModels(entry, !dataset && thresholds.length > 1)),
       h(
         "div",
         { class: "columns" },
