@@ -51,7 +51,7 @@ def compute_retry_at(trainings: Sequence[Training]) -> datetime | None:
     failures = list(takewhile(lambda training: training.result == "failed", trainings))
     if not failures:
         return None
-    interval = min(MIN_RETRY_INTERVAL * 2 ** min(len(failures) - 1, 20), MAX_RETRY_INTERVAL)
+    interval = min(MIN_RETRY_INTERVAL * (1 << min(len(failures) - 1, 20)), MAX_RETRY_INTERVAL)
     return (failures[0].ended_at or failures[0].started_at) + interval
 
 

@@ -40,7 +40,11 @@ def show_models(name: str, *, as_json: bool) -> None:
         min_sentences=settings.trainer.min_sentences,
         default=settings.trainer.is_auto(with_trainer=True),
     )
-    typer.echo(models.model_dump_json() if as_json else sanitize(render_models(models)))
+    if as_json:
+        typer.echo(models.model_dump_json())
+        return
+    for line in render_models(models).splitlines():
+        typer.echo(sanitize(line))
 
 
 def render_models(models: DatasetModels) -> str:

@@ -133,7 +133,9 @@ class Trainer:
         for name in self._state_view.list_names():
             for training in self._training_view.list_trainings(name):
                 if training.result == "running":
-                    self._write(_end(training, result="failed", reason="the trainer was ended before the training"))
+                    failed = _end(training, result="failed", reason="the trainer was ended before the training")
+                    self._write(failed)
+                    self._wait_until_visible(failed)
 
     # -- what is due -----------------------------------------------------------------------------------------------
 
