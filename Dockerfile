@@ -12,7 +12,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY service service
 COPY models/default models/default
 COPY models/encoder models/encoder
-RUN deploy/install service /opt/labelwatch && mkdir -p /data
+RUN deploy/install service /opt/labelwatch && mkdir -p /data/models
 
 FROM python:${PYTHON_VERSION}-slim-bookworm
 COPY --from=build /opt/labelwatch /opt/labelwatch
@@ -29,6 +29,8 @@ ENV PATH=/opt/labelwatch/bin:$PATH \
     LABELWATCH_MODELS_PATH=/data/models \
     LABELWATCH_WORKER_METRICS_HOST=0.0.0.0 \
     LABELWATCH_WORKER_METRICS_PORT=8765 \
+    LABELWATCH_TRAINER_METRICS_HOST=0.0.0.0 \
+    LABELWATCH_TRAINER_METRICS_PORT=8765 \
     LABELWATCH_LOGS_FORMAT=json
 WORKDIR /data
 VOLUME /data
@@ -36,7 +38,7 @@ VOLUME /data
 USER 10001:10001
 EXPOSE 8765
 STOPSIGNAL SIGTERM
-# A worker's own port is the API's, so that one check serves both.
+# The own port of a worker or trainer is the API's, so that one check serves all.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f\"http://127.0.0.1:{os.environ['LABELWATCH_API_PORT']}/healthz\", timeout=4)"]
 ENTRYPOINT ["labelwatch"]

@@ -98,8 +98,8 @@ def test_the_image_s_health_check_finds_api_and_workers() -> None:
     text = dict(parse_instructions((ROOT / "Dockerfile").read_text()))["ENV"]
     image = dict(part.split("=", 1) for part in text.split() if part.startswith("LABELWATCH_"))
     settings = parse_settings(image)
-    assert settings.api.port == settings.worker.metrics_port == 8765
-    assert settings.api.host == settings.worker.metrics_host == "0.0.0.0"  # noqa: S104 - within its own network
+    assert settings.api.port == settings.worker.metrics_port == settings.trainer.metrics_port == 8765
+    assert settings.api.host == settings.worker.metrics_host == settings.trainer.metrics_host == "0.0.0.0"  # noqa: S104 - within its own network
     assert [name for name in OURS if "healthcheck" in SERVICES[name]] == ["topics"]
 
 

@@ -34,6 +34,7 @@ STALE = (
     " tests.deploy.kustomize`, which needs kubectl 1.27 or newer (https://kubernetes.io/docs/tasks/tools/); if it changes"
     " nothing there, the stand-in in tests/deploy/kustomize.py builds something else"
 )
+SERVING = {"base": {"api", "worker"}, "overlays/example": {"api", "worker", "trainer"}}
 # What a Secret gives that no manifest may hold.
 SECRET = {
     "base": {},
@@ -106,10 +107,10 @@ def test_every_file_is_used() -> None:
     assert files <= named
 
 
-def test_pods_have_no_rights_they_don_t_need(documents: list[Document]) -> None:
+def test_pods_have_no_rights_they_don_t_need(documents: list[Document], name: str) -> None:
     user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert user is not None
-    assert {component for component, *_ in pods(documents)} == {"api", "worker", "topics"}
+    assert {component for component, *_ in pods(documents)} == SERVING[name] | {"topics"}
     for _, pod, _ in pods(documents):
         assert pod["automountServiceAccountToken"] is False
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -178,7 +179,7 @@ def test_api_and_workers_are_probed_on_the_port_they_listen_on(documents: list[D
         assert pod["terminationGracePeriodSeconds"] >= 60
 
 
-def test_selectors_find_their_pods(documents: list[Document]) -> None:
+def test_selectors_find_their_pods(documents: list[Document], name: str) -> None:
     labels = {component: set(given.items()) for component, _, given in pods(documents)}
     selectors = {each["metadata"]["name"]: each["spec"]["selector"] for each in documents if each["kind"] == "Service"}
     budgets = {
@@ -186,10 +187,10 @@ def test_selectors_find_their_pods(documents: list[Document]) -> None:
         for each in documents
         if each["kind"] in ("Deployment", "StatefulSet", "PodDisruptionBudget")
     }
-    for found in (selectors, budgets):
-        assert set(found) == {"labelwatch-api", "labelwatch-worker"}
-        for name, selector in found.items():
-            assert [part for part, given in labels.items() if set(selector.items()) <= given] == [name.split("-")[1]]
+    for found, components in ((selectors, {"api", "worker"}), (budgets, SERVING[name])):
+        assert set(found) == {f"labelwatch-{component}" for component in components}
+        for owner, selector in found.items():
+            assert [part for part, given in labels.items() if set(selector.items()) <= given] == [owner.split("-")[1]]
     for each in documents:
         if each["kind"] == "NetworkPolicy":
             assert any(set(each["spec"]["podSelector"]["matchLabels"].items()) <= given for given in labels.values())
@@ -223,7 +224,7 @@ def test_every_pod_is_scraped_as_the_alerts_expect() -> None:
         if fits and endpoint["port"] in {port["name"] for port in pod["containers"][0].get("ports", ())}:
             scraped.add(component)
             assert labels[spec["jobLabel"]] == "labelwatch"  # as in up{job="labelwatch"}
-    assert scraped == {"api", "worker"}
+    assert scraped == SERVING["overlays/example"]
     # Without the operator: the annotations that many Prometheus configurations go by.
     for each in documents:
         if each["kind"] in ("Deployment", "StatefulSet"):
@@ -231,6 +232,19 @@ def test_every_pod_is_scraped_as_the_alerts_expect() -> None:
                 "prometheus.io/scrape": "true",
                 "prometheus.io/port": "8765",
             }
+
+
+def test_only_the_trainer_writes_models() -> None:
+    documents = BUILT["overlays/example"]
+    claim = one(documents, "PersistentVolumeClaim", "labelwatch-models")
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    writable = {}
+    for component, pod, _ in pods(documents):
+        for mount in pod["containers"][0]["volumeMounts"]:
+            if mount["name"] == "models":
+                writable[component] = not mount.get("readOnly", False)
+                assert mount["mountPath"] == "/data/models"  # LABELWATCH_MODELS_PATH of the image
+    assert writable == {"api": False, "worker": False, "trainer": True}
 
 
 def test_temporary_files_have_room_and_a_limit(documents: list[Document], name: str) -> None:
