@@ -1,0 +1,96 @@
+"""`labelwatch trainer` on a real Kafka: of two, one trains, and the other takes over when it ends."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.command_harness import CommandHarness
+from tests.support.tiny_models import make_model
+from tests.support.training_data import make_training_text
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from service.log.topics import Topics
+    from service.settings.kafka import KafkaSettings
+
+WAIT_TIMEOUT_S = 120
+
+
+@pytest.fixture
+def harness(
+    tmp_path: Path, kafka_settings: KafkaSettings, kafka_topics: Topics, capfd: pytest.CaptureFixture[str]
+) -> CommandHarness:
+    variables = {
+        "LABELWATCH_KAFKA_BOOTSTRAP_SERVERS": kafka_settings.bootstrap_servers,
+        "LABELWATCH_KAFKA_SESSION_TIMEOUT_MS": "10000",
+        "LABELWATCH_TOPICS_PREFIX": kafka_topics.prefix,
+        "LABELWATCH_WORKER_GROUP": f"{kafka_topics.prefix}workers",
+        "LABELWATCH_MODELS_PATH": str(tmp_path / "models"),
+        "LABELWATCH_TRAINER_ENCODER": "none",
+        "LABELWATCH_TRAINER_MIN_SENTENCES": "150",
+    }
+    return CommandHarness(tmp_path, make_model(tmp_path / "model", "wordpiece"), variables, capfd, kafka_topics)
+
+
+def send(harness: CommandHarness, n: int, *, seed: int) -> None:
+    sentences = [
+        {"id": f"{seed}-{number}", "dataset": "med", "tokens": each.tokens, "labels": each.labels}
+        for number, each in enumerate(make_training_text(n, seed=seed).sentences)
+    ]
+    assert harness.run("send", harness.write_file(sentences, f"{seed}.jsonl")).code == 0
+    assert harness.run("worker", "--once").code == 0
+
+
+def read_models(harness: CommandHarness) -> dict[str, Any]:
+    result = harness.run("datasets", "models", "med", "--json")
+    assert result.code == 0, result.err
+    models: dict[str, Any] = json.loads(result.out)
+    return models
+
+
+def wait_until(harness: CommandHarness, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    deadline = time.monotonic() + WAIT_TIMEOUT_S
+    while not holds(models := read_models(harness)):
+        assert time.monotonic() < deadline, models
+        time.sleep(0.5)
+    return models
+
+
+def stop_process(process: subprocess.Popen[str]) -> str:
+    process.terminate()
+    _, err = process.communicate(timeout=WAIT_TIMEOUT_S)
+    assert process.returncode == 0, err
+    return err
+
+
+def test_one_of_two_trainers_works_and_the_other_takes_over(harness: CommandHarness) -> None:
+    with ExitStack() as stack:
+        trainers = [harness.start("trainer") for _ in range(2)]
+        for each in trainers:
+            stack.callback(each.kill)
+        send(harness, 160, seed=1)
+        assert read_models(harness)["waiting"] == 160
+        models = wait_until(harness, lambda answer: answer["model"] == "med-v1")
+        assert [each["result"] for each in models["trainings"]] == ["used"]
+        assert [path.name for path in (harness.folder / "models").iterdir()] == ["med-v1"]
+        assert harness.run("worker", "--once").code == 0
+        assert (read_models(harness)["waiting"], read_models(harness)["arrived"]) == (0, 160)
+
+        # End the one that trained. The other one trains the next version.
+        first = stop_process(trainers[0])
+        send(harness, 80, seed=2)
+        models = wait_until(
+            harness, lambda answer: len(answer["trainings"]) == 2 and answer["trainings"][0]["ended_at"]
+        )
+        assert models["trainings"][0]["model"] == "med-v2"
+        assert models["trainings"][0]["comparison"]["model"] == "med-v1"
+        second = stop_process(trainers[1])
+    assert ("uses med-v1 now" in first) != ("uses med-v1 now" in second)
