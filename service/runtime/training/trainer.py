@@ -133,9 +133,14 @@ class Trainer:
         for name in self._state_view.list_names():
             for training in self._training_view.list_trainings(name):
                 if training.result == "running":
-                    failed = _end(training, result="failed", reason="the trainer was ended before the training")
-                    self._write(failed)
-                    self._wait_until_visible(failed)
+                    ended = self._end_abandoned(training)
+                    self._write(ended)
+                    self._wait_until_visible(ended)
+
+    def _end_abandoned(self, training: Training) -> Training:
+        if self._state_view.get_settings_state(training.dataset).in_force.model == training.model:
+            return _end(training, result="used", reason=None)  # the trainer ended just after it had put it into use
+        return _end(training, result="failed", reason="the trainer was ended before the training")
 
     # -- what is due -----------------------------------------------------------------------------------------------
 
@@ -228,6 +233,7 @@ class Trainer:
         trained = training.model_copy(update={name: getattr(outcome, name) for name in TRAINED_FIELDS})
         if outcome.is_worse and outcome.comparison is not None:
             return _end(trained, result="not_used", reason=explain_worse(outcome.comparison))
+        self._write(trained)  # a trainer that ends now leaves the figures
         reason = self._change_model(before, training.model, outcome)
         return _end(trained, result="used" if reason is None else "not_used", reason=reason)
 

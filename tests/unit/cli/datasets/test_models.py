@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_the_way_to_the_first_model(harness: CommandHarness, settings: dict[str,
 
 def test_trainings_with_figures_and_reasons(harness: CommandHarness) -> None:
     harness.append_settings(name="med", version=1, model="med-v1")
-    figures = {"f1": 0.71, "sentences": 298}
+    figures: dict[str, Any] = {"f1": 0.71, "sentences": 298}
     types = [{"name": "DRUG", "examples": 90, "precision": 0.8, "recall": 0.7, "f1": 0.75}]
     trainings = [
         make_training("med-v1", ended_at=START, types=types, **figures),

@@ -278,6 +278,22 @@ def test_a_killed_trainer_leaves_a_training_that_its_successor_ends(
     assert harness.list_trainings()[0].reason == "the trainer was ended before the training"
 
 
+def test_a_trainer_that_was_killed_after_the_change_of_settings_has_done_its_work(
+    installation: Installation, harness: TrainerHarness
+) -> None:
+    harness.change_settings(**MAPPED)
+    installation.store(150)
+    harness.judge_sentences(150)
+    assert harness.build_trainer().step(NEVER) is not None
+    (training,) = harness.list_trainings()
+    unfinished = training.model_copy(update={"result": "running", "ended_at": None})
+    harness.log.append([build_training_message(TOPICS.models, unfinished)])
+    wait_for(lambda: harness.list_trainings()[0].result == "running")
+    assert harness.build_trainer().step(NEVER) is None
+    (recovered,) = harness.list_trainings()
+    assert (recovered.result, recovered.f1) == ("used", training.f1)
+
+
 def test_of_two_trainers_that_hold_the_lease_one_trains(installation: Installation, harness: TrainerHarness) -> None:
     harness.change_settings(**MAPPED)
     installation.store(150)
