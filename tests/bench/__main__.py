@@ -14,7 +14,19 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-SUITES = ("scoring", "pipeline", "training", "trainer", "reviewers", "stream", "rest", "state", "cli_start", "own_labels", "peers")
+SUITES = (
+    "scoring",
+    "pipeline",
+    "training",
+    "trainer",
+    "reviewers",
+    "stream",
+    "rest",
+    "state",
+    "cli_start",
+    "own_labels",
+    "peers",
+)
 ONLY_BY_NAME = {"own_labels", "peers"}  # they need data or packages that are not part of this repo
 RESULTS_PATH = Path(".bench/results.json")
 
