@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack, closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -22,9 +23,10 @@ from service.log.topics import Topics
 from service.runtime.training.messages import ProgressMessage
 from service.runtime.training.process import TrainingProcess
 from tests.bench.rest import build_requests, run_load, run_service, summarize_latencies
-from tests.bench.training import read_varied_sample
+from tests.bench.training import iter_varied_sample
 
 ROUNDS = 5
+SENTENCES = 1_000
 WAIT_TIMEOUT_S = 120.0
 DATASET = "bench"
 
@@ -35,7 +37,7 @@ def store_sentences(path: Path) -> None:
         log.append(
             [
                 build_sentence_message(topics.sentences, sentence.model_copy(update={"dataset": DATASET}))
-                for sentence in read_varied_sample()
+                for sentence in islice(iter_varied_sample(), SENTENCES)
             ]
         )
 
