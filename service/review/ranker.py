@@ -183,16 +183,17 @@ class WordArrays:
         return len(self.pair_types)
 
     def compute_logits(self, offsets: Offsets) -> npt.NDArray[np.float64]:
-        return self.logits + offsets.types[self.types] + np.append(offsets.pairs, 0.0)[self.pairs] + offsets.bias
+        by_pair: npt.NDArray[np.float64] = np.append(offsets.pairs, 0.0)[self.pairs]
+        return self.logits + offsets.types[self.types] + by_pair + offsets.bias
 
     def sum_by_type(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return np.bincount(self.types, values, self.n_types)
+        return _sum_groups(self.types, values, self.n_types)
 
     def sum_by_pair(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return np.bincount(self.pairs, values, self.n_pairs + 1)[: self.n_pairs]
+        return _sum_groups(self.pairs, values, self.n_pairs + 1)[: self.n_pairs]
 
     def sum_pairs_by_type(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return np.bincount(self.pair_types, values, self.n_types)
+        return _sum_groups(self.pair_types, values, self.n_types)
 
 
 class Offsets(NamedTuple):
@@ -263,6 +264,12 @@ def compute_objective(words: WordArrays, offsets: Offsets) -> float:
     type_penalty = PRIOR_PRECISION / 2 * (offsets.types @ offsets.types)
     pair_penalty = PAIR_PRECISION / 2 * (offsets.pairs @ offsets.pairs)
     return float(loss.sum() + type_penalty + pair_penalty + BIAS_PRECISION / 2 * offsets.bias * offsets.bias)
+
+
+def _sum_groups(
+    groups: npt.NDArray[np.intp], values: npt.NDArray[np.float64], n_groups: int
+) -> npt.NDArray[np.float64]:
+    return np.bincount(groups, values, n_groups).astype(np.float64, copy=False)
 
 
 def _sigmoid(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
