@@ -162,6 +162,7 @@ class WorkerRunner:
         self._datasets = build_datasets(settings, self._models)
         if telemetry is not None:
             telemetry.on_scrape(lambda: telemetry.set_lag(self.get_lag()))
+            telemetry.on_scrape(lambda: telemetry.set_paused_partitions(self.count_paused_partitions()))
 
     def run(self, stop: threading.Event) -> None:
         retry_interval, opened = MIN_RETRY_INTERVAL_S, False
@@ -228,6 +229,11 @@ class WorkerRunner:
             return {} if session is None else session.lag()
         except StreamError:  # closed meanwhile, or busy
             return {}
+
+    def count_paused_partitions(self) -> int:
+        """Partitions that wait for a model."""
+        worker = self._worker
+        return 0 if worker is None else len(worker.paused)
 
     def log_progress(self, stop: threading.Event) -> None:
         """Logs what is new: the stop, refused settings, misfits, and every 30 seconds the number of messages."""

@@ -69,6 +69,7 @@ class Metrics:
             "dead_letters", "Records that could not be assessed, by the stage that failed", "stage"
         )
         self.lag = gauge("lag_records", "Records behind the end of the input, by owned partition", "partition")
+        self.paused_partitions = gauge("paused_partitions", "Owned partitions that wait for the model of a dataset")
         self.record_seconds = bulk_histogram(
             "record_seconds", "Seconds from a record's timestamp to the commit of its results", RECORD_SECONDS_BUCKETS
         )

@@ -215,6 +215,9 @@ class Telemetry:
         for partition, records in by_partition.items():
             self.metrics.lag.labels(str(partition)).set(records)
 
+    def set_paused_partitions(self, partitions: int) -> None:
+        self.metrics.paused_partitions.set(partitions)
+
     # -- the model -------------------------------------------------------------------------------------------------
 
     def observe_stages(self, role: str, seconds: Mapping[str, float]) -> None:

@@ -23,7 +23,7 @@ from service.log.topics import Topics
 from service.settings import ApiSettings
 from service.stream.state.view import StateView
 from service.telemetry import Telemetry
-from tests.support.model_pools import make_pool
+from tests.support.model_pools import NO_REGISTRY, make_pool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -80,12 +80,19 @@ class ScoringHarness:
 
 @contextmanager
 def scoring_harness(
-    folder: Path, classifier: Classifier, *, queue: dict[str, Any] | None = None, append_to: Any = None, **limits: Any
+    folder: Path,
+    classifier: Classifier,
+    *,
+    models: Path = NO_REGISTRY,
+    queue: dict[str, Any] | None = None,
+    append_to: Any = None,
+    **limits: Any,
 ) -> Iterator[ScoringHarness]:
-    """`queue`: options of the batcher, `limits`: API settings, `append_to`: what requests append to instead of the log."""
+    """`models`: the model registry, `queue`: options of the batcher, `limits`: API settings, `append_to`: what requests append to instead of the log."""
     topics = Topics()
     log = SqliteLog(folder / "log.sqlite", topics)
-    state_view = StateView(log, topics, DatasetRegistry(make_pool(classifier), min_words=1, prior_words=200))
+    pool = make_pool(classifier, models)
+    state_view = StateView(log, topics, DatasetRegistry(pool, min_words=1, prior_words=200))
     while not state_view.caught_up:
         state_view.step()
     batcher, telemetry, stop = MicroBatcher(classifier, **(queue or {})), Telemetry(), threading.Event()
@@ -99,7 +106,7 @@ def scoring_harness(
         projector=cast("Any", None),
         appender=LogAppender(append_to or log, request_timeout_s=settings.timeout_s),
         topics=topics,
-        models=make_pool(classifier),
+        models=pool,
         telemetry=telemetry,
         max_words=50,
     )

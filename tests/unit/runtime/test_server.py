@@ -102,6 +102,15 @@ def test_a_worker_that_is_not_ready_is_reported_though_its_thread_lives(parts: P
     assert parts.conditions["worker_log"] == "no broker answers"
 
 
+def test_a_partition_that_waits_for_a_model_degrades_the_service(parts: Parts) -> None:
+    parts.supervisor.start("worker", lambda stop: cast("None", stop.wait()))
+    assert parts.conditions["worker"] == ""
+    waiting = "partition 3 waits at offset 7: the dataset 'med' needs the model 'med-v1'"
+    parts.worker.reported["models"] = waiting
+    assert parts.conditions["worker"] == ""
+    assert parts.degraded["worker"] == waiting
+
+
 def test_a_model_that_is_not_running_is_reported_though_its_thread_lives(parts: Parts) -> None:
     parts.supervisor.start("model", lambda stop: cast("None", stop.wait()))
     assert parts.conditions["model"] == parts.backend.batcher.unavailable_reason != ""

@@ -153,6 +153,14 @@ def test_lag_has_the_owned_partitions_only() -> None:
     assert read(telemetry)["labelwatch_lag_records"] == {(("partition", "3"),): 2.0}
 
 
+def test_paused_partitions_are_a_number() -> None:
+    telemetry = Telemetry()
+    telemetry.set_paused_partitions(2)
+    assert value(telemetry, "paused_partitions") == 2
+    telemetry.set_paused_partitions(0)
+    assert value(telemetry, "paused_partitions") == 0
+
+
 def test_runs_of_the_model_count_padding() -> None:
     telemetry = Telemetry()
     telemetry.observe_model_run(sequences=2, tokens=30, padded=40)

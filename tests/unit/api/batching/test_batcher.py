@@ -23,6 +23,7 @@ from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
+    from pathlib import Path
 
     from service.inference.classifier import InferenceResult
     from service.inference.pooling import Pooling
@@ -231,6 +232,33 @@ def test_sentences_of_another_pooling_do_not_share_a_run(classifier: Classifier)
     with running(model) as batcher:
         answered(ask(batcher))
     assert [how for _, how in model.runs] == [None, "mean", "first"]
+
+
+def test_sentences_of_another_model_do_not_share_a_run(classifier: Classifier, tmp_path: Path) -> None:
+    model = Gated(classifier)
+    other = Gated(Classifier(ModelFolder.load(make_model(tmp_path / "other", "wordpiece", seed=1))), opened=True)
+
+    async def ask(batcher: MicroBatcher) -> None:
+        begin = asyncio.create_task(batcher.infer([["the"]]))
+        await until(model.started)
+        jobs = [
+            asyncio.create_task(batcher.infer([["timberwolves"]], classifier=cast("Classifier", chosen)))
+            for chosen in (model, other, None, other)
+        ]
+        await queued(batcher, 5)
+        model.open()
+        answers = [probs((await job).answers[0]) for job in jobs]
+        assert np.array_equal(answers[0], answers[2])
+        assert np.array_equal(answers[1], answers[3])
+        assert not np.allclose(answers[0], answers[1])
+        assert np.array_equal(answers[1], probs(other._classifier.infer([["timberwolves"]])[0]))
+        await begin
+
+    with running(model) as batcher:
+        answered(ask(batcher))
+    assert [words for words, _ in model.runs] == [[1], [1, 1]]
+    assert [words for words, _ in other.runs] == [[1, 1]]
+    assert other.encoded == [2]
 
 
 def test_a_full_queue_rejects_requests_and_recovers(classifier: Classifier) -> None:

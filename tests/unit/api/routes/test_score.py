@@ -147,6 +147,35 @@ def test_settings_and_statistics_of_the_stream_are_used_as_soon_as_they_are_seen
         assert after["assessments"][0]["thresholds"] == after["thresholds"]["mine"]
 
 
+def test_each_dataset_is_judged_by_its_model_and_a_missing_one_is_said(tmp_path: Path, classifier: Classifier) -> None:
+    models = tmp_path / "models"
+    with scoring_harness(tmp_path, classifier, models=models) as harness:
+        settings = DatasetSettings(name="med", version=1, model="med-v1")
+        harness.append(Output(harness.topics.datasets, b"med", settings.model_dump_json().encode()))
+        body = {"sentences": [{**ONE, "dataset": "med"}, ONE, {**TWO, "dataset": "med"}]}
+        refused = harness.post("/v1/score", body)
+        assert "the dataset 'med' needs the model 'med-v1'" in problem(refused, 503)
+        assert refused.json()["type"] == "urn:labelwatch:problem:model-missing"
+        assert int(refused.headers["retry-after"]) > 0
+        assert harness.post("/v1/score", ONE).status_code == 200, "other datasets go on"
+        (listed,) = harness.run_with_client(lambda client: client.get("/v1/datasets")).json()["datasets"]
+        assert (listed["name"], listed["version"], listed["sentences"]) == ("med", 1, 0)
+        assert "'med-v1'" in listed["problem"]
+
+        folder = ModelFolder.load(make_model(models / "med-v1", "wordpiece", seed=1))
+        answer = harness.post("/v1/score", body).json()
+        fingerprints = [assessment["model"]["fingerprint"] for assessment in answer["assessments"]]
+        assert fingerprints == [folder.fingerprint, classifier.folder.fingerprint, folder.fingerprint]
+        other = Classifier(folder)
+        judge = Judge(folder, settings, min_words=1, prior_words=200)
+        (words,) = other.infer([ONE["tokens"]])
+        assert not isinstance(words, InferenceError)
+        sentence = LabelledSentence.model_validate(body["sentences"][0])
+        expected = judge.assess(judge.observe(sentence, words), judge.build_threshold_set(judge.create_empty_stats()))
+        assert answer["assessments"][0]["score"] == expected.score
+        assert answer["assessments"][1]["score"] == harness.post("/v1/score", ONE).json()["assessments"][0]["score"]
+
+
 def test_a_label_outside_the_label_set_is_refused_by_name(tmp_path: Path, classifier: Classifier) -> None:
     with scoring_harness(tmp_path, classifier) as harness:
         settings = DatasetSettings(name="mine", version=1, label_set=("PER", "LOC"), unmapped="unscored")
