@@ -159,6 +159,9 @@ def train(
             training=section,
         )
     print_stderr(f"model: {out}")
+    if dataset is not None:
+        print_stderr(f"next: labelwatch datasets set {dataset} model={name}")
+        return
     print_stderr(
         f"next: labelwatch score FILE --model {name}, or LABELWATCH_MODEL_FOLDER={out.resolve()} labelwatch up"
     )

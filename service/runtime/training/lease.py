@@ -52,4 +52,4 @@ def open_lease(settings: Settings, topics: Topics) -> Lease:
         return FileLease(settings.log.path.with_name(f"{settings.log.path.name}.{topics.models}.lock"))
     from service.log.kafka.group_lease import GroupLease
 
-    return GroupLease(settings.kafka, topics.models, group=f"{settings.worker.group}.trainer")
+    return GroupLease(settings.kafka, topics.models, group=f"{settings.worker.group}-trainer")

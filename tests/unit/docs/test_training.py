@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
+from service.contracts.defaults import MIN_TRAINING_SENTENCES
+from service.datasets.training_schedule import MIN_RETRY_INTERVAL
 from service.inference.features.folds import N_FOLDS
 from service.settings import Settings
 from service.training.figures import FAIR_F1, GOOD_F1, WARN_SENTENCES, WARN_TYPE_EXAMPLES, TypeFigures
@@ -25,6 +29,8 @@ GOOD, FAIR = (f"{limit:g}".removeprefix("0") for limit in (GOOD_F1, FAIR_F1))
         f"F1 of {GOOD} or more",
         f"F1 from {FAIR} to {GOOD}",
         f"F1 below {FAIR}",
+        f"{MIN_TRAINING_SENTENCES} sentences (`LABELWATCH_TRAINER_MIN_SENTENCES`)",
+        f"after {MIN_RETRY_INTERVAL // timedelta(minutes=1)} minutes, then after twice as long, up to a day",
         f"`{Settings().models.path}` or the path in `LABELWATCH_MODELS_PATH`",
     ],
 )
