@@ -52,8 +52,12 @@ def wait_for(poll: Callable[[], Any], event: str) -> Any:
 
 def read_sample() -> list[dict[str, Any]]:
     """The words and labels of each sentence of the sample data."""
+    return read_sentences(SAMPLE)
+
+
+def read_sentences(path: Path) -> list[dict[str, Any]]:
     sentences = []
-    for block in SAMPLE.read_text(encoding="utf-8").strip().split("\n\n"):
+    for block in path.read_text(encoding="utf-8").strip().split("\n\n"):
         rows = [line.split("\t") for line in block.splitlines()]
         sentences.append({"tokens": [row[0] for row in rows], "labels": [row[1] for row in rows]})
     return sentences

@@ -29,7 +29,7 @@ MAX_TOKEN_CHARS: Final = 200
 SUSPECT_KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "missed": ("Missed", "An entity the labels leave out"),
     "spurious": ("Spurious", "A label where there is no entity"),
-    "type": ("Wrong type", "The right words under another type"),
+    "type": ("Wrong type", "An entity of another type in this place"),
     "boundary": ("Wrong boundary", "The right type over other words"),
 }
 

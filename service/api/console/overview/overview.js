@@ -1,6 +1,7 @@
 /** The overview: figures, charts and tables of the queue and its decisions. */
 
 import { h } from "../dom.js";
+import { renderMisfits } from "../misfits.js";
 import { truncate } from "../text.js";
 import { hasModels, isModelExpected, renderModels } from "./models.js";
 import {
@@ -118,6 +119,7 @@ export class OverviewView {
             dataset,
             models: models.filter(hasModels),
             isComplete: thresholds.length === names.length || dataset !== "",
+            misfits: renderMisfits(datasets, dataset),
           }),
         );
         this.body.querySelector("details.classes")?.toggleAttribute("open", showsClasses);
@@ -159,12 +161,13 @@ export class OverviewView {
   /**
    * @param {Overview} overview
    * @param {Thresholds[]} thresholds
-   * @param {{ dataset: string, models: DatasetModels[], isComplete: boolean }} about
+   * @param {{ dataset: string, models: DatasetModels[], isComplete: boolean, misfits: HTMLElement[] }} about
    */
-  renderSections(overview, thresholds, { dataset, models, isComplete }) {
+  renderSections(overview, thresholds, { dataset, models, isComplete, misfits }) {
     const columnWidth = this.width < 760 ? this.width : (this.width - 48) / 2;
     const busiest = [...thresholds].sort((a, b) => b.sentences - a.sentences)[0];
     return [
+      ...misfits,
       renderFigures(overview, isComplete ? thresholds : []),
       ...models.map((entry) => renderModels(entry, !dataset && thresholds.length > 1)),
       h(

@@ -3,6 +3,7 @@
 import { ApiError } from "../api.js";
 import { h, showToast } from "../dom.js";
 import { SchemeCache } from "../labels/schemes.js";
+import { renderMisfits } from "../misfits.js";
 import { quoteDoubtfulWords, truncate } from "../text.js";
 import { renderEmptyStage } from "./empty.js";
 import { buildItemHash, buildQueueHash, FilterForm, parseFilter } from "./filters.js";
@@ -44,11 +45,13 @@ export class QueueView {
     this.list = new QueueList({ open: (key) => this.select(key), more: () => this.loadMore() });
     this.stage = h("section", { class: "stage", "aria-label": "Open sentence" });
     this.similar = new SimilarView(api, (error) => context.showError(error));
+    this.misfits = h("div", { class: "notices" });
     this.element = h(
       "div",
       { class: "queue" },
       h("h1", { class: "sr" }, "Review queue"),
       this.filters.element,
+      this.misfits,
       h(
         "div",
         { class: "workspace" },
@@ -160,6 +163,7 @@ export class QueueView {
       const names = datasets.map((dataset) => dataset.name);
       const { dataset } = this.filter;
       this.datasets = names;
+      this.misfits.replaceChildren(...renderMisfits(datasets, dataset));
       this.sentences = datasets
         .filter(({ name }) => dataset === "" || name === dataset)
         .reduce((sum, { sentences }) => sum + sentences, 0);

@@ -9,7 +9,7 @@ import { formatCount, formatPercent, truncate } from "../text.js";
 export const SUSPECT_KINDS = {
   missed: ["Missed", "an entity the labels leave out"],
   spurious: ["Spurious", "a label where there is no entity"],
-  type: ["Wrong type", "the right words under another type"],
+  type: ["Wrong type", "an entity of another type in this place"],
   boundary: ["Wrong boundary", "the right type over other words"],
 };
 
