@@ -93,8 +93,11 @@ def compute_gram_matrices(
     grams: dict[str, np.ndarray] = {}
     for values in iter_activations(sizes, tensors, sentences):
         for name, x in values.items():
-            if not name.endswith((".key", ".value")):
-                grams[name] = grams.get(name, 0) + (x.T @ x).astype(np.float64)
+            if name.endswith((".key", ".value")):
+                continue
+            if name not in grams:
+                grams[name] = np.zeros((x.shape[1], x.shape[1]))
+            grams[name] += x.T @ x
     for k in range(sizes.layers):  # query, key and value read the same
         grams[f"layer.{k}.key"] = grams[f"layer.{k}.value"] = grams[f"layer.{k}.query"]
     return grams
