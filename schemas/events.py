@@ -45,8 +45,8 @@ TOPIC_USAGES = {
         ("send", "receive"),
     ),
     "state": TopicUsage(
-        "Running statistics, counts of arrivals, and positions; internal, read it but don't write it",
-        ("state.v1", "arrivals.v1", "position.v1"),
+        "Running statistics, memories, counts of arrivals, and positions; internal, read it but don't write it",
+        ("state.v1", "memory.v1", "history.v1", "arrivals.v1", "position.v1"),
         ("send", "receive"),
     ),
     "datasets": TopicUsage("Settings of datasets; the highest version counts", ("dataset.v1",), ("receive", "send")),
@@ -64,6 +64,8 @@ TOPIC_USAGES = {
 }
 STATE_KEYS = {
     "state.v1": '["stats", source partition, dataset, statistics key]',
+    "memory.v1": '["memory", source partition, dataset, statistics key + "/recent"]',
+    "history.v1": '["memory", source partition, dataset, statistics key + "/history"]',
     "arrivals.v1": '["arrivals", source partition, dataset, ""]',
     "position.v1": '["position", source partition]',
 }

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from schemas.state_records import (
+    Schema,
+    build_arrivals_schema,
+    build_history_schema,
+    build_memory_schema,
+    build_position_schema,
+    build_state_schema,
+)
 from service.contracts import (
     AnnotatedSentence,
     Assessment,
@@ -19,7 +27,6 @@ from service.contracts import (
 from service.errors import InferenceError, InvalidInput
 from service.log.codec import (
     ERROR_HEADER_PREFIX,
-    POSITION_VERSION,
     REQUEST_ID_HEADER,
     build_dead_letter,
     build_event_headers,
@@ -27,15 +34,7 @@ from service.log.codec import (
 from service.log.protocol import Record
 from service.log.waiting_records import HEADER_PREFIX, build_waiting_message
 from service.review.messages import CLAIM_PARTITION
-from service.statistics.arrivals import ARRIVALS_FORMAT
-from service.statistics.class_stats import CLASS_STATS_FORMAT
-from service.statistics.histogram import HISTOGRAM_FORMAT
-from service.statistics.running import RUNNING_STATS_FORMAT
 
-if TYPE_CHECKING:
-    from service.statistics.snapshots import SnapshotFormat
-
-Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -80,9 +79,11 @@ def build_schemas() -> dict[str, Schema]:
     """Every JSON Schema by the name of its message."""
     schemas = {contract.name: _build_model_schema(contract) for contract in CONTRACTS}
     return schemas | {
-        "state.v1": _with_schema_id("state.v1", _build_state_schema()),
-        "arrivals.v1": _with_schema_id("arrivals.v1", _build_arrivals_schema()),
-        "position.v1": _with_schema_id("position.v1", _build_position_schema()),
+        "state.v1": _with_schema_id("state.v1", build_state_schema()),
+        "arrivals.v1": _with_schema_id("arrivals.v1", build_arrivals_schema()),
+        "memory.v1": _with_schema_id("memory.v1", build_memory_schema()),
+        "history.v1": _with_schema_id("history.v1", build_history_schema()),
+        "position.v1": _with_schema_id("position.v1", build_position_schema()),
         "event-headers.v1": _with_schema_id("event-headers.v1", _build_event_headers_schema()),
         "dead-letter-headers.v1": _with_schema_id("dead-letter-headers.v1", _build_dead_letter_headers_schema()),
         "waiting-headers.v1": _with_schema_id("waiting-headers.v1", _build_waiting_headers_schema()),
@@ -105,115 +106,6 @@ def _drop_discriminators(value: Any) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(value, dict):
         return {name: _drop_discriminators(item) for name, item in value.items() if name != "discriminator"}
     return [_drop_discriminators(item) for item in value] if isinstance(value, list) else value
-
-
-def _build_counts_schema(description: str) -> Schema:
-    return {"type": "array", "items": {"type": "integer", "minimum": 0}, "description": description}
-
-
-def _build_version_schema(snapshot_format: SnapshotFormat) -> Schema:
-    """Each nested format has a version of its own."""
-    min_reader = "The oldest version of this format whose readers can use the object; the same as version if absent"
-    return {
-        "version": {"const": snapshot_format.version},
-        "min_reader": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": snapshot_format.version,
-            "description": min_reader,
-        },
-    }
-
-
-def _build_state_schema() -> Schema:
-    fields = {
-        "sums": "Probability of the class over words given it, in units of 2^-40",
-        "counts": "Words given the class",
-        "agree_sums": "As sums, of words where the model agrees",
-        "agree_counts": "As counts, of words where the model agrees",
-    }
-    day = {name: _build_counts_schema(f"{text}; one number per class") for name, text in fields.items()}
-    bins = {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "integer"}], "minItems": 2, "maxItems": 2}
-    return {
-        "title": "State",
-        "description": "Integer sums of one dataset, model and partition. Only the worker that owns the partition writes them",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["version", "n_classes", "keep_days", "buckets", "histogram"],
-        "properties": {
-            **_build_version_schema(RUNNING_STATS_FORMAT),
-            "n_classes": {"type": "integer", "minimum": 1},
-            "keep_days": {"type": ["integer", "null"], "minimum": 1, "description": "None: nothing is forgotten"},
-            "buckets": {
-                "description": "By day; a single one with an empty name if nothing is forgotten",
-                "type": "object",
-                "additionalProperties": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "required": ["version", *fields],
-                    "properties": {**_build_version_schema(CLASS_STATS_FORMAT), **day},
-                },
-            },
-            "histogram": {
-                "description": "The distribution of priorities: bins that are not empty, each with its count",
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["version", "bins"],
-                "properties": {**_build_version_schema(HISTOGRAM_FORMAT), "bins": {"type": "array", "items": bins}},
-            },
-        },
-    }
-
-
-def _build_arrivals_schema() -> Schema:
-    state = _build_state_schema()["properties"]
-    empty = "Of empty statistics, for releases that know no other record"
-    return {
-        "title": "Arrivals",
-        "description": "What has arrived in a dataset from one partition. Only the worker that owns the partition writes it",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["version", *ARRIVALS_FORMAT.fields],
-        "properties": {
-            **_build_version_schema(ARRIVALS_FORMAT),
-            "labels": {
-                "type": "object",
-                "additionalProperties": {"type": "integer", "minimum": 0},
-                "description": "Sentences that contain the label. O is not counted; empty text stands for further labels",
-            },
-            "waiting": {
-                "type": "integer",
-                "minimum": 0,
-                "description": "Records that are stored until the dataset has a model",
-            },
-            "next_offset": {
-                "type": "integer",
-                "minimum": 0,
-                "description": "Stored records before this offset of the input are released",
-            },
-            "flags": {
-                "type": "object",
-                "additionalProperties": {
-                    "type": "array",
-                    "items": {"type": "integer", "minimum": 0},
-                    "minItems": 2,
-                    "maxItems": 2,
-                },
-                "description": "By stats key the sentences that were judged, and those of them with a flagged word",
-            },
-            **{name: {**state[name], "description": empty} for name in ARRIVALS_FORMAT.optional},
-        },
-    }
-
-
-def _build_position_schema() -> Schema:
-    return {
-        "title": "Position",
-        "description": "The offset of the partition's next record; written with every batch",
-        "type": "object",
-        "required": ["next_offset", "version"],
-        "properties": {"next_offset": {"type": "integer", "minimum": 0}, "version": {"const": POSITION_VERSION}},
-    }
 
 
 EVENT_HEADER_DESCRIPTIONS = {

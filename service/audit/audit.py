@@ -3,7 +3,8 @@
 In two passes, as in the paper: the first infers and learns, the second judges every sentence with the final
 statistics. The flag threshold of a class is the mean over its own words in the file. A class with fewer than
 `min_words` words also uses the model's held-out words, if there are any. As a stream: each sentence is judged with the
-thresholds learned from those before it, and then updates them. The thresholds start from the model's held-out words.
+thresholds learned from those before it, and then updates them. The thresholds start from the model's held-out words,
+and `priority` uses memory.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from service.inference.classifier import Classifier
     from service.judging.judge import Judge
     from service.judging.types import Observation, ThresholdSet
+    from service.statistics.memory.memory import Memory
     from service.statistics.running import RunningStats
 
 
@@ -51,14 +53,10 @@ def audit(
     stats = judge.create_empty_stats()
     observations = infer_observations(records, classifier, judge, on_reject=on_reject, on_deleted=on_deleted)
     if stream:
-        for count, observation in enumerate(observations, 1):
-            thresholds = judge.build_threshold_set(stats)
-            judged = judge.drop_unused_types(observation, thresholds)
-            assessment = judge.assess(judged, thresholds)
-            stats = judge.learn(observation, stats, priority=assessment.priority)
+        for count, pair in enumerate(_judge_stream(observations, judge), 1):
             if on_progress is not None:
                 on_progress(count)
-            yield judged, assessment
+            yield pair
         return
     with ObservationFile() as file:
         for observation in observations:
@@ -70,6 +68,23 @@ def audit(
         for observation in file:
             judged = judge.drop_unused_types(observation, thresholds)
             yield judged, judge.assess(judged, thresholds)
+
+
+def _judge_stream(observations: Iterable[Observation], judge: Judge) -> Iterator[tuple[Observation, Assessment]]:
+    """Judges and learns sentence by sentence, with memory, as the worker does for one partition."""
+    stats = judge.create_empty_stats()
+    memory: Memory | None = None
+    for observation in observations:
+        thresholds = judge.build_threshold_set(stats)
+        memory = judge.prepare_memory(memory, observation.sentence)
+        evidence = None if memory is None else judge.gather_evidence(observation, [memory])
+        judged = judge.drop_unused_types(observation, thresholds)
+        assessment = judge.assess(judged, thresholds, evidence=evidence)
+        smoothed = None if evidence is None else evidence.smoothed
+        stats = judge.learn(observation, stats, priority=assessment.priority, smoothed=smoothed)
+        if memory is not None and evidence is not None:
+            evidence.teach(memory, judge.type_merge)
+        yield judged, assessment
 
 
 def infer_observations(

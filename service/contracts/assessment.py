@@ -17,6 +17,9 @@ class WordScore(Message):
 
     p_given: float | None = Field(default=None, description="Probability of the given label")
     score: float | None = Field(default=None, description="Token score; low is bad")
+    priority: float | None = Field(
+        default=None, description="The word's priority with memory; the lowest one is that of the sentence"
+    )
     unscored: str | None = Field(default=None, description="Why the word has no scores")
 
 
@@ -90,12 +93,17 @@ class Assessment(AnnotatedSentence):
     method: str
     token_score: str
     priority: float | None = Field(
-        default=None, description="Agreement-weighted worst token score: the order of the queue"
+        default=None,
+        description="Agreement-weighted worst token score, with what memory knows of the words: the order of the queue",
+    )
+    memory: Literal["partition", "merged"] | None = Field(
+        default=None,
+        description="The memory behind `priority`: of the sentence's own partition, or of all partitions added up; null: none",
     )
     weights: dict[str, float] = Field(
         default_factory=dict,
         description="Weight of each given label: the weighted score of a word is 1 - (1 - p_given) * weight, and the "
-        "lowest one is the priority",
+        "lowest one is the priority if there is no memory",
     )
     inclusion_probability: float | None = Field(
         default=None, gt=0, le=1, description="Probability with which a control sentence was drawn"

@@ -61,6 +61,11 @@ class DatasetSettings(Message):
     forget_after_days: int | None = Field(
         default=None, ge=1, description="Days after which statistics are forgotten; null: never"
     )
+    memory: Literal["auto", "documents", "off"] = Field(
+        default="auto",
+        description="Whether `priority` uses what was seen lately of the same words and patterns. documents: sentences of "
+        "a document arrive together, so recent patterns count more and there is no longer history",
+    )
     epoch: int = Field(default=0, ge=0, description="Raise it to start the statistics anew; it can only grow")
     ranker: Literal["auto", "off"] = Field(default="auto", description="Whether reviewers' decisions order the queue")
     ranker_epoch: int = Field(

@@ -145,7 +145,7 @@ def compute_memory_priority(
     for sentence in range(flat.n_sentences) if order is None else order:
         start, end = starts[sentence], ends[sentence]
         partition = 0 if partitions is None else partitions[sentence]
-        own_memory = memories.setdefault(partition, Memory.empty(merge.n_types, weights))
+        own_memory = memories.setdefault(partition, Memory.create(merge.n_types, has_history=weights.has_history))
         scored = ScoredWords(words[start:end], flat.probs[start:end], flat.given[start:end])
         evidence = gather_evidence([own_memory], scored, merge, weights)
         priority[start:end] = evidence.compute_priorities(compute_priority_weights(stats))

@@ -8,17 +8,20 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from service.contracts import Assessment, EntitySpan, Flag, SuspectSpan, WordScore
+from service.judging.because import build_because
 from service.judging.suspects import decode_valid_path, find_suspects
-from service.labels import OUTSIDE, UNSCORED, get_entity_type
+from service.labels import OUTSIDE, UNSCORED, Span, get_entity_type
+from service.statistics.memory.explain import explain_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from service.contracts import DatasetSettings, LabelledSentence, ModelName
+    from service.contracts import Because, DatasetSettings, LabelledSentence, ModelName
     from service.judging.types import Observation, SentenceScores, ThresholdSet
-    from service.labels import DatasetLabelWriter, LabelMap, Span
+    from service.labels import DatasetLabelWriter, LabelMap
+    from service.scoring.memory import TypeMerge
 
 WORD_SCORES_ADAPTER = TypeAdapter(tuple[WordScore, ...])
 
@@ -27,19 +30,26 @@ class AssessmentBuilder:
     """Builds the assessments of one dataset."""
 
     def __init__(
-        self, settings: DatasetSettings, label_map: LabelMap, label_writer: DatasetLabelWriter, model: ModelName
+        self,
+        settings: DatasetSettings,
+        label_map: LabelMap,
+        label_writer: DatasetLabelWriter,
+        type_merge: TypeMerge,
+        model: ModelName,
     ) -> None:
         self._settings = settings
         self._label_map = label_map
         self._model = model
         self._classes = label_map.classes
         self._label_writer = label_writer
+        self._type_merge = type_merge
 
     def build(self, observation: Observation, scores: SentenceScores, thresholds: ThresholdSet) -> Assessment:
         """The assessment of a judged sentence. Its fields were validated before, so they are not validated again."""
         has_flags = bool(scores.flags.any())
         path = None if self._label_writer.is_direct(observation.sentence.labels) else self._decode_path(observation)
         rows = np.flatnonzero(scores.flags).tolist() if has_flags else ()
+        worst = int(scores.weighted_scores.argmin()) if len(observation.given) else None
         return Assessment.model_construct(
             **_get_annotation(observation.sentence),
             reason=scores.reason,
@@ -47,11 +57,11 @@ class AssessmentBuilder:
             method=self._settings.method,
             token_score=self._settings.token_score,
             priority=scores.priority,
+            memory=None if scores.evidence is None else "partition",
             words=self._build_word_scores(observation, scores),
             flags=tuple(self._build_flag(observation, row, thresholds, path) for row in rows),
-            worst=self._build_flag(observation, int(scores.weighted_scores.argmin()), thresholds, path)
-            if len(observation.given)
-            else None,
+            worst=None if worst is None else self._build_flag(observation, worst, thresholds, path),
+            because=() if worst is None else self._build_because(observation, scores, worst),
             suspects=self._build_suspects(observation, scores.flags, path) if has_flags else (),
             weights=self._collect_weights(observation, thresholds),
             inclusion_probability=None,
@@ -77,8 +87,10 @@ class AssessmentBuilder:
         )
 
     def _build_word_scores(self, observation: Observation, scores: SentenceScores) -> tuple[WordScore, ...]:
-        pairs = zip(scores.confidence.tolist(), scores.token_scores.tolist(), strict=True)
-        numbers = [{"p_given": p, "score": q} for p, q in pairs]
+        names = ("p_given", "score") if scores.evidence is None else ("p_given", "score", "priority")
+        values = (scores.confidence, scores.token_scores, scores.weighted_scores)[: len(names)]
+        columns = [column.tolist() for column in values]
+        numbers = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         scored = WORD_SCORES_ADAPTER.validate_python(numbers)  # one call for all words of the sentence
         if not observation.unscored:
             return scored
@@ -112,6 +124,21 @@ class AssessmentBuilder:
             # The path has another type here, but this class is the most probable one.
             names[word_index] = self._classes[best_class]
         return self._label_writer.render(names, labels)[word_index]
+
+    def _build_because(self, observation: Observation, scores: SentenceScores, row: int) -> tuple[Because, ...]:
+        """What memory knew about one word, with types as the dataset names them."""
+        if scores.evidence is None:
+            return ()
+        index, labels = int(observation.word_index[row]), observation.sentence.labels
+
+        def name_type(model_type: str) -> str:
+            if model_type == OUTSIDE:
+                return OUTSIDE
+            return self._label_writer.resolve_type(Span(index, index + 1, model_type), labels)
+
+        explanation = explain_word(scores.evidence.counts, row, self._type_merge)
+        given_type = self._type_merge.names[int(scores.evidence.given_types[row])]
+        return build_because(index, explanation, given_type=given_type, name_type=name_type)
 
     def _list_types(self, classes: Sequence[int]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(get_entity_type(self._classes[k], self._label_map.scheme) for k in classes))

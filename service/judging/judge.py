@@ -11,13 +11,14 @@ judging, a batch can be dropped as a whole, and a replay gives the same result.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from service.contracts import ModelName, ScoredSentence
 from service.contracts.defaults import MIN_WORDS, PRIOR_WORDS
-from service.errors import InvalidInput
+from service.errors import InvalidInput, StateError
 from service.inference.model.folder import ModelFolder
 from service.judging.assessments import AssessmentBuilder
 from service.judging.types import Observation, SentenceScores, StatsUpdate, ThresholdSet
@@ -25,8 +26,11 @@ from service.judging.unused_types import find_unused_types, group_by_type
 from service.labels import UNSCORED, LabelMap, Scheme, merge_by_type
 from service.scoring.confident import UNREACHABLE_THRESHOLD, apply_weights, flag_sentence
 from service.scoring.flat import drop_columns, merge_classes
+from service.scoring.memory import TypeMerge
 from service.scoring.sentence import DEFAULT_METHOD, METHODS
 from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES
+from service.statistics.memory.evidence import ScoredWords, gather_evidence
+from service.statistics.memory.memory import MEMORY_MODES, Memory
 from service.statistics.running import UNDATED, RunningStats, to_bucket_day
 from service.statistics.thresholds import (
     HeldOutStats,
@@ -39,9 +43,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
+    import numpy.typing as npt
+
     from service.contracts import Assessment, DatasetSettings, FlagPolicy, LabelledSentence, Reason
     from service.inference.classifier import WordProbs
     from service.judging.class_source import ClassSource
+    from service.statistics.memory.evidence import WordEvidence
 
 NO_CLASS_REASON = "its label has no class in the model"
 
@@ -97,7 +104,13 @@ class Judge:
         self._classes_by_type = group_by_type(self.classes, self.label_map.scheme) if learns_label_set else {}
         self._held_out = self._select_prior(source) if use_held_out else None
         self.model = ModelName(name=source.name, fingerprint=source.fingerprint)
-        self._assessment_builder = AssessmentBuilder(settings, self.label_map, self.label_writer, self.model)
+        self.type_merge = TypeMerge.from_classes(self.classes, self.label_map.scheme)
+        self._assessment_builder = AssessmentBuilder(
+            settings, self.label_map, self.label_writer, self.type_merge, self.model
+        )
+        # With one type there is nothing to weigh.
+        has_memory = settings.memory != "off" and self.type_merge.n_types > 1
+        self.memory_weights = MEMORY_MODES[settings.memory] if has_memory else None
         self.stats_key = f"{source.compute_stats_key(settings.pooling, self.classes)}/{settings.epoch}"
 
     def _select_prior(self, source: ClassSource) -> HeldOutStats | None:
@@ -155,7 +168,7 @@ class Judge:
         warming_up = set(find_warming_up(total, self.min_words))
         return ThresholdSet(
             thresholds,
-            compute_priority_weights(total),
+            compute_priority_weights(total if self.memory_weights is None else total.get_smoothed()),
             {
                 name: None if threshold >= UNREACHABLE_THRESHOLD else float(threshold)
                 for name, threshold in zip(self.classes, thresholds, strict=True)
@@ -164,6 +177,36 @@ class Judge:
             self.flag_policy.compute_cutoff(stats.histogram),
             find_unused_types(total.counts, self._classes_by_type),
         )
+
+    def prepare_memory(
+        self, memory: Memory | None, sentence: LabelledSentence, arrived_at: datetime | None = None
+    ) -> Memory | None:
+        """The memory that a sentence is judged with: `memory`, or an empty one; None if the dataset has none.
+
+        A dataset that forgets after N days starts anew every N days.
+        """
+        if self.memory_weights is None:
+            return None
+        has_history = self.memory_weights.has_history
+        days, period = self.settings.forget_after_days, 0
+        if days and arrived_at:
+            period = date.fromisoformat(to_bucket_day(sentence.annotated_at, arrived_at)).toordinal() // days
+        if memory is None or (days and period > memory.period):
+            return Memory.create(self.type_merge.n_types, has_history=has_history, period=period)
+        if memory.n_types != self.type_merge.n_types:
+            raise StateError(
+                f"the memory of dataset {self.settings.name} has {memory.n_types} types, its model has "
+                f"{self.type_merge.n_types}: run `labelwatch thresholds reset {self.settings.name}` to start anew"
+            )
+        return memory.with_history(has_history=has_history)
+
+    def gather_evidence(self, observation: Observation, memories: Sequence[Memory]) -> WordEvidence | None:
+        """What the memories, added up, say about the words; None without memories or scored words."""
+        if self.memory_weights is None or not memories or not len(observation.given):
+            return None
+        scored = observation.word_index.tolist() if observation.unscored else None
+        words = ScoredWords(observation.sentence.tokens, observation.probs, observation.given, scored)
+        return gather_evidence(memories, words, self.type_merge, self.memory_weights)
 
     def drop_unused_types(self, observation: Observation, thresholds: ThresholdSet) -> Observation:
         """The observation without the types that neither the dataset so far nor this sentence uses."""
@@ -176,16 +219,30 @@ class Judge:
             return observation
         return replace(observation, probs=drop_columns(observation.probs, columns), dropped=columns)
 
-    def assess(self, observation: Observation, thresholds: ThresholdSet, *, reason: Reason | None = None) -> Assessment:
+    def assess(
+        self,
+        observation: Observation,
+        thresholds: ThresholdSet,
+        *,
+        reason: Reason | None = None,
+        evidence: WordEvidence | None = None,
+    ) -> Assessment:
         """Scores and assessment in one call."""
         observation = self.drop_unused_types(observation, thresholds)
-        return self.build_assessment(observation, self.score_words(observation, thresholds, reason=reason), thresholds)
+        scores = self.score_words(observation, thresholds, reason=reason, evidence=evidence)
+        return self.build_assessment(observation, scores, thresholds)
 
     def score_words(
-        self, observation: Observation, thresholds: ThresholdSet, *, reason: Reason | None = None
+        self,
+        observation: Observation,
+        thresholds: ThresholdSet,
+        *,
+        reason: Reason | None = None,
+        evidence: WordEvidence | None = None,
     ) -> SentenceScores:
         """Scores, flags and the reason, without the assessment, which most sentences of a stream don't need.
 
+        `evidence` is what memory says. It changes `priority` only: flags and scores are those of the model alone.
         Building the assessment doubles the time: 43 µs and 46 µs for a sentence of 16 words.
         """
         observation = self.drop_unused_types(observation, thresholds)
@@ -199,11 +256,14 @@ class Judge:
         if self._has_custom_score:
             token_scores = TOKEN_SCORES[self.settings.token_score](observation.probs, observation.given)
             score = float(METHODS[self.settings.method].function(observation.flat, token_scores, flags)[0])
-        weighted_scores = apply_weights(confidence, thresholds.weights[observation.given])
+        if evidence is None:
+            weighted_scores = apply_weights(confidence, thresholds.weights[observation.given])
+        else:
+            weighted_scores = evidence.compute_priorities(thresholds.weights, dropped=observation.dropped)
         priority = float(weighted_scores.min())
         scored = ScoredSentence(bool(flags.any()), score, priority)
         reason = reason or self._decide_reason(observation.sentence, scored, thresholds)
-        return SentenceScores(reason, flags, confidence, token_scores, weighted_scores, score, priority)
+        return SentenceScores(reason, flags, confidence, token_scores, weighted_scores, score, priority, evidence)
 
     def build_assessment(
         self, observation: Observation, scores: SentenceScores, thresholds: ThresholdSet
@@ -227,16 +287,17 @@ class Judge:
         *,
         priority: float | None = None,
         arrived_at: datetime | None = None,
+        smoothed: npt.NDArray[np.float64] | None = None,
     ) -> RunningStats:
         """New statistics that include this sentence. `stats` stays as it is.
 
-        `arrived_at` is the record's timestamp, not the clock. It dates a sentence without `annotated_at`.
+        `arrived_at` is the record's timestamp, not the clock. It dates a sentence without `annotated_at`. `smoothed` has
+        the probabilities after mention smoothing, where they differ.
         """
         if not len(observation.given):
             return stats
-        return stats.update(
-            observation.probs, observation.given, day=self._get_bucket_day(observation, arrived_at), priority=priority
-        )
+        day = self._get_bucket_day(observation, arrived_at)
+        return stats.update(observation.probs, observation.given, day=day, priority=priority, smoothed=smoothed)
 
     def learn_all(self, updates: Iterable[StatsUpdate], stats: RunningStats) -> RunningStats:
         """The same as `learn` for one update after the other, to the bit: integer sums don't depend on the order."""
@@ -250,6 +311,7 @@ class Judge:
                 np.concatenate([update.observation.given for update in day_updates]),
                 day=day,
                 priority=np.array([update.priority for update in day_updates if update.priority is not None]),
+                smoothed=_concatenate_smoothed(day_updates),
             )
         return stats
 
@@ -257,3 +319,11 @@ class Judge:
         if self.settings.forget_after_days and arrived_at:
             return to_bucket_day(observation.sentence.annotated_at, arrived_at)
         return UNDATED
+
+
+def _concatenate_smoothed(updates: Sequence[StatsUpdate]) -> npt.NDArray[np.float64] | None:
+    if all(update.smoothed is None for update in updates):
+        return None
+    return np.concatenate(
+        [update.observation.probs if update.smoothed is None else update.smoothed for update in updates]
+    )

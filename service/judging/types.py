@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from service.contracts import LabelledSentence, Reason
+    from service.statistics.memory.evidence import WordEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class SentenceScores:
     weighted_scores: npt.NDArray[np.float64]  # the word scores behind `priority`
     score: float | None
     priority: float | None
+    evidence: WordEvidence | None = None  # what memory said about the words, if it was asked
 
 
 class StatsUpdate(NamedTuple):
@@ -67,3 +69,4 @@ class StatsUpdate(NamedTuple):
     priority: float | None
     arrived_at: datetime | None
     flagged: bool = False  # whether it has a flagged word
+    smoothed: npt.NDArray[np.float64] | None = None  # the probabilities after mention smoothing, where they differ

@@ -20,6 +20,7 @@ SENTENCE_EVENT_TYPE = "labelwatch.sentence.v1"
 DATASET_EVENT_TYPE = "labelwatch.dataset.v1"
 ERROR_HEADER_PREFIX = "__connect.errors"
 POSITION_VERSION = 1
+MEMORY_KIND = "memory"
 ARRIVALS_KIND = "arrivals"
 MAX_SENTENCE_BYTES = MAX_INPUT_BYTES - 4096  # the rest is for the key and the headers
 REQUEST_ID_HEADER = "x-request-id"
@@ -38,6 +39,11 @@ def to_arrivals_key(partition: int, dataset: str) -> bytes:
     return _to_compact_json([ARRIVALS_KIND, partition, dataset, ""])
 
 
+def to_memory_key(partition: int, dataset: str, stats_key: str, part: str) -> bytes:
+    """As long as a key of statistics, and never equal to one: releases before this record can read no other."""
+    return _to_compact_json([MEMORY_KIND, partition, dataset, f"{stats_key}/{part}"])
+
+
 def to_position_key(partition: int) -> bytes:
     return _to_compact_json(["position", partition])
 
@@ -51,11 +57,23 @@ def parse_arrivals_key(key: bytes) -> tuple[int, str] | None:
         return None
 
 
+def parse_memory_key(key: bytes) -> tuple[int, str, str, str] | None:
+    """(partition, dataset, stats key, part) of a record of memory; none for another record."""
+    try:
+        kind, partition, dataset, name = json.loads(key)
+        if kind != MEMORY_KIND:
+            return None
+        stats_key, part = str(name).rsplit("/", 1)
+        return int(partition), str(dataset), stats_key, part
+    except (ValueError, TypeError):
+        return None
+
+
 def parse_state_key(key: bytes) -> tuple[int, str, str] | None:
     """(partition, dataset, stats key) of statistics, or none for another record."""
     try:
         kind, *rest = json.loads(key)
-        if kind in ("position", ARRIVALS_KIND):
+        if kind in ("position", ARRIVALS_KIND, MEMORY_KIND):
             return None
         partition, dataset, stats_key = rest
         return int(partition), str(dataset), str(stats_key)

@@ -185,7 +185,7 @@ def _parse_given_spans(labels: Sequence[str]) -> list[Span]:
 
 
 def compute_weighted_scores(assessment: Assessment) -> tuple[float | None, ...]:
-    """The weighted score of each word; `priority` is the lowest of them.
+    """The weighted score of each word, with memory its priority; `priority` is the lowest of them.
 
     A label without a weight scores the word's own probability. A weight only ever raises a score, so the result is at least
     the priority.
@@ -194,8 +194,8 @@ def compute_weighted_scores(assessment: Assessment) -> tuple[float | None, ...]:
     scores: list[float | None] = []
     for word, label in zip(assessment.words, assessment.labels, strict=False):
         p, weight = word.p_given, assessment.weights.get(label)
-        if p is None:
-            scores.append(None)
+        if p is None or word.priority is not None:
+            scores.append(word.priority)
         elif weight is None:
             scores.append(max(p, lowest))
         else:

@@ -98,6 +98,14 @@ class TypeMerge:
         return np.add.reduceat(probs[:, order], starts, axis=1)
 
 
+class ReadSentences(NamedTuple):
+    """How many sentences the counts are of."""
+
+    forms: int = 0
+    templates: int = 0
+    all: int = 0  # the history included
+
+
 class MemoryCounts(NamedTuple):
     """What memory holds about the words of a sentence.
 
@@ -112,6 +120,7 @@ class MemoryCounts(NamedTuple):
     template: Integers
     gate_sum: int
     gate_words: int
+    sentences: ReadSentences = ReadSentences()
 
 
 class WordConventions(NamedTuple):
@@ -124,11 +133,11 @@ class WordConventions(NamedTuple):
 
 def smooth_probs(
     probs: Floats, types: Floats, counts: MemoryCounts, merge: TypeMerge, weights: SmoothingWeights
-) -> Floats:
-    """Class probabilities after mention smoothing. `types` is `merge.sum_types(probs)`."""
+) -> Floats | None:
+    """Class probabilities after mention smoothing; None if they stay. `types` is `merge.sum_types(probs)`."""
     rows = counts.with_form
     if not len(rows):
-        return probs
+        return None
     sources = np.empty((2, len(rows), 1 + merge.n_types))
     sources[0] = counts.recent
     if counts.older is not None:  # the history is of all words, the recent ones too
@@ -136,7 +145,7 @@ def smooth_probs(
     sources[1] = counts.template[rows, : 1 + merge.n_types]
     n_words = sources[:, :, :1]
     if not n_words.any():
-        return probs
+        return None
     means = sources[:, :, 1:]
     means /= TYPE_SCALE
     means += MEAN_PRIOR

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.errors import StateError
-from service.statistics.histogram import PriorityHistogram
+from service.statistics.running import EMPTY_STATS_FIELDS
 from service.statistics.snapshots import MAX_COUNT, SnapshotFormat, is_count, read_counts
 
 if TYPE_CHECKING:
@@ -17,19 +17,11 @@ MAX_LABELS = 1_000  # a faulty producer could otherwise fill the state with labe
 MAX_LABEL_CHARS = 202  # the longest entity type, with a prefix
 OTHER_LABELS = ""  # counts the labels beyond both limits; no label is empty text
 
-# Releases before this record take every record of the state for running statistics and stop at one they can't read. So
-# the record also has the fields of empty statistics, and its version follows theirs: they read it and go on.
-_EMPTY_STATISTICS: dict[str, object] = {
-    "n_classes": 1,
-    "keep_days": None,
-    "buckets": {},
-    "histogram": PriorityHistogram.empty().snapshot(),
-}
 ARRIVALS_FORMAT = SnapshotFormat(
     "the counts of arrivals",
     version=2,
     fields=("labels", "waiting", "next_offset", "flags"),
-    optional=tuple(_EMPTY_STATISTICS),
+    optional=tuple(EMPTY_STATS_FIELDS),
     min_reader=1,
 )
 
@@ -103,7 +95,7 @@ class ArrivalCounts:
             "next_offset": self.next_offset,
             "flags": {stats_key: list(self.flags[stats_key]) for stats_key in sorted(self.flags)},
         }
-        return ARRIVALS_FORMAT.write({**fields, **_EMPTY_STATISTICS})
+        return ARRIVALS_FORMAT.write({**fields, **EMPTY_STATS_FIELDS})
 
     def to_json(self) -> bytes:
         """The value of its state record."""

@@ -6,7 +6,7 @@ a stream into batches, partitions and merges gives the same bits. Python's integ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -37,7 +37,8 @@ _MAX_CHUNK_WORDS = 2**22  # the int64 sum of so many scaled probabilities can't 
 _ROWS = np.arange(_MAX_LOOP_WORDS)
 _FIELDS = ("sums", "counts", "agree_sums", "agree_counts")
 
-CLASS_STATS_FORMAT = SnapshotFormat("class statistics", version=1, fields=_FIELDS)
+# Version 2 has `smoothed`. A reader of version 1 ignores it and weighs priorities without memory.
+CLASS_STATS_FORMAT = SnapshotFormat("class statistics", version=2, fields=_FIELDS, optional=("smoothed",), min_reader=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class ClassStats:
     counts: tuple[int, ...]
     agree_sums: tuple[int, ...]
     agree_counts: tuple[int, ...]
+    smoothed: ClassStats | None = None
+    """The same of the probabilities after mention smoothing, for the weights behind `priority`; None: they are equal."""
 
     @classmethod
     def empty(cls, n_classes: int) -> ClassStats:
@@ -73,8 +76,22 @@ class ClassStats:
     def is_empty(self) -> bool:
         return not any(self.counts)
 
-    def update(self, probs: Floats, given: Integers) -> ClassStats:
-        """These statistics with the words of one or more sentences added: probs [N, K], given [N]."""
+    def update(self, probs: Floats, given: Integers, *, smoothed: Floats | None = None) -> ClassStats:
+        """These statistics with the words of one or more sentences added: probs [N, K], given [N].
+
+        `smoothed` has the probabilities after mention smoothing, where they differ.
+        """
+        stats = self._update_own(probs, given)
+        if smoothed is None and self.smoothed is None:
+            return stats
+        return replace(stats, smoothed=self.get_smoothed().update(probs if smoothed is None else smoothed, given))
+
+    def get_smoothed(self) -> ClassStats:
+        """The statistics of the probabilities after mention smoothing."""
+        return self if self.smoothed is None else self.smoothed
+
+    def _update_own(self, probs: Floats, given: Integers) -> ClassStats:
+        """`update` without `smoothed`."""
         if probs.ndim != 2 or probs.shape[1] != self.n_classes:
             raise InvalidInput(f"shape {probs.shape} where [words, {self.n_classes} classes] is needed", field="probs")
         if given.shape != probs.shape[:1]:
@@ -82,7 +99,7 @@ class ClassStats:
         if given.dtype.kind not in "iu":
             raise InvalidInput(f"labels of type {given.dtype} are not integers", field="given")
         if len(given) <= _MAX_LOOP_WORDS:
-            return self._update_short(probs, given) if len(given) else self
+            return self._update_short(probs, given) if len(given) else replace(self, smoothed=None)
         stats = self
         for start in range(0, len(given), _MAX_CHUNK_WORDS):
             stats = stats._update_many(probs[start : start + _MAX_CHUNK_WORDS], given[start : start + _MAX_CHUNK_WORDS])
@@ -127,11 +144,13 @@ class ClassStats:
         """The sum of both. The order of merges does not matter."""
         if len(self.sums) != len(other.sums):
             raise StateError(f"statistics of {self.n_classes} and of {other.n_classes} classes can't be merged")
+        has_smoothed = self.smoothed is not None or other.smoothed is not None
         return ClassStats(
             _add(self.sums, other.sums),
             _add(self.counts, other.counts),
             _add(self.agree_sums, other.agree_sums),
             _add(self.agree_counts, other.agree_counts),
+            self.get_smoothed().merge(other.get_smoothed()) if has_smoothed else None,
         )
 
     def compute_given_means(self, *, prior_words: int = 0, prior_mean: float = 0.0) -> NDArray[np.float64]:
@@ -148,13 +167,15 @@ class ClassStats:
 
     def snapshot(self) -> dict[str, object]:
         """As a JSON object."""
-        return CLASS_STATS_FORMAT.write({name: list(getattr(self, name)) for name in _FIELDS})
+        smoothed = {} if self.smoothed is None else {"smoothed": self.smoothed.snapshot()}
+        return CLASS_STATS_FORMAT.write({**{name: list(getattr(self, name)) for name in _FIELDS}, **smoothed})
 
     @classmethod
     def restore(cls, snapshot: object) -> ClassStats:
         """Reads `snapshot()` back; StateError if it is not valid."""
         fields = CLASS_STATS_FORMAT.read(snapshot)
-        stats = cls(*(read_counts(fields[name], f"`{name}`") for name in _FIELDS))
+        sums, counts, agree_sums, agree_counts = (read_counts(fields[name], f"`{name}`") for name in _FIELDS)
+        stats = cls(sums, counts, agree_sums, agree_counts)
         if not 0 < len(stats.sums) == len(stats.counts) == len(stats.agree_sums) == len(stats.agree_counts):
             lengths = ", ".join(f"{name} {len(getattr(stats, name))}" for name in _FIELDS)
             raise StateError(f"class statistics need one entry per class in each list, the lengths are: {lengths}")
@@ -165,7 +186,12 @@ class ClassStats:
         ):
             if agree_s > agree_n * _MAX_PARTS or not 0 <= s - agree_s <= (n - agree_n) * _MAX_PARTS:
                 raise StateError(f"the statistics of class {k} contradict each other: no words can have given them")
-        return stats
+        return stats if fields.get("smoothed") is None else stats._with_smoothed(cls.restore(fields["smoothed"]))
+
+    def _with_smoothed(self, smoothed: ClassStats) -> ClassStats:
+        if smoothed.smoothed is not None or smoothed.counts != self.counts:
+            raise StateError("`smoothed` should be the statistics of the same words, with the same counts")
+        return replace(self, smoothed=smoothed)
 
 
 def _add(ours: tuple[int, ...], theirs: Sequence[int]) -> tuple[int, ...]:

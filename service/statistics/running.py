@@ -27,6 +27,15 @@ RUNNING_STATS_FORMAT = SnapshotFormat(
     "running statistics", version=1, fields=("n_classes", "keep_days", "buckets", "histogram")
 )
 
+EMPTY_STATS_FIELDS: dict[str, object] = {
+    "n_classes": 1,
+    "keep_days": None,
+    "buckets": {},
+    "histogram": PriorityHistogram.empty().snapshot(),
+}
+"""Fields of other records of the state, too: early releases take each of them for running statistics, and stop at one they
+can't read. With these fields, and a version that follows that of the statistics, they read empty ones and go on."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunningStats:
@@ -71,8 +80,11 @@ class RunningStats:
         *,
         day: str = UNDATED,
         priority: float | NDArray[np.floating[Any]] | None = None,
+        smoothed: Floats | None = None,
     ) -> RunningStats:
         """These statistics with the words of one or more sentences of one day added; `priority` goes to the histogram.
+
+        `smoothed` has the probabilities after mention smoothing, where they differ from `probs`.
 
         `day` must not be later than the arrival of the sentence, which `to_bucket_day` ensures: a day in the far future
         would expire all others.
@@ -82,16 +94,16 @@ class RunningStats:
         if bucket is None:
             if day != UNDATED:
                 _check_day(day)
-            learned = ClassStats.empty(self.n_classes).update(probs, given)
+            learned = ClassStats.empty(self.n_classes).update(probs, given, smoothed=smoothed)
             is_expired = self.keep_days is not None and day < _find_first_day(self.buckets, self.keep_days)
             if is_expired or learned.is_empty:  # a bucket without words must not count as the newest day
                 return RunningStats(self.n_classes, self.buckets, histogram, self.keep_days, self._total)
             buckets = {**self.buckets, day: learned}
             return RunningStats._drop_expired(buckets, histogram, self.keep_days, self._total.merge(learned))
         if len(self.buckets) == 1:
-            learned = bucket.update(probs, given)
+            learned = bucket.update(probs, given, smoothed=smoothed)
             return RunningStats(self.n_classes, {day: learned}, histogram, self.keep_days, learned)
-        learned = ClassStats.empty(self.n_classes).update(probs, given)
+        learned = ClassStats.empty(self.n_classes).update(probs, given, smoothed=smoothed)
         buckets = {**self.buckets, day: bucket.merge(learned)}
         return RunningStats(self.n_classes, buckets, histogram, self.keep_days, self._total.merge(learned))
 

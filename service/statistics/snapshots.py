@@ -39,9 +39,12 @@ class SnapshotFormat:
     min_reader: int | None = None  # None: the same as `version`
 
     def write(self, fields: Mapping[str, object]) -> dict[str, object]:
-        """The JSON object: the version and the fields."""
-        min_reader = {} if self.min_reader is None else {"min_reader": self.min_reader}
-        return {"version": self.version, **min_reader, **fields}
+        """The JSON object: the version and the fields. Without optional fields it is what `min_reader` itself wrote."""
+        if self.min_reader is None:
+            return {"version": self.version, **fields}
+        if fields.keys().isdisjoint(self.optional):
+            return {"version": self.min_reader, **fields}
+        return {"version": self.version, "min_reader": self.min_reader, **fields}
 
     def read(self, snapshot: object) -> Mapping[str, object]:
         """The fields of a JSON object whose version we can read.

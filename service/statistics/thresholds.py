@@ -79,7 +79,7 @@ def compute_priority_weights(
     prior_words: int = PRIORITY_PRIOR_WORDS,
     prior_mean: float = PRIORITY_PRIOR_MEAN,
 ) -> NDArray[np.float64]:
-    """The agreement weights behind `priority`, one per class."""
+    """The agreement weights behind `priority`, one per class. For priority with memory pass `stats.get_smoothed()`."""
     return compute_agreement_weights(
         stats.compute_given_means(prior_words=prior_words, prior_mean=prior_mean),
         stats.compute_agreeing_means(prior_words=prior_words, prior_mean=prior_mean),

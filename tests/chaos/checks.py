@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,9 @@ from service.scoring.flat import drop_columns
 from service.statistics.arrivals import ArrivalCounts
 from service.statistics.class_stats import ClassStats
 from service.statistics.running import RunningStats
+from service.stream.state.memories import MemoryDraft, MemoryRecord
+from service.stream.state.reader import read_state_record
+from service.stream.state.snapshot import StatsKey
 from tests.chaos.messages import DATASETS, MAX_WORDS, SERIAL, GeneratedMessage
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
     from service.inference.classifier import Classifier
     from service.judging.types import Observation
+    from service.statistics.memory.memory import Memory
     from tests.chaos.reading import ConsumedMessage, TopicDump
 
 PartitionOffset = tuple[int, int]
@@ -194,12 +199,18 @@ class TopicChecker:
     ) -> None:
         positions: dict[int, int] = {}
         learned: dict[tuple[int, str], RunningStats] = {}
+        memories = MemoryDraft({})
         for (state_partition, key), value in dumps.state.compact().items():
             kind, partition, *account = json.loads(key or b"")
             if partition != state_partition:
                 problems.append(f"partition {state_partition} of the state topic holds state of partition {partition}")
             if kind == "position":
                 positions[partition] = json.loads(value or b"")["next_offset"]
+                continue
+            if kind == "memory":
+                record = read_state_record("the state topic", key, value)
+                assert isinstance(record, MemoryRecord)
+                memories.apply(record)
                 continue
             if kind == "arrivals":
                 waiting = ArrivalCounts.restore(json.loads(value or b"")).waiting
@@ -213,37 +224,60 @@ class TopicChecker:
         ends = {partition: end for partition, end in dumps.sentences.end_offsets.items() if end}
         if positions != ends:
             problems.append(f"the positions in the state are {positions} and the input ends at {ends}")
-        expected, sentences = self._sum_by_partition(observations)
-        for partition, dataset in sorted(expected.keys() | learned.keys()):
+        self._compare_state(learned, memories, self._learn_by_partition(observations), problems)
+
+    def _compare_state(
+        self,
+        learned: Mapping[tuple[int, str], RunningStats],
+        memories: MemoryDraft,
+        one_pass: Mapping[tuple[int, str], OnePassState],
+        problems: ProblemList,
+    ) -> None:
+        for partition, dataset in sorted(one_pass.keys() | learned.keys()):
             stats = learned.get((partition, dataset), self.get_judge(dataset).create_empty_stats())
-            sums = expected.get((partition, dataset), ClassStats.empty(stats.n_classes))
+            sums, memory, count = one_pass.get(
+                (partition, dataset), OnePassState(ClassStats.empty(stats.n_classes), None, 0)
+            )
             if stats.get_total() != sums:
                 problems.append(
                     f"partition {partition}, {dataset}: the workers learned {stats.get_total()}, one pass gives {sums}"
                 )
-            count = sentences[partition, dataset]
             if stats.histogram.total != count:
                 problems.append(f"partition {partition}, {dataset}: {stats.histogram.total} of {count} sentences")
+            if memories.get_tables(partition, StatsKey.from_judge(self.get_judge(dataset))) != memory:
+                problems.append(f"partition {partition}, {dataset}: the memory is not that of one pass")
+        expected = {key: state.sums for key, state in one_pass.items()}
         totals = {key: stats.get_total() for key, stats in learned.items()}
         for dataset in sorted({name for _, name in expected}):
             if _merge_stats(dataset, totals) != _merge_stats(dataset, expected):
                 problems.append(f"{dataset}: the sums over all partitions are not those of one pass")
 
-    def _sum_by_partition(
+    def _learn_by_partition(
         self, observations: Mapping[PartitionOffset, Observation | None]
-    ) -> tuple[dict[tuple[int, str], ClassStats], Counter[tuple[int, str]]]:
-        groups: defaultdict[tuple[int, str], list[Observation]] = defaultdict(list)
-        for (partition, _), observation in observations.items():
+    ) -> dict[tuple[int, str], OnePassState]:
+        """One pass over each partition, in the order of its offsets."""
+        learned: dict[tuple[int, str], OnePassState] = {}
+        for (partition, _), observation in sorted(observations.items(), key=itemgetter(0)):
             if observation is not None and len(observation.given):
-                groups[partition, observation.sentence.dataset].append(observation)
-        sums = {
-            (partition, dataset): ClassStats.empty(len(self.get_judge(dataset).classes)).update(
-                np.concatenate([observation.probs for observation in group]),
-                np.concatenate([observation.given for observation in group]),
-            )
-            for (partition, dataset), group in groups.items()
-        }
-        return sums, Counter({key: len(group) for key, group in groups.items()})
+                judge = self.get_judge(observation.sentence.dataset)
+                key = partition, observation.sentence.dataset
+                state = learned.setdefault(key, OnePassState(ClassStats.empty(len(judge.classes)), None, 0))
+                memory = judge.prepare_memory(state.memory, observation.sentence)
+                evidence = None if memory is None else judge.gather_evidence(observation, [memory])
+                smoothed = None if evidence is None else evidence.smoothed
+                sums = state.sums.update(observation.probs, observation.given, smoothed=smoothed)
+                if memory is not None and evidence is not None:
+                    evidence.teach(memory, judge.type_merge)
+                learned[key] = OnePassState(sums, memory, state.sentences + 1)
+        return learned
+
+
+class OnePassState(NamedTuple):
+    """What one pass over a partition learns of a dataset."""
+
+    sums: ClassStats
+    memory: Memory | None
+    sentences: int
 
 
 def _merge_stats(dataset: str, sums: Mapping[tuple[int, str], ClassStats]) -> ClassStats | None:

@@ -29,6 +29,7 @@ from service.log.topics import Topics
 from service.stream.state.reader import read_state
 from service.stream.state.snapshot import StatsKey
 from tests.support.command_harness import CommandHarness, make_sentences
+from tests.support.one_pass import OnePass
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from service.log.protocol import Record
-    from service.statistics.running import RunningStats
 
 TOPICS = Topics()
 RUNS = int(os.environ.get("CHAOS_RUNS", "2"))
@@ -56,7 +56,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Expected:
     """The result of one undisturbed pass over the input."""
 
-    totals: dict[StatsKey, RunningStats] = field(default_factory=dict)
+    learned: dict[StatsKey, OnePass] = field(default_factory=dict)
     review: list[Assessment] = field(default_factory=list)
     dead_letter_offsets: list[int] = field(default_factory=list)
 
@@ -74,14 +74,11 @@ def run_one_pass(model: Path, records: list[Record]) -> Expected:
             )
             [words] = classifier.infer([sentence.tokens])
             assert isinstance(words, WordProbs)
-            observation = judge.observe(sentence, words)
+            judge.observe(sentence, words)
         except InvalidInput:
             expected.dead_letter_offsets.append(record.offset)
             continue
-        key = StatsKey(sentence.dataset, judge.stats_key)
-        stats = expected.totals.get(key, judge.create_empty_stats())
-        assessment = judge.assess(observation, judge.build_threshold_set(stats))
-        expected.totals[key] = judge.learn(observation, stats, priority=assessment.priority)
+        assessment = expected.learned.setdefault(StatsKey.from_judge(judge), OnePass(judge)).add(sentence, words)
         if assessment.reason != "scored":
             expected.review.append(assessment)
     return expected
@@ -177,9 +174,10 @@ def check(harness: CommandHarness, model: Path, sent: int) -> None:
     with closing(SqliteLog(harness.log_path, TOPICS)) as log:
         state = read_state(log, TOPICS)
     assert state.positions == {PARTITION: len(records)}
-    assert state.snapshot.keys == set(expected.totals)
-    for key, total in expected.totals.items():
-        assert state.snapshot.get_total(key, total.keep_days) == total
+    assert state.snapshot.keys == set(expected.learned)
+    for key, one_pass in expected.learned.items():
+        assert state.snapshot.get_total(key, None) == one_pass.stats
+        assert state.snapshot.memories[key][PARTITION].get_tables() == one_pass.memory
     # Every write takes an offset. None is missing, so compaction has not removed a duplicate.
     review = harness.read_records(TOPICS.review)
     assert [record.offset for record in review] == list(range(len(expected.review)))

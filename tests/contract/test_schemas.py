@@ -19,6 +19,8 @@ from service.log.codec import build_dead_letter, build_event_headers, parse_posi
 from service.log.protocol import Record
 from service.log.waiting_records import build_waiting_message
 from service.statistics.arrivals import ArrivalCounts
+from service.statistics.memory.memory import Memory
+from service.statistics.memory.snapshot import read_memory, write_history, write_recent
 from service.statistics.running import RunningStats
 
 if TYPE_CHECKING:
@@ -69,6 +71,13 @@ def read(path: Path, *, unknown: Any = "ignore") -> Message | None:
     if name == "state.v1":
         restored = RunningStats.restore(json.loads(text))
         assert restored.snapshot() == json.loads(text)
+    elif name == "memory.v1":
+        assert write_recent(read_memory(json.loads(text), None))["forms"] == json.loads(text)["forms"]
+    elif name == "history.v1":
+        recent = {**write_recent(Memory.create(2, has_history=True)), "history_generations": 3}
+        history = read_memory(recent, json.loads(text)).history
+        assert history is not None
+        assert write_history(history) == json.loads(text)
     elif name == "arrivals.v1":
         assert ArrivalCounts.restore(json.loads(text)).snapshot() == json.loads(text)
     elif name == "position.v1":
@@ -171,6 +180,8 @@ def test_statistics_as_they_are_written_fit_their_schema() -> None:
         RunningStats.empty(2, keep_days=3).update(probs, np.array([1, 1]), day="2024-05-28", priority=0.9),
     ):
         jsonschema_rs.validate(SCHEMAS["state.v1"], json.loads(json.dumps(stats.snapshot())))
+    smoothed = RunningStats.empty(2).update(probs, np.array([0, 1]), smoothed=probs[::-1])
+    jsonschema_rs.validate(SCHEMAS["state.v1"], json.loads(json.dumps(smoothed.snapshot())))
     jsonschema_rs.validate(SCHEMAS["position.v1"], json.loads(to_position_value(7)))
     counts = ArrivalCounts().count_labels(["B-DRUG"]).store()
     for arrivals in (counts, counts.release(3)):

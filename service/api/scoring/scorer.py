@@ -178,8 +178,11 @@ def _render_assessment(mapped: _MappedSentence, words: WordProbs) -> bytes:
     """The assessment as JSON without its closing brace."""
     sentence, class_ids, context = mapped
     observation = context.judge.observe(sentence, words, class_ids=class_ids)
-    scores = context.judge.score_words(observation, context.threshold_set)
+    evidence = context.judge.gather_evidence(observation, context.memories)
+    scores = context.judge.score_words(observation, context.threshold_set, evidence=evidence)
     if scores.reason == "update":  # the reason is for the review queue, and this sentence does not enter it
         scores = replace(scores, reason="scored")
     assessment = context.judge.build_assessment(observation, scores, context.threshold_set)
+    if evidence is not None:
+        assessment = assessment.model_copy(update={"memory": "merged"})
     return assessment.model_dump_json(exclude_none=True).encode()[:-1]

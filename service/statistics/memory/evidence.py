@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.scoring.confident import compute_weighted_scores
+from service.scoring.flat import drop_columns
 from service.scoring.memory import apply_conventions, compute_conventions, compute_gate, smooth_probs
 from service.statistics.memory.keys import read_keys
 from service.statistics.memory.memory import recall
@@ -30,7 +31,8 @@ class ScoredWords(NamedTuple):
 class WordEvidence(NamedTuple):
     """The scored words of a sentence in the light of earlier ones."""
 
-    probs: Floats  # class probabilities after mention smoothing
+    smoothed: Floats | None  # class probabilities after mention smoothing; None if they are those of the model
+    model_probs: Floats
     given: Ints
     types: Floats  # type probabilities of the model alone
     given_types: Ints
@@ -38,9 +40,15 @@ class WordEvidence(NamedTuple):
     counts: MemoryCounts
     conventions: WordConventions
 
-    def compute_priorities(self, weights: Floats) -> Floats:
-        """The priority of each word, with the agreement weights of the classes."""
-        scores = compute_weighted_scores(self.probs, self.given, weights)
+    @property
+    def probs(self) -> Floats:
+        """Class probabilities after mention smoothing."""
+        return self.model_probs if self.smoothed is None else self.smoothed
+
+    def compute_priorities(self, weights: Floats, *, dropped: Sequence[int] = ()) -> Floats:
+        """The priority of each word, with the agreement weights of the classes. `dropped` classes have no probability."""
+        probs = drop_columns(self.probs, dropped) if dropped else self.probs
+        scores = compute_weighted_scores(probs, self.given, weights)
         return apply_conventions(
             scores, self.conventions.values, compute_gate(self.counts.gate_sum, self.counts.gate_words)
         )
@@ -63,6 +71,7 @@ def gather_evidence(
     counts = recall(memories, keys)
     return WordEvidence(
         smooth_probs(words.probs, types, counts, merge, weights),
+        words.probs,
         words.given,
         types,
         given_types,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.scoring.memory import TYPE_SCALE, MemoryCounts, TypeMerge
-from service.statistics.memory.memory import FORM_GENERATION, TEMPLATE_GENERATION, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,20 +27,19 @@ class WordExplanation(NamedTuple):
     template: EarlierWords  # in the same template, as they were labelled
 
 
-def explain_word(memories: Sequence[Memory], counts: MemoryCounts, word: int, merge: TypeMerge) -> WordExplanation:
+def explain_word(counts: MemoryCounts, word: int, merge: TypeMerge) -> WordExplanation:
     """The counts behind one scored word. `counts` is what `recall` returned before the sentence was learned."""
     template = counts.template[word].tolist()
     labelled = _select_types(template[1 + merge.n_types :], merge)
-    pattern = EarlierWords(template[0], labelled, _count_read_sentences(memories, TEMPLATE_GENERATION))
+    pattern = EarlierWords(template[0], labelled, counts.sentences.templates)
     if word not in counts.with_form:
         return WordExplanation(None, None, pattern)
     row = list(counts.with_form).index(word)
-    n_read = _count_read_sentences(memories, FORM_GENERATION)
+    n_read = counts.sentences.forms
     recent = _count_mentions(counts.recent[row].tolist(), merge, n_read)
     older = None
     if counts.older is not None:
-        n_sentences = sum(memory.sentences for memory in memories)
-        older = _count_mentions(counts.older[row].tolist(), merge, n_sentences - n_read)
+        older = _count_mentions(counts.older[row].tolist(), merge, counts.sentences.all - n_read)
     return WordExplanation(recent, older, pattern)
 
 
@@ -51,8 +49,3 @@ def _count_mentions(numbers: list[int], merge: TypeMerge, sentences: int) -> Ear
 
 def _select_types(values: Sequence[float], merge: TypeMerge) -> dict[str, float]:
     return {name: value for name, value in zip(merge.names, values, strict=True) if value}
-
-
-def _count_read_sentences(memories: Sequence[Memory], generation: int) -> int:
-    """How many sentences the current and the previous generation hold."""
-    return sum(min(memory.sentences, generation + memory.sentences % generation) for memory in memories)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from service.scoring.memory import TYPE_SCALE, MemoryCounts, SmoothingWeights
+from service.scoring.memory import TYPE_SCALE, MemoryCounts, ReadSentences, SmoothingWeights
 from service.statistics.memory.history import FormHistory
 from service.statistics.memory.table import CountTable, TableLimits
 
@@ -78,23 +78,24 @@ class Memory:
     period: int = 0  # of `forget_after_days` days; a later one starts anew
 
     @classmethod
-    def empty(cls, n_types: int, weights: SmoothingWeights, *, period: int = 0) -> Memory:
+    def create(cls, n_types: int, *, has_history: bool, period: int = 0) -> Memory:
+        """An empty memory."""
         return cls(
             n_types,
             Generations.empty(1 + n_types, MAX_GENERATION_FORMS),
             Generations.empty(1 + 2 * n_types, MAX_GENERATION_TEMPLATES),
-            FormHistory.empty(n_types) if weights.has_history else None,
+            FormHistory.empty(n_types) if has_history else None,
             period=period,
         )
 
     def fork(self) -> Memory:
         return replace(self, forms=self.forms.fork(), templates=self.templates.fork())
 
-    def with_weights(self, weights: SmoothingWeights) -> Memory:
-        """The same for another setting: without a history, or with one that begins now."""
-        if weights.has_history == (self.history is not None):
+    def with_history(self, *, has_history: bool) -> Memory:
+        """The same without a history, or with one that begins now."""
+        if has_history == (self.history is not None):
             return self
-        return replace(self, history=FormHistory.empty(self.n_types) if weights.has_history else None)
+        return replace(self, history=FormHistory.empty(self.n_types) if has_history else None)
 
     def learn(
         self,
@@ -152,7 +153,17 @@ def recall(memories: Sequence[Memory], keys: SentenceKeys) -> MemoryCounts:
         _sum_counts([memory.templates for memory in memories], keys.templates),
         sum([memory.gate_sum for memory in memories]),
         sum([memory.gate_words for memory in memories]),
+        ReadSentences(
+            sum([_count_read(memory.sentences, FORM_GENERATION) for memory in memories]),
+            sum([_count_read(memory.sentences, TEMPLATE_GENERATION) for memory in memories]),
+            sum([memory.sentences for memory in memories]),
+        ),
     )
+
+
+def _count_read(sentences: int, generation: int) -> int:
+    """How many sentences the current and the previous generation hold."""
+    return min(sentences, generation + sentences % generation)
 
 
 def _sum_counts(tables: Sequence[CountTable] | Sequence[Generations], keys: Sequence[str]) -> Integers:

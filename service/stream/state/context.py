@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pydantic_core import to_json
 
+from service.errors import StateError
+from service.stream.state.snapshot import NO_MEMORIES
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from service.contracts import DatasetSettings
     from service.judging.judge import Judge
     from service.judging.types import ThresholdSet
+    from service.statistics.memory.memory import Memory
     from service.statistics.running import RunningStats
+    from service.stream.state.memories import PartitionMemory
+
+logger = logging.getLogger(__name__)
 
 
 class JudgingContext:
     """A judge and the statistics it judges with; everything derived from them is computed when first needed."""
 
     def __init__(
-        self, judge: Judge, learned: RunningStats | None, build_judge: Callable[[DatasetSettings], Judge]
+        self,
+        judge: Judge,
+        learned: RunningStats | None,
+        build_judge: Callable[[DatasetSettings], Judge],
+        partition_memories: Mapping[int, PartitionMemory] = NO_MEMORIES,
     ) -> None:
         """`learned` is None if nothing was learned yet."""
         self.judge = judge
         self.learned = learned
+        self.partition_memories = partition_memories
         self._build_judge = build_judge
         self._variants: dict[tuple[tuple[str, str], ...], JudgingContext] = {}
+
+    def is_current(
+        self, judge: Judge, learned: RunningStats | None, partition_memories: Mapping[int, PartitionMemory]
+    ) -> bool:
+        """Whether these are what it was derived from."""
+        return self.judge is judge and self.learned is learned and self.partition_memories is partition_memories
 
     @cached_property
     def stats(self) -> RunningStats:
@@ -35,6 +54,22 @@ class JudgingContext:
     @cached_property
     def threshold_set(self) -> ThresholdSet:
         return self.judge.build_threshold_set(self.stats)
+
+    @cached_property
+    def memories(self) -> list[Memory]:
+        """The memories of all partitions; none if the dataset has no memory. One that can't be read is left out."""
+        if self.judge.memory_weights is None:
+            return []
+        memories = []
+        for partition, memory in self.partition_memories.items():
+            try:
+                tables = memory.get_tables()
+            except StateError as error:
+                logger.warning("partition %d is judged without its memory, which can't be read: %s", partition, error)
+                continue
+            if tables is not None and tables.n_types == self.judge.type_merge.n_types:
+                memories.append(tables)
+        return memories
 
     @cached_property
     def settings_json(self) -> bytes:
@@ -56,5 +91,7 @@ class JudgingContext:
         variant = self._variants.get(changes)
         if variant is None:  # at most one for each pair of known names
             judge = self._build_judge(settings.model_copy(update=dict(changes)))
-            variant = self._variants[changes] = JudgingContext(judge, self.learned, self._build_judge)
+            variant = self._variants[changes] = JudgingContext(
+                judge, self.learned, self._build_judge, self.partition_memories
+            )
         return variant

@@ -15,6 +15,7 @@ from service.contracts import is_dataset_name
 from service.errors import NewerStateError, StateError
 from service.log.codec import (
     parse_arrivals_key,
+    parse_memory_key,
     parse_position,
     parse_position_key,
     parse_state_key,
@@ -22,6 +23,7 @@ from service.log.codec import (
 from service.log.read import read_compacted_topic
 from service.statistics.arrivals import ArrivalCounts
 from service.statistics.running import RunningStats
+from service.stream.state.memories import MEMORY_PARTS, RECENT, MemoryRecord
 from service.stream.state.snapshot import ArrivalsRecord, StateRecord, StateSnapshot, StatsKey
 
 if TYPE_CHECKING:
@@ -57,8 +59,15 @@ def read_state(log: Log, topics: Topics) -> RestoredState:
 
 def read_state_record(
     topic: str, key: bytes | None, value: bytes | None, *, skip: Container[int] = ()
-) -> StateRecord | ArrivalsRecord | None:
-    """The statistics, counts or tombstone that a record holds; None for a position record, or a partition to skip."""
+) -> StateRecord | ArrivalsRecord | MemoryRecord | None:
+    """What a record holds; None for a position record, or a partition to skip."""
+    memory = parse_memory_key(key or b"")
+    if memory is not None:
+        partition, dataset, stats_key, part = memory
+        _check_dataset(topic, key, dataset)
+        if part not in MEMORY_PARTS:
+            raise _describe_unreadable(topic, key, f"{part[:80]!r} is not a part of a memory")
+        return None if partition in skip else MemoryRecord(partition, StatsKey(dataset, stats_key), part, value)
     arrivals = parse_arrivals_key(key or b"")
     if arrivals is not None:
         partition, dataset = arrivals
@@ -102,12 +111,22 @@ def _read_value(restore: Callable[[object], T], topic: str, key: bytes | None, v
         raise _describe_unreadable(topic, key, f"the value is not JSON: {error}", dataset=dataset) from error
 
 
-def apply_state_record(draft: StateDraft, topic: str, record: StateRecord | ArrivalsRecord) -> None:
+def apply_state_record(draft: StateDraft, topic: str, record: StateRecord | ArrivalsRecord | MemoryRecord) -> None:
     """Applies a record that was read from `topic`. A StateError leaves the draft as it was."""
     try:
         draft.apply(record)
     except StateError as error:
         raise _describe_unreadable(topic, record.to_key(), str(error), dataset=record.dataset) from error
+
+
+def check_memories(draft: StateDraft, topic: str, partition: int) -> None:
+    """Raises a StateError that names the record, if a memory of the partition can't be read."""
+    for key in draft.memories.list_keys(partition):
+        try:
+            draft.memories.get(partition, key)
+        except StateError as error:
+            record = MemoryRecord(partition, key, RECENT, None)
+            raise _describe_unreadable(topic, record.to_key(), str(error), dataset=key.dataset) from error
 
 
 def _describe_unreadable(topic: str, key: bytes | None, problem: str, *, dataset: str | None = None) -> StateError:

@@ -1,5 +1,6 @@
 """The state of the stream: class statistics per stats key and source partition, and their sums over all partitions.
-The counts of what has arrived in a dataset are kept in the same way.
+The counts of what has arrived in a dataset are kept in the same way. Memories (memories.py) are kept too, but not added up:
+a partition has its own.
 
 Only this module adds partitions up. Worker, API and CLI ask it for the statistics of a judge and therefore judge with
 the same thresholds, to the bit.
@@ -18,11 +19,14 @@ from service.errors import StateError
 from service.log.codec import to_arrivals_key, to_state_key
 from service.statistics.arrivals import ArrivalCounts
 from service.statistics.running import RunningStats
+from service.stream.state.memories import MemoryDraft, MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from service.judging.judge import Judge
+    from service.statistics.memory.memory import Memory
+    from service.stream.state.memories import MemoriesByKey, PartitionMemory
 
 
 class StatsKey(NamedTuple):
@@ -112,18 +116,21 @@ class DatasetArrivals:
 
 
 NO_ARRIVALS = DatasetArrivals({})
+NO_MEMORIES: Mapping[int, PartitionMemory] = {}
 
 
 class StateSnapshot:
-    """Statistics by stats key and source partition, and counts of arrivals by dataset and source partition."""
+    """Statistics and memories by stats key and source partition, and counts of arrivals by dataset and source partition."""
 
-    __slots__ = ("arrivals", "by_key")
+    __slots__ = ("arrivals", "by_key", "memories")
 
     def __init__(
         self,
         by_key: Mapping[StatsKey, KeyStats] | None = None,
         arrivals: Mapping[str, DatasetArrivals] | None = None,
+        memories: MemoriesByKey | None = None,
     ) -> None:
+        self.memories: MemoriesByKey = memories or {}
         self.by_key: Mapping[StatsKey, KeyStats] = by_key or {}
         self.arrivals: Mapping[str, DatasetArrivals] = arrivals or {}
 
@@ -173,6 +180,10 @@ class StateSnapshot:
         stats = self.find_stats(judge)
         return judge.create_empty_stats() if stats is None else stats
 
+    def get_memories(self, judge: Judge) -> Mapping[int, PartitionMemory]:
+        """The memories of a judge's statistics by partition. The same object until one of them changes."""
+        return self.memories.get(StatsKey.from_judge(judge), NO_MEMORIES)
+
     def get_arrivals(self, dataset: str) -> DatasetArrivals:
         return self.arrivals.get(dataset, NO_ARRIVALS)
 
@@ -188,11 +199,15 @@ class StateDraft:
         self._changed: dict[StatsKey, dict[int, RunningStats]] = {}
         self._totals: dict[StatsKey, RunningStats] = {}
         self._arrivals: dict[str, dict[int, ArrivalCounts]] = {}
+        self.memories = MemoryDraft(snapshot.memories)
 
-    def apply(self, record: StateRecord | ArrivalsRecord) -> None:
+    def apply(self, record: StateRecord | ArrivalsRecord | MemoryRecord) -> None:
         """Applies a record of the state topic. A StateError leaves the draft as it was."""
         if isinstance(record, ArrivalsRecord):
             self._apply_arrivals(record)
+            return
+        if isinstance(record, MemoryRecord):
+            self.memories.apply(record)
             return
         if record.stats is None:
             self._copy_partitions(record.key).pop(record.partition, None)
@@ -212,7 +227,8 @@ class StateDraft:
             self._copy_arrivals(record.dataset).pop(record.partition)
 
     def clear_partition(self, partition: int) -> None:
-        """Removes all statistics and counts of a partition."""
+        """Removes all statistics, counts and memories of a partition."""
+        self.memories.clear_partition(partition)
         for dataset in {*self._snapshot.arrivals, *self._arrivals}:
             self._apply_arrivals(ArrivalsRecord(partition, dataset, None))
         for key in {*self._snapshot.by_key, *self._changed}:
@@ -238,6 +254,13 @@ class StateDraft:
 
     def put_partition_stats(self, partition: int, judge: Judge, stats: RunningStats) -> None:
         self._copy_partitions(StatsKey.from_judge(judge))[partition] = stats
+
+    def get_memory(self, partition: int, judge: Judge) -> Memory | None:
+        """The partition's own memory with what the draft has learned so far; None: nothing yet."""
+        return self.memories.get(partition, StatsKey.from_judge(judge))
+
+    def put_memory(self, partition: int, judge: Judge, memory: Memory) -> None:
+        self.memories.put(partition, StatsKey.from_judge(judge), memory)
 
     def get_partition_arrivals(self, partition: int, dataset: str) -> ArrivalCounts:
         """The partition's own share of what has arrived in the dataset."""
@@ -273,7 +296,8 @@ class StateDraft:
 
     def to_snapshot(self) -> StateSnapshot:
         """The snapshot with the changes of this draft."""
-        if not self._changed and not self._arrivals:
+        memories = self.memories.to_mapping()
+        if not self._changed and not self._arrivals and memories is self._snapshot.memories:
             return self._snapshot
         by_key = dict(self._snapshot.by_key)
         for key, partitions in self._changed.items():
@@ -287,4 +311,4 @@ class StateDraft:
                 arrivals[dataset] = DatasetArrivals(counts)
             else:
                 arrivals.pop(dataset, None)
-        return StateSnapshot(by_key, arrivals)
+        return StateSnapshot(by_key, arrivals, memories)

@@ -199,9 +199,10 @@ class StateView:
             context = self._contexts.get(key)
             judge = self._find_judge(dataset, classes, context)
             learned = self._find_stats(judge)
-            if context is None or context.judge is not judge or context.learned is not learned:
+            memories = self._snapshot.get_memories(judge)
+            if context is None or not context.is_current(judge, learned, memories):
                 context = self._contexts[key] = JudgingContext(
-                    judge, learned, partial(self._datasets.build_judge, classes=classes)
+                    judge, learned, partial(self._datasets.build_judge, classes=classes), memories
                 )
             self._contexts.move_to_end(key)
             if len(self._contexts) > MAX_CONTEXTS:

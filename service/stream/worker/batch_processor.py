@@ -195,7 +195,7 @@ class BatchProcessor:
             if not is_external_key(judge.stats_key):
                 flags = FlagCounts(len(learned), sum(update.flagged for update in learned))
                 admitted.intake.count_flags(partition, key, flags)
-        for partition, state_key, value in admitted.intake.iter_state():
+        for partition, state_key, value in (*admitted.intake.iter_state(), *draft.memories.iter_records()):
             state[partition][state_key] = value
         report.end_stage("judge")
         report.records = len(batch)
@@ -273,7 +273,10 @@ class BatchProcessor:
         observation = judge.observe(decoded.sentence, words)
         total = draft.get_stats(judge)
         thresholds = judge.build_threshold_set(total)
-        scores = judge.score_words(observation, thresholds)
+        arrived_at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+        memory = judge.prepare_memory(draft.get_memory(record.partition, judge), decoded.sentence, arrived_at)
+        evidence = None if memory is None else judge.gather_evidence(observation, [memory])
+        scores = judge.score_words(observation, thresholds, evidence=evidence)
         if scores.reason == "scored" and _is_in_control_sample(decoded.sentence, judge.settings.control_share):
             scores = replace(scores, reason="control")
         outputs: list[Output] = []
@@ -285,10 +288,17 @@ class BatchProcessor:
             if assessment.flags:
                 report.flagged.append(assessment)
         # Nothing below fails: a sentence that became a dead letter must not be learned from.
-        arrived_at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
-        draft.put_stats(judge, judge.learn(observation, total, priority=scores.priority, arrived_at=arrived_at))
+        smoothed = None if evidence is None else evidence.smoothed
+        draft.put_stats(
+            judge,
+            judge.learn(observation, total, priority=scores.priority, arrived_at=arrived_at, smoothed=smoothed),
+        )
         _, partition_updates = updates.setdefault((record.partition, StatsKey.from_judge(judge)), (judge, []))
-        partition_updates.append(StatsUpdate(observation, scores.priority, arrived_at, bool(scores.flags.any())))
+        flagged = bool(scores.flags.any())
+        partition_updates.append(StatsUpdate(observation, scores.priority, arrived_at, flagged, smoothed))
+        if memory is not None and evidence is not None:
+            evidence.teach(memory, judge.type_merge)
+            draft.put_memory(record.partition, judge, memory)
         report.sentences.append(SentenceReport.from_scores(decoded.sentence, scores))
         return outputs
 

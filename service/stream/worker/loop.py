@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from service.contracts.defaults import BATCH_RECORDS
 from service.log.protocol import MAX_BATCH_BYTES, CommitRefused, PartitionAssignment, Record
-from service.stream.state.reader import apply_state_record, read_state_record
+from service.stream.state.memories import MemoryRecord
+from service.stream.state.reader import apply_state_record, check_memories, read_state_record
 from service.stream.state.snapshot import StateSnapshot
 from service.stream.worker.paused_partitions import PausedPartitions
 from service.stream.worker.release import ReleaseReader, find_releasable
@@ -260,8 +261,7 @@ class Worker:
         """Assigned partitions start with their committed state; revoked ones are followed in the state topic."""
         rebalance = self._session.poll_rebalance()
         for partition in rebalance.revoked:
-            self._assigned.discard(partition)
-            self._paused.forget(partition)
+            self._remove_partition(partition)
         for assignment in rebalance.assigned:
             self._add_partition(assignment)
         if self._session.assignment_complete:
@@ -269,6 +269,13 @@ class Worker:
         if rebalance.assigned or rebalance.revoked:
             self._release_reader.close()
             logger.info(ASSIGNED_PARTITIONS_MESSAGE, sorted(self._assigned) or "none")
+
+    def _remove_partition(self, partition: int) -> None:
+        self._assigned.discard(partition)
+        self._paused.forget(partition)
+        draft = self.snapshot.start_draft()
+        draft.memories.clear_partition(partition)
+        self.snapshot = draft.to_snapshot()
 
     def _update_status(self) -> None:
         """The session logs each warning itself when it appears; this logs when all are gone."""
@@ -288,6 +295,7 @@ class Worker:
             if state_record is not None and state_record.partition == assignment.partition:
                 apply_state_record(draft, self._topics.state, state_record)
                 self._datasets.register_existing([state_record.dataset])
+        check_memories(draft, self._topics.state, assignment.partition)
         self.snapshot = draft.to_snapshot()
         if assignment.lost_records:
             self.counts.lost_records += assignment.lost_records
@@ -304,7 +312,8 @@ class Worker:
         draft = self.snapshot.start_draft()
         for record in records:
             state_record = read_state_record(self._topics.state, record.key, record.value, skip=self._assigned)
-            if state_record is not None:
+            # A sentence is judged with the memory of its own partition alone, so this worker does not keep others.
+            if state_record is not None and not isinstance(state_record, MemoryRecord):
                 apply_state_record(draft, self._topics.state, state_record)
                 if not state_record.is_tombstone:
                     self._datasets.register_existing([state_record.dataset])

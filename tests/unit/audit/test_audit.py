@@ -11,6 +11,7 @@ from service.errors import InferenceError, InvalidInput, LabelwatchError, Unknow
 from service.formats.records import FileRecord
 from service.scoring.confident import compute_thresholds, sum_by_class
 from service.statistics.thresholds import HeldOutStats
+from tests.support.one_pass import OnePass
 from tests.unit.audit.fake_model import CLASSES, FakeClassifier, make_judge, make_word_probs
 
 if TYPE_CHECKING:
@@ -77,10 +78,10 @@ def test_a_stream_judges_before_it_learns() -> None:
     records, answers = make_records(40)
     judge = make_judge(held_out=HeldOutStats((9.0,) * 5, (10,) * 5))
     results = run(records, answers, judge, stream=True)
-    stats = judge.create_empty_stats()
-    for observation, assessment in results:
-        assert assessment == judge.assess(observation, judge.build_threshold_set(stats))
-        stats = judge.learn(observation, stats)
+    one_pass = OnePass(judge)
+    for (observation, assessment), words in zip(results, answers, strict=True):
+        assert assessment == one_pass.add(observation.sentence, words)
+    assert {assessment.memory for _, assessment in results} == {"partition"}
     assert results[0][1].thresholds == dict.fromkeys(CLASSES, 0.9)
     assert results[0][1].warming_up == CLASSES
 

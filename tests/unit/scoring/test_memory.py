@@ -65,6 +65,7 @@ def test_smoothing_follows_the_formula() -> None:
         template=[[1, 0.5, 0.25, 0.25, 0, 0, 1], [9, 9, 0, 0, 9, 0, 0]],
     )
     smoothed = smooth_probs(probs, MERGE.sum_types(probs), counts, MERGE, WEIGHTS)
+    assert smoothed is not None
 
     q = [0.2, 0.6, 0.2]
     n_form = 2 + 0.3 * 5
@@ -88,7 +89,7 @@ def test_smoothing_follows_the_formula() -> None:
 def test_without_earlier_words_nothing_changes() -> None:
     probs = np.array([[0.3, 0.2, 0.1, 0.3, 0.1]])
     counts = build_counts(with_form=[0], recent=[[0, 0, 0, 0]], template=[[0] * 7])
-    assert smooth_probs(probs, MERGE.sum_types(probs), counts, MERGE, WEIGHTS) is probs
+    assert smooth_probs(probs, MERGE.sum_types(probs), counts, MERGE, WEIGHTS) is None
     conventions = compute_conventions(MERGE.sum_types(probs), np.array([1]), counts, 3)
     assert conventions.values.tolist() == [0.0]
     assert (conventions.gate_sum, conventions.gate_words) == (0, 0)
@@ -98,6 +99,7 @@ def test_a_probability_of_zero_stays_finite() -> None:
     probs = np.array([[0.0, 1.0, 0.0, 0.0, 0.0]])
     counts = build_counts(with_form=[0], recent=[[5, 0, 5, 0]], template=[[0] * 7])
     smoothed = smooth_probs(probs, MERGE.sum_types(probs), counts, MERGE, WEIGHTS)
+    assert smoothed is not None
     assert np.isfinite(smoothed).all()
     assert smoothed.sum() == pytest.approx(1)
 

@@ -204,7 +204,7 @@ def good() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"version": 2}, "version 2, which a newer labelwatch wrote"),
+        ({"version": 3, "min_reader": 3}, "version 3, which a newer labelwatch wrote"),
         ({"version": 0}, "no readable version"),
         ({"version": True}, "no readable version"),
         ({"version": "1"}, "no readable version"),

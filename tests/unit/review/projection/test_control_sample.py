@@ -67,7 +67,7 @@ def test_a_control_looks_like_the_others_until_it_is_decided(harness: QueueHarne
         assert body["blind"]
         assert body["rank"] == body["priority"]
         assert body["score"] <= body["priority"] < 0.2
-        assert body["words"] == [{"p_given": None, "score": None, "unscored": None}] * 3
+        assert body["words"] == [{"p_given": None, "score": None, "priority": None, "unscored": None}] * 3
         assert [(flag["p_given"], flag["p_suggested"]) for flag in body["doubtful"]] == [(None, None)]
         assert [suspect["confidence"] for suspect in body["suspects"]] == [None]
 

@@ -61,7 +61,13 @@ def classifier(model: Path) -> Classifier:
 
 
 def build_newer(older: SnapshotFormat, *, min_reader: int) -> NewerFormat:
-    return NewerFormat(older.name, version=2, fields=older.fields, optional=("quantiles",), min_reader=min_reader)
+    return NewerFormat(
+        older.name,
+        version=older.version + 1,
+        fields=older.fields,
+        optional=(*older.optional, "quantiles"),
+        min_reader=min_reader,
+    )
 
 
 @contextmanager
@@ -140,18 +146,19 @@ def test_an_older_worker_stops_at_state_that_needs_a_newer_one_and_changes_nothi
     log.send(10, seed=0)
     log.run_worker()
     log.send(10, seed=1)
-    with newer_release(name, min_reader=2):
+    next_version = FORMATS[name].version + 1
+    with newer_release(name, min_reader=next_version):
         learned = log.run_worker()
     before = log.read_state_values()
     log.send(10, seed=2)
-    with pytest.raises(NewerStateError, match="version 2, which a newer labelwatch wrote") as stopped:
+    with pytest.raises(NewerStateError, match=f"version {next_version}, which a newer labelwatch wrote") as stopped:
         log.run_worker()
     message = str(stopped.value)
     assert f"the statistics of dataset default in {TOPICS.state} need a newer labelwatch" in message
     assert '["stats",0,"default",' in message
     assert "Upgrade this process to the release that wrote them, or roll back: stop the newer workers" in message
     assert log.read_state_values() == before
-    with newer_release(name, min_reader=2):
+    with newer_release(name, min_reader=next_version):
         assert log.run_worker().histogram.total == learned.histogram.total + 10
 
 

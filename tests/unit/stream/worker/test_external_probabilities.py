@@ -23,6 +23,7 @@ from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.support.external_probabilities import attach_probabilities
 from tests.support.model_pools import make_pool
+from tests.support.one_pass import OnePass
 from tests.support.tiny_models import get_runner, make_model
 
 if TYPE_CHECKING:
@@ -128,13 +129,11 @@ def test_sent_probabilities_are_judged_and_learned_without_the_model(
 
     classes = ExternalClasses.from_labels(DRUGS)
     judge = Judge(classes, DatasetSettings(name="clinic"), min_words=1, prior_words=0)
-    stats = judge.create_empty_stats()
+    one_pass = OnePass(judge)
     assessments = read_scores(log)
     assert len(assessments) == 60
     for sentence, probs, assessment in zip(sent, words, assessments, strict=True):
-        observation = judge.observe(sentence, probs)
-        expected = judge.assess(observation, judge.build_threshold_set(stats))
-        stats = judge.learn(observation, stats, priority=expected.priority)
+        expected = one_pass.add(sentence, probs)
         assert [f.index for f in assessment.flags] == [f.index for f in expected.flags]
         assert assessment.priority == pytest.approx(expected.priority, rel=1e-12)
         assert (assessment.model.name, assessment.model.fingerprint) == ("external", classes.fingerprint)

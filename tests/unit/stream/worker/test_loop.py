@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from service.contracts import Assessment, DatasetSettings
+from service.contracts import Assessment, DatasetSettings, LabelledSentence
 from service.datasets.registry import DatasetRegistry
 from service.errors import StateError
 from service.inference.classifier import Classifier, WordProbs
@@ -26,6 +27,7 @@ from service.scoring.confident import UNREACHABLE_THRESHOLD, flag_words
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import Worker
 from tests.support.model_pools import make_pool
+from tests.support.one_pass import OnePass
 from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ def bench(tmp_path: Path, classifier: Classifier) -> Bench:
     return Bench(tmp_path, classifier)
 
 
-def one_pass(classifier: Classifier, values: Iterable[bytes]) -> Judge:
+def build_judge(classifier: Classifier) -> Judge:
     return Judge(classifier.folder, DatasetSettings(), min_words=1, prior_words=0)
 
 
@@ -117,17 +119,22 @@ def test_what_is_learned_over_many_batches_and_restarts_equals_one_pass(bench: B
     bench.run()
     bench.send(values[37:])
     worker = bench.run()
-    judge = one_pass(classifier, values)
+    judge = build_judge(classifier)
+    one_pass = OnePass(judge)
     stats = judge.create_empty_stats()
     for value in values:
-        sentence = json.loads(value)
-        [words] = classifier.infer([sentence["tokens"]])
+        sentence = LabelledSentence.model_validate_json(value)
+        [words] = classifier.infer([sentence.tokens])
         assert isinstance(words, WordProbs)
-        given = [classifier.folder.labels.index(label) for label in sentence["labels"]]
+        one_pass.add(sentence, words)
+        given = [classifier.folder.labels.index(label) for label in sentence.labels]
         stats = stats.update(words.probs, np.array(given))
     learned = worker.snapshot.get_stats(judge)
-    assert learned.get_total() == stats.get_total()
+    assert replace(learned.get_total(), smoothed=None) == stats.get_total(), "sums are those of the model alone"
+    assert learned.get_total() == one_pass.stats.get_total()
     assert learned.histogram.total == 100
+    (memory,) = worker.snapshot.get_memories(judge).values()
+    assert memory.get_tables() == one_pass.memory
 
 
 def test_flagged_sentences_come_out_once_and_can_be_judged_again(bench: Bench, classifier: Classifier) -> None:
@@ -179,7 +186,7 @@ def test_bad_messages_are_kept_byte_for_byte_with_the_reason(bench: Bench, class
         assert headers["trace"] == b"\x00\xff"
         assert headers["__connect.errors.topic"] == TOPICS.sentences.encode()
         assert headers["__connect.errors.exception.message"]
-    judge = one_pass(classifier, good)
+    judge = build_judge(classifier)
     assert worker.snapshot.get_stats(judge).histogram.total == 10
 
 
@@ -280,7 +287,7 @@ def test_a_refused_batch_leaves_no_trace_and_comes_again(
 
     worker.step = step  # type: ignore[method-assign]
     worker.run(stop)
-    judge = one_pass(classifier, values)
+    judge = build_judge(classifier)
     assert worker.counts.refused_batches > 0
     assert worker.counts.records == 40
     assert worker.snapshot.get_stats(judge).histogram.total == 40
@@ -376,7 +383,7 @@ def test_an_unreadable_state_record_of_another_partition_stops_the_worker_by_nam
 
 
 def test_a_tombstone_takes_another_partition_out_of_the_statistics(bench: Bench, classifier: Classifier) -> None:
-    judge = one_pass(classifier, [])
+    judge = build_judge(classifier)
     stats = judge.create_empty_stats().update(np.full((4, 9), 1 / 9), np.zeros(4, np.intp), priority=0.5)
     key = to_state_key(1, "default", judge.stats_key)
     for value, expected in ((json.dumps(stats.snapshot()).encode(), 1), (None, 0)):
