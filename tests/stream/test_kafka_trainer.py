@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from service.log.kafka.group_lease import GroupLease
+from tests.support.api_harness import wait_for
 from tests.support.command_harness import CommandHarness
 from tests.support.tiny_models import make_model
 from tests.support.training_data import make_training_text
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
     from pathlib import Path
 
@@ -64,33 +65,46 @@ def wait_until(harness: CommandHarness, holds: Callable[[dict[str, Any]], bool])
     return models
 
 
-def stop_process(process: subprocess.Popen[str]) -> str:
-    process.terminate()
-    _, err = process.communicate(timeout=WAIT_TIMEOUT_S)
-    assert process.returncode == 0, err
-    return err
-
-
-def test_one_of_two_trainers_works_and_the_other_takes_over(harness: CommandHarness) -> None:
+def test_one_trainer_works_and_another_takes_over_when_it_is_killed(harness: CommandHarness) -> None:
     with ExitStack() as stack:
-        trainers = [harness.start("trainer") for _ in range(2)]
-        for each in trainers:
-            stack.callback(each.kill)
+        first = harness.start("trainer")
+        stack.callback(first.kill)
         send(harness, 160, seed=1)
         assert read_models(harness)["waiting"] == 160
-        models = wait_until(harness, lambda answer: answer["model"] == "med-v1")
-        assert [each["result"] for each in models["trainings"]] == ["used"]
-        assert [path.name for path in (harness.folder / "models").iterdir()] == ["med-v1"]
+        models = wait_until(harness, lambda answer: answer["used_since"])
+        assert [(each["model"], each["result"]) for each in models["trainings"]] == [("med-v1", "used")]
         assert harness.run("worker", "--once").code == 0
         assert (read_models(harness)["waiting"], read_models(harness)["arrived"]) == (0, 160)
 
-        # End the one that trained. The other one trains the next version.
-        first = stop_process(trainers[0])
+        second = harness.start("trainer")
+        stack.callback(second.kill)
+        first.kill()
         send(harness, 80, seed=2)
         models = wait_until(
             harness, lambda answer: len(answer["trainings"]) == 2 and answer["trainings"][0]["ended_at"]
         )
         assert models["trainings"][0]["model"] == "med-v2"
         assert models["trainings"][0]["comparison"]["model"] == "med-v1"
-        second = stop_process(trainers[1])
-    assert ("uses med-v1 now" in first) != ("uses med-v1 now" in second)
+        assert sorted(path.name for path in (harness.folder / "models").iterdir()) == ["med-v1", "med-v2"]
+        second.terminate()
+        _, err = second.communicate(timeout=WAIT_TIMEOUT_S)
+        assert second.returncode == 0, err
+        assert "training med-v2 from the 240 sentences of dataset med" in err
+
+
+def test_one_member_of_a_group_holds_the_lease(kafka_settings: KafkaSettings, kafka_topics: Topics) -> None:
+    with ExitStack() as stack:
+
+        def join() -> GroupLease:
+            lease = GroupLease(kafka_settings, kafka_topics.models, group=f"{kafka_topics.prefix}trainer")
+            stack.callback(lease.close)
+            return lease
+
+        first = join()
+        wait_for(lambda: first.is_held)
+        second = join()
+        for _ in range(40):  # a member that joins takes nothing away
+            assert (first.is_held, second.is_held) == (True, False)
+            time.sleep(0.1)
+        first.close()
+        wait_for(lambda: second.is_held and not first.is_held)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafka.consumer.fetcher import ConsumerRecord
+    from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
     from kafka.producer.future import FutureRecordMetadata
 
     from service.settings.kafka import KafkaSettings
@@ -71,7 +72,13 @@ def create_consumer(
     )
 
 
-def create_group_consumer(settings: KafkaSettings, *, group: str, worker_id: str | None) -> KafkaConsumer:
+def create_group_consumer(
+    settings: KafkaSettings,
+    *,
+    group: str,
+    worker_id: str | None,
+    assignor: type[AbstractPartitionAssignor] = SortedRangeAssignor,
+) -> KafkaConsumer:
     """Creates a consumer of a group.
 
     It starts only from offsets that it is given: an offset out of range is an error and never a silent reset.
@@ -81,7 +88,7 @@ def create_group_consumer(settings: KafkaSettings, *, group: str, worker_id: str
         group_id=group,
         group_instance_id=worker_id,
         auto_offset_reset="none",
-        partition_assignment_strategy=(SortedRangeAssignor,),
+        partition_assignment_strategy=(assignor,),
         session_timeout_ms=settings.session_timeout_ms,
         heartbeat_interval_ms=settings.heartbeat_interval_ms,
         max_poll_interval_ms=settings.max_poll_interval_ms,

@@ -28,6 +28,7 @@ from service.errors import StreamError
 from service.log.kafka.admin import find_member_id
 from service.log.kafka.client_errors import CLIENT_ERRORS, describe_error, describe_missing_topic
 from service.log.kafka.clients import create_group_consumer
+from service.log.kafka.library_fixes.assignor import SortedRangeAssignor
 from service.log.kafka.library_fixes.group_join import continue_join
 from service.log.kafka.library_fixes.paused_records import drop_paused_records
 from service.log.protocol import FencedError
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from kafka import ConsumerGroupMetadata, KafkaConsumer
     from kafka.consumer.fetcher import ConsumerRecord
+    from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
     from service.settings.kafka import KafkaSettings
 
@@ -103,8 +105,17 @@ def _get_numbers(partitions: Iterable[TopicPartition]) -> frozenset[int]:
 class GroupConsumer:
     """The consumer of the input topic. One thread uses it. After an error it creates a new client."""
 
-    def __init__(self, settings: KafkaSettings, topic: str, *, group: str, worker_id: str | None) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        topic: str,
+        *,
+        group: str,
+        worker_id: str | None,
+        assignor: type[AbstractPartitionAssignor] = SortedRangeAssignor,
+    ) -> None:
         self._settings = settings
+        self._assignor = assignor
         self._topic = topic
         self._group = group
         self._worker_id = worker_id
@@ -161,7 +172,9 @@ class GroupConsumer:
 
     def _ensure_consumer(self) -> KafkaConsumer:
         if self._consumer is None:
-            consumer = create_group_consumer(self._settings, group=self._group, worker_id=self._worker_id)
+            consumer = create_group_consumer(
+                self._settings, group=self._group, worker_id=self._worker_id, assignor=self._assignor
+            )
             try:
                 self._subscribe(consumer)
             except BaseException:

@@ -9,6 +9,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+
 from service.errors import StreamError
 from service.log.kafka.group_consumer import GroupConsumer, OffsetLostError
 
@@ -29,7 +31,8 @@ class GroupLease:
     """
 
     def __init__(self, settings: KafkaSettings, topic: str, *, group: str) -> None:
-        self._consumer = GroupConsumer(settings, topic, group=group, worker_id=None)
+        # A member that joins takes nothing away: its holder would have to begin its work again.
+        self._consumer = GroupConsumer(settings, topic, group=group, worker_id=None, assignor=CooperativeStickyAssignor)
         self._held = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="lease", daemon=True)
