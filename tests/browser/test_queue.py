@@ -25,7 +25,7 @@ def names(page: Page) -> list[str]:
 
 
 def test_worst_first_with_spans_and_numbers(harness: BrowserHarness) -> None:
-    order = harness.service.fill_queue("shown", 6, source="https://annotate.example/tasks/7")
+    order = harness.service.fill_queue("shown", 6, source="https://annotate.example/tasks/7", document="report 7")
     page = harness.open_page("#/queue?dataset=shown")
     expect(page.locator(ENTRY)).to_have_count(6)
     assert names(page) == order
@@ -52,6 +52,7 @@ def test_worst_first_with_spans_and_numbers(harness: BrowserHarness) -> None:
     expect(page.locator(".numbers dt")).to_have_text(["Rank", "Priority", "Score"])
     expect(page.locator(".numbers dd").first).not_to_have_text("–")
     expect(page.locator(".facts")).to_contain_text(f"by {item['annotator']}")
+    expect(page.locator(".facts")).to_contain_text("in report 7")
     link = page.get_by_role("link", name="Open source")
     assert link.get_attribute("href") == "https://annotate.example/tasks/7"
     assert link.get_attribute("rel") == "noopener noreferrer"

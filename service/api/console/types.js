@@ -16,7 +16,7 @@
  * @typedef {{ dataset: string, id: string, revision: number, state: "open" | "decided" | "closed",
  *   closed_by: string | null, blind: boolean, rank: number, priority: number | null, score: number | null,
  *   tokens: string[],
- *   labels: string[], annotator: string | null, source: string | null, annotated_at: string | null,
+ *   labels: string[], document: string | null, annotator: string | null, source: string | null, annotated_at: string | null,
  *   scored_at: string | null, doubtful: Flag[], suspects: Suspect[], because: Because[], words: WordScore[],
  *   thresholds: Record<string, number | null>, warming_up: string[], model: { name: string, fingerprint: string },
  *   method: string, token_score: string, claimed_by: string | null, claimed_until: string | null,

@@ -177,6 +177,7 @@ export class ItemView {
     const facts = [
       h("span", { class: `state ${item.state}` }, item.state),
       item.annotator !== null && h("span", {}, "by ", h("bdi", {}, truncate(item.annotator, 60))),
+      item.document !== null && h("span", {}, "in ", h("bdi", {}, truncate(item.document, 60))),
       item.annotated_at !== null &&
         h("span", { title: formatDateTime(item.annotated_at) }, `annotated ${formatAge(item.annotated_at)}`),
       renderSource(item.source),
