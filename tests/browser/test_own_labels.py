@@ -50,7 +50,6 @@ def test_accepting_a_suggestion_writes_only_labels_of_the_label_set(harness: Bro
     for item in decided:
         (decision,) = item["decisions"]
         assert set(decision["labels"] or item["labels"]) <= LABELS
-        assert {flag["suggested"] for flag in item["doubtful"]} <= LABELS
 
 
 def test_the_menu_offers_only_labels_of_the_label_set(harness: BrowserHarness) -> None:

@@ -125,6 +125,17 @@ def test_a_doubtful_suspect_is_not_prefilled() -> None:
         assert labels == ["O", expected]
 
 
+def test_a_suggestion_outside_the_label_set_is_not_prefilled() -> None:
+    """As of a sentence that was judged before the label set was given."""
+    flag = {"index": 1, "suggested": "B-LOC", "p_suggested": 0.99}
+    span = {"start": 1, "end": 2, "type": "LOC"}
+    suspect = {"given_span": {**span, "type": "PER"}, "suggested_span": span, "confidence": 0.99}
+    for suspects in ([], [suspect]):
+        item = {"labels": ["O", "B-PER"], "doubtful": [flag], "suspects": suspects, "thresholds": {}}
+        assert [labels for labels, _ in run_labels([item])] == [["O", "B-LOC"]]
+        assert [labels for labels, _ in run_labels([item], label_set=["PER"])] == [["O", "B-PER"]]
+
+
 def test_the_menu_offers_no_type_that_the_dataset_does_not_use() -> None:
     item = {"labels": ["O"], "doubtful": [], "suspects": [], "thresholds": {}}
     [(_, options)] = run_labels([item], unused=["LOC"])

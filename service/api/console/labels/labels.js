@@ -90,6 +90,19 @@ export class Scheme {
     return (target ?? this.getType(label)) === (name === OUTSIDE ? name : new Scheme("biluo").getType(name));
   }
 
+  /**
+   * Whether the settings allow a type. A sentence that was judged before they changed may suggest others.
+   * @param {string} type
+   */
+  allowsType(type) {
+    return !this.labelSet?.isExplicit || this.labelSet.types.includes(type);
+  }
+
+  /** @param {string} label */
+  allowsLabel(label) {
+    return label === OUTSIDE || this.allowsType(this.getType(label)) || Boolean(this.labelSet?.labels.includes(label));
+  }
+
   /** The entity types of labels, without duplicates. @param {string[]} labels */
   listTypes(labels) {
     return [...new Set(labels.filter((label) => label !== OUTSIDE).map((label) => this.getType(label)))];
@@ -246,7 +259,8 @@ export function proposeLabels(item, scheme) {
     ),
   );
   for (const flag of item.doubtful) {
-    if (!suspectWords.has(flag.index) && isConfident(flag.p_suggested)) labels[flag.index] = flag.suggested;
+    if (!suspectWords.has(flag.index) && isConfident(flag.p_suggested) && scheme.allowsLabel(flag.suggested))
+      labels[flag.index] = flag.suggested;
   }
   return scheme.repair(labels, item.labels);
 }
@@ -260,7 +274,10 @@ export function proposeLabels(item, scheme) {
 function selectConfidentSuspects(item, scheme) {
   const givenSpans = scheme.parseSpans(item.labels);
   const overlaps = (/** @type {Span | null} */ a, /** @type {Span | null} */ b) => a && b && overlap(a, b);
-  let selected = item.suspects.filter((suspect) => isConfident(suspect.confidence));
+  let selected = item.suspects.filter(
+    ({ confidence, suggested_span }) =>
+      isConfident(confidence) && (!suggested_span || scheme.allowsType(suggested_span.type)),
+  );
   for (;;) {
     const rest = item.suspects.filter((suspect) => !selected.includes(suspect));
     const isBlocked = (/** @type {Suspect} */ { given_span, suggested_span }) =>
