@@ -70,6 +70,7 @@ class ServiceProcess:
     address: str
     write_key: str
     read_key: str
+    log_path: Path
     flagged_sentences: list[dict[str, Any]] = field(default_factory=list)
 
     def call(self, method: str, path: str, **more: Any) -> Any:
@@ -137,6 +138,7 @@ def run_service(folder: Path, *, sample: bool = True) -> Iterator[ServiceProcess
     write, read = generate_key(), generate_key()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LABELWATCH_")} | {
         "LABELWATCH_LOG_PATH": str(folder / "log.sqlite"),
+        "LABELWATCH_MODELS_PATH": str(folder / "models"),
         "LABELWATCH_API_PORT": "0",
         "LABELWATCH_API_KEYS": f"team:write:{hash_key(write)},guest:read:{hash_key(read)}",
     }
@@ -148,7 +150,7 @@ def run_service(folder: Path, *, sample: bool = True) -> Iterator[ServiceProcess
         assert process.stdout is not None
         ready = re.match(r"labelwatch is ready: (http://\S+?)/ ", process.stdout.readline().decode())
         assert ready is not None, stderr.read_text()
-        service = ServiceProcess(ready[1], write, read)
+        service = ServiceProcess(ready[1], write, read, folder / "log.sqlite")
         if sample:
             _send_sample(service)
         yield service

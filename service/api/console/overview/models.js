@@ -1,6 +1,7 @@
 /** The overview's models of a dataset: from the first sentence that waits to the model in use. */
 
 import { h } from "../dom.js";
+import { buildQueueHash } from "../queue/filters.js";
 import { formatCount, formatDateTime, pluralize } from "../text.js";
 import { renderMeter } from "./charts.js";
 import { renderSection } from "./layout.js";
@@ -8,6 +9,7 @@ import { renderSection } from "./layout.js";
 /** @import { DatasetModels, Training } from "../types.js" */
 
 const MAX_TRAININGS = 10;
+const NUMBER_COLUMNS = ["Sentences", "F1"];
 
 /** @type {Record<Training["result"], string>} */
 const RESULT_NAMES = {
@@ -42,6 +44,9 @@ export function renderModels(models, isOneOfSeveral) {
     isOneOfSeveral ? `Model of ${models.dataset}` : "Model",
     describeModel(models),
     renderNextTraining(models),
+    models.model === null
+      ? null
+      : h("p", {}, h("a", { href: buildQueueHash({ dataset: models.dataset }) }, "Review what it doubts")),
     models.trainings.length ? renderTrainings(models.trainings) : null,
   );
 }
@@ -98,7 +103,7 @@ function renderTrainings(trainings) {
         h("td", {}, formatDateTime(training.ended_at ?? training.started_at)),
         h("td", { class: "num" }, training.sentences ? formatCount(training.sentences) : ""),
         h("td", { class: "num" }, training.f1 === null || training.f1 === undefined ? "" : training.f1.toFixed(2)),
-        h("td", {}, describeTraining(training)),
+        h("td", {}, describeTypes(training), training.reason ? h("div", { class: "note" }, training.reason) : null),
       ),
     );
   const names = ["Model", "Result", "When", "Sentences", "F1", "F1 by type"];
@@ -114,7 +119,7 @@ function renderTrainings(trainings) {
         h(
           "tr",
           {},
-          names.map((name) => h("th", { scope: "col" }, name)),
+          names.map((name) => h("th", { scope: "col", class: NUMBER_COLUMNS.includes(name) ? "num" : null }, name)),
         ),
       ),
       h("tbody", {}, rows),
@@ -122,8 +127,6 @@ function renderTrainings(trainings) {
   );
 }
 
-/** F1 of each type, and why the model is not used. @param {Training} training */
-function describeTraining(training) {
-  const types = (training.types ?? []).map((entry) => `${entry.name} ${entry.f1.toFixed(2)}`).join(", ");
-  return [types, training.reason ?? ""].filter((text) => text !== "").join(". ");
-}
+/** @param {Training} training */
+const describeTypes = (training) =>
+  (training.types ?? []).map((entry) => `${entry.name} ${entry.f1.toFixed(2)}`).join(", ");

@@ -1,0 +1,81 @@
+"""The models of a dataset in the overview: from the first sentence that waits to the model in use."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from playwright.sync_api import expect
+
+from service.contracts import Training
+from service.datasets.trainings import build_training_message
+from service.log.sqlite.log import SqliteLog
+from service.log.topics import Topics
+from tests.browser.harness import take_screenshot, wait_for
+
+if TYPE_CHECKING:
+    from tests.browser.harness import BrowserHarness, ServiceProcess
+
+DATASET = "medicine"
+
+
+def send_unknown_labels(service: ServiceProcess, n: int) -> None:
+    service.send(
+        *(
+            {"dataset": DATASET, "id": str(i), "tokens": ["Velorin", "helped", str(i)], "labels": ["B-DRUG", "O", "O"]}
+            for i in range(n)
+        )
+    )
+    wait_for(lambda: count_waiting(service) == n, "the sentences that wait")
+
+
+def count_waiting(service: ServiceProcess) -> int:
+    if all(dataset["name"] != DATASET for dataset in service.call("GET", "/v1/datasets")["datasets"]):
+        return 0
+    return int(service.call("GET", f"/v1/datasets/{DATASET}/models")["waiting"])
+
+
+def write_training(service: ServiceProcess, **fields: Any) -> None:
+    training = Training.model_validate(
+        {"dataset": DATASET, "model": "medicine-v1", "started_at": datetime.now(UTC), "arrived": 12, **fields}
+    )
+    with closing(SqliteLog(service.log_path, Topics())) as log:
+        log.append([build_training_message(Topics().models, training)])
+
+
+def test_the_way_to_the_first_model(harness: BrowserHarness) -> None:
+    service = harness.service
+    send_unknown_labels(service, 12)
+    page = harness.open_page(f"#/overview?dataset={DATASET}")
+    section = page.locator(f"#models-{DATASET}")
+    expect(section).to_contain_text("12 sentences wait for a model that knows the labels")
+    expect(section.locator(".training-progress")).to_have_text("12 of 300 sentences until the first model")
+    take_screenshot(page, "models-waiting")
+
+    # The page follows the training although nothing happens in the queue.
+    write_training(service, result="running", progress={"step": "encode", "done": 40, "total": 120})
+    expect(section.locator(".training-progress")).to_have_text("medicine-v1 is being trained: encoding")
+    reason = "no entity type has 10 examples"
+    write_training(service, result="refused", reason=reason, ended_at=datetime.now(UTC))
+    row = section.locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row.locator("th")).to_have_text("medicine-v1")
+    expect(row).to_contain_text("not trained")
+    expect(row).to_contain_text(reason)
+    types = [{"name": "DRUG", "examples": 90, "precision": 0.8, "recall": 0.7, "f1": 0.75}]
+    write_training(
+        service, model="medicine-v2", result="not_used", reason="it is worse", f1=0.71, sentences=298, types=types
+    )
+    expect(section.locator("tbody tr")).to_have_count(2)
+    newest = section.locator("tbody tr").first
+    expect(newest).to_contain_text("0.71")
+    expect(newest).to_contain_text("DRUG 0.75")
+    expect(newest.locator(".note")).to_have_text("it is worse")
+    take_screenshot(page, "models")
+
+
+def test_a_dataset_that_its_model_fits_has_no_section(harness: BrowserHarness) -> None:
+    page = harness.open_page("#/overview?dataset=sample")
+    expect(page.locator(".figures")).to_be_visible()
+    expect(page.locator("#models-sample")).to_have_count(0)
