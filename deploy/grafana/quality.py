@@ -92,6 +92,12 @@ FLAGS = (
         texts={0: ("fits", GOOD), 1: ("does not fit", BAD)},
         width=24,
     ),
+    time_series(
+        "Waiting for a model",
+        "Sentences stored because the model has no class for the labels of their dataset. They are judged once it has one.",
+        Query(f"max by (dataset) (labelwatch_waiting_sentences{DATASET_FILTER})", "{{dataset}}"),
+        width=24,
+    ),
 )
 
 KINDS = (

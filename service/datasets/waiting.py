@@ -2,10 +2,10 @@
 
 A label without a class may be a typing error in a dataset that fits, or a type that the model does not know. The labels
 that have arrived so far tell: a dataset fits if labels with a class are at least `MIN_KNOWN_RATIO` times as frequent as
-labels without one. Both are counted in sentences that contain the label, and "O" does not count.
+labels without one. Both are counted in sentences that contain the label. "O" does not count, nor do labels outside the
+dataset's label set, if its settings name one: those are always rejected.
 
-Only the service's own choice of model is questioned. A dataset that sets `model`, `label_set` or `unmapped` never waits:
-there a label without a class is rejected or unscored, as its settings say.
+A dataset whose settings name a model, or let unmapped labels be unscored, never waits.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from service.errors import MissingModelError
+from service.labels.unknown_labels import truncate_label
 from service.statistics.arrivals import OTHER_LABELS
+from service.text import pluralize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from service.contracts import DatasetSettings
     from service.judging.judge import Judge
     from service.statistics.arrivals import ArrivalCounts
 
 MIN_KNOWN_RATIO = 4
+MAX_LISTED_LABELS = 5  # in a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,8 @@ class WaitingDataset:
 
 
 def may_wait(settings: DatasetSettings) -> bool:
-    """Whether the settings leave it to the service which labels the dataset may have."""
-    return settings.model is None and settings.label_set is None and settings.unmapped == "reject"
+    """Whether the dataset needs a model that has a class for its labels, and names none."""
+    return settings.model is None and settings.unmapped == "reject"
 
 
 @dataclass(slots=True)
@@ -61,7 +65,7 @@ class LabelFit:
     def add(self, judge: Judge, label: str, count: int = 1) -> None:
         if judge.label_map.accepts(label):
             self.known += count
-        else:
+        elif judge.label_map.lacks_class(label):
             self.unknown += count
 
     @property
@@ -81,8 +85,43 @@ def find_waiting(judge: Judge, counts: ArrivalCounts) -> WaitingDataset | None:
     unknown = {
         label: count
         for label, count in sorted(counts.labels.items(), key=lambda item: (-item[1], item[0]))
-        if label != OTHER_LABELS and not judge.label_map.accepts(label)
+        if label != OTHER_LABELS and judge.label_map.lacks_class(label)
     }
     name, fits = judge.settings.name, fits_model(judge, counts)
-    advice = "" if fits or not unknown else judge.label_map.explain_unknown(next(iter(unknown)))
+    advice = "" if fits or not unknown else _to_sentence(judge.label_map.explain_unknown(next(iter(unknown))))
     return WaitingDataset(name, counts.waiting, unknown, fits, advice)
+
+
+def _to_sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def explain_waiting(waiting: WaitingDataset) -> str:
+    """How many sentences wait, for which labels, and what to do."""
+    sentences = pluralize(waiting.sentences, "sentence")
+    if waiting.fits:
+        return f"{sentences} of {waiting.name} that waited for a model are being judged"
+    waits = "waits" if waiting.sentences == 1 else "wait"
+    text = f"{sentences} of {waiting.name} {waits} for a model"
+    if not waiting.unknown_labels:
+        return f"{text}. {waiting.advice}" if waiting.advice else text
+    listed = [f"{truncate_label(label)} ({count:,})" for label, count in waiting.unknown_labels.items()]
+    more = f" and {len(listed) - MAX_LISTED_LABELS} more" if len(listed) > MAX_LISTED_LABELS else ""
+    return f"{text}: labels without a class are {', '.join(listed[:MAX_LISTED_LABELS])}{more}. {waiting.advice}"
+
+
+def list_waiting(totals: Mapping[str, ArrivalCounts], get_judge: Callable[[str], Judge]) -> tuple[WaitingDataset, ...]:
+    """The datasets with stored sentences, by name. `totals`: what has arrived in each dataset from all partitions."""
+    found = (find_dataset_waiting(name, totals[name], get_judge) for name in sorted(totals) if totals[name].waiting)
+    return tuple(waiting for waiting in found if waiting is not None)
+
+
+def find_dataset_waiting(name: str, counts: ArrivalCounts, get_judge: Callable[[str], Judge]) -> WaitingDataset | None:
+    """As `find_waiting`. If the model that the settings name is missing, the dataset waits for it."""
+    if not counts.waiting:
+        return None
+    try:
+        judge = get_judge(name)
+    except MissingModelError as error:
+        return WaitingDataset(name, counts.waiting, {}, fits=False, advice=_to_sentence(str(error)))
+    return find_waiting(judge, counts)

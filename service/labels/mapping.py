@@ -171,6 +171,10 @@ class LabelMap:
             return True
         return self.unmapped == "unscored" and not is_outside_lookalike(label)
 
+    def lacks_class(self, label: str) -> bool:
+        """Whether the label may be right for the dataset, and the model has no class for it."""
+        return not self.accepts(label) and not self._is_outside_label_set(label)
+
     def map(self, labels: Sequence[str], *, sentence: int | str | None = None) -> LabelIds:
         """The judged classes of a sentence's labels. `sentence` appears in errors only."""
         if self._ids is not None:

@@ -90,6 +90,10 @@ def build_backend(
     telemetry.watch_readiness(lambda: get_conditions(backend), lambda: get_degraded(backend))
     telemetry.watch_queue(lambda: batcher.waiting)
     telemetry.on_scrape(lambda: _report_review_metrics(telemetry, queue))
+    if runner is None:
+        telemetry.on_scrape(
+            lambda: telemetry.set_waiting({each.name: each.sentences for each in state_view.list_waiting()})
+        )
     return backend
 
 
@@ -135,4 +139,6 @@ class WorkerReadiness:
     def get_degraded(self) -> dict[str, str]:
         reasons = {reason for reason in self._runner.get_conditions().values() if reason}
         own = {"worker": "; ".join(sorted(reasons))} if self._was_ready else {}
-        return {**own, **self._runner.get_degraded()}
+        # The API reports waiting datasets itself, whether the worker is in its process or not.
+        of_worker = {name: reason for name, reason in self._runner.get_degraded().items() if name != "waiting"}
+        return {**own, **of_worker}

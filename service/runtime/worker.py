@@ -163,6 +163,7 @@ class WorkerRunner:
         if telemetry is not None:
             telemetry.on_scrape(lambda: telemetry.set_lag(self.get_lag()))
             telemetry.on_scrape(lambda: telemetry.set_paused_partitions(self.count_paused_partitions()))
+            telemetry.on_scrape(lambda: telemetry.set_waiting(self.get_waiting()))
 
     def run(self, stop: threading.Event) -> None:
         retry_interval, opened = MIN_RETRY_INTERVAL_S, False
@@ -221,6 +222,11 @@ class WorkerRunner:
         """What the worker waits for, or works without."""
         worker = self._worker
         return {} if worker is None else dict(worker.status.degraded)
+
+    def get_waiting(self) -> dict[str, int]:
+        """Sentences that wait for a model, by dataset."""
+        worker = self._worker
+        return {} if worker is None else {waiting.name: waiting.sentences for waiting in worker.waiting}
 
     def get_lag(self) -> dict[int, int]:
         """Records behind the end by assigned partition; empty while the log does not answer."""

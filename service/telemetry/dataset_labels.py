@@ -32,7 +32,7 @@ class DatasetLabels:
         if label not in self._initialized:
             self._initialized.add(label)
             metrics = self._metrics
-            for metric in (metrics.sentences, metrics.words, metrics.flagged_sentences):
+            for metric in (metrics.sentences, metrics.words, metrics.flagged_sentences, metrics.waiting):
                 metric.labels(label)
             if label != OTHER_DATASETS:
                 metrics.model_misfit.labels(label).set(0)

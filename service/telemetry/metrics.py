@@ -38,9 +38,9 @@ STATUS_CLASSES = ("2xx", "3xx", "4xx", "5xx")
 OVERLOAD_REASONS = ("queue_full", "draining", "streams_full")
 WEBHOOK_PLATFORMS = ("label-studio", "argilla")
 WEBHOOK_OUTCOMES = ("taken", "ignored", "repeated", "late", "refused")
-DEGRADED_CONDITIONS = ("broker", "model_fit", "review", "state", "stream")
 TRAINING_RESULTS = ("used", "not_used", "refused", "failed", "stopped")
 TRAINING_SECONDS_BUCKETS = (5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+DEGRADED_CONDITIONS = ("broker", "model_fit", "review", "state", "stream", "waiting")
 RECALL_BOUNDS = ("estimate", "low", "high")
 
 
@@ -96,6 +96,7 @@ class Metrics:
         self.model_misfit = gauge(
             "model_misfit", "1 if the model flags an implausible share of a dataset, else 0", "dataset"
         )
+        self.waiting = gauge("waiting_sentences", "Sentences stored until their dataset has a model", "dataset")
         self.settings_refused = gauge("dataset_settings_refused", "Datasets whose newest settings are invalid")
         # -- the model -----------------------------------------------------------------------------------------------
         self.stage_seconds = histogram(

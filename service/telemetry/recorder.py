@@ -72,6 +72,7 @@ class Telemetry:
         self._routes: LabelLimit[str] = LabelLimit(MAX_ROUTE_LABELS)
         self._annotators = AnnotatorLabels(annotators)
         self._misfits: dict[str, Misfit] = {}
+        self._waiting_labels: set[str] = set()  # with a count above 0
         self._hooks: list[Callable[[], None]] = []
         self._scrape_lock = threading.Lock()
         # For each request: the client's own lookup of a label set takes 1.0 µs, the cached one 0.1 µs.
@@ -199,6 +200,17 @@ class Telemetry:
     def list_misfits(self) -> dict[str, Misfit]:
         """The datasets that their model does not fit."""
         return dict(self._misfits)
+
+    def set_waiting(self, sentences: Mapping[str, int]) -> None:
+        """Sets the number of sentences that wait for a model; 0 for datasets that are not named."""
+        counts: Counter[str] = Counter()
+        for dataset, count in sentences.items():
+            counts[self._datasets.to_label(dataset)] += count
+        for label in self._waiting_labels - counts.keys():
+            self.metrics.waiting.labels(label).set(0)
+        for label, count in counts.items():
+            self.metrics.waiting.labels(label).set(count)
+        self._waiting_labels = set(counts)
 
     def set_refused_settings(self, datasets: int) -> None:
         self.metrics.settings_refused.set(datasets)

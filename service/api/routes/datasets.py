@@ -47,11 +47,29 @@ CREATED_RESPONSE: dict[int | str, dict[str, Any]] = {
 PROBLEM_DESCRIPTION = "Why newer settings are not in force, or why the dataset can't be judged: its model is missing"
 
 
+class Waiting(BaseModel):
+    """Sentences that are stored until the dataset has a model that fits. They are judged then, in their order."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    sentences: int = Field(description="How many are stored. One that is sent again counts again")
+    unknown_labels: dict[str, int] = Field(
+        description="Labels that the model has no class for, with the number of sentences that contain them"
+    )
+    fits: bool = Field(description="Whether the dataset has a model by now: then the stored sentences are being judged")
+    advice: str = Field(description="What to do: train a model, bring one, or map labels; empty if the dataset fits")
+
+
 class DatasetSummary(BaseModel):
     name: str
     version: int = Field(description="Version of the settings in force; 0 for the default settings")
     epoch: int
     sentences: int = Field(description="Sentences that the statistics contain")
+    state: Literal["judged", "waiting"] = Field(
+        default="judged",
+        description="`waiting`: no model fits the labels, so sentences are stored and not judged",
+    )
+    waiting: Waiting | None = Field(default=None, description="What is stored; null if nothing is")
     problem: str | None = Field(default=None, description=PROBLEM_DESCRIPTION)
     misfit: str | None = Field(
         default=None, description="If the model flags an implausible share of the sentences: that share, and what to do"
@@ -124,6 +142,7 @@ async def datasets(backend: BackendDep) -> DatasetList:
     summaries = []
     for name in view.list_names():
         settings, problem = view.get_settings(name), problems.get(name)
+        waiting = view.find_waiting(name)
         try:
             sentences = view.get_stats(name).histogram.total
         except MissingModelError as error:  # which statistics are the dataset's depends on the model
@@ -134,6 +153,8 @@ async def datasets(backend: BackendDep) -> DatasetList:
                 version=settings.version,
                 epoch=settings.epoch,
                 sentences=sentences,
+                state="judged" if waiting is None or waiting.fits else "waiting",
+                waiting=None if waiting is None else Waiting.model_validate(waiting),
                 problem=problem,
                 misfit=misfits[name].explain(build_settings_advice(name)) if name in misfits else None,
             )
@@ -207,6 +228,16 @@ async def patch_dataset(
     replace them by PUT.
     """
     return await _change_settings(request, response, backend, name, if_match=if_match, partial=True)
+
+
+@router.get("/v1/datasets/{name}/waiting", summary="Stored sentences of a dataset")
+async def waiting(name: DatasetPath, backend: BackendDep) -> Waiting:
+    """How many sentences wait for a model, why, and what to do. The number is 0 if the dataset does not wait."""
+    check_dataset_exists(name, backend.state_view.list_names())
+    found = backend.state_view.find_waiting(name)
+    if found is None:
+        return Waiting(sentences=0, unknown_labels={}, fits=True, advice="")
+    return Waiting.model_validate(found)
 
 
 @router.get("/v1/datasets/{name}/label-set", summary="Label set of a dataset")

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from service.api.backend import Backend
 from service.api.dependencies import BackendDep
 from service.api.http.threads import run_in_thread
+from service.datasets.waiting import explain_waiting
 from service.judging.misfit import describe_misfits
 from service.telemetry.readiness import Readiness, merge_conditions
 
@@ -36,6 +37,7 @@ def get_degraded(backend: Backend) -> dict[str, str]:
         "broker": backend.state_view.broker_error,
         "state": backend.state_view.state_error,
         "model_fit": describe_misfits(backend.state_view.list_misfits()),
+        "waiting": "; ".join(map(explain_waiting, backend.state_view.list_waiting())),
         "review": None if backend.projector.caught_up else "the review queue is still being built",
     }
     return merge_conditions(own, backend.degraded())

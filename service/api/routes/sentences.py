@@ -16,11 +16,12 @@ from service.api.ingest.body_reader import BodyReader
 from service.api.ingest.body_schema import QUERY_PARAMETERS, build_body_schema
 from service.api.ingest.parsed_records import ParsedRecord, RecordOutcome
 from service.api.ingest.query import parse_record_query
+from service.datasets.waiting import explain_waiting
 from service.errors import InvalidInput
 from service.log.codec import build_sentence_message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from service.api.backend import Backend
     from service.api.http.ndjson.lines import BodyLine
@@ -37,6 +38,11 @@ class AcceptedSentences(BaseModel):
     ids: list[str] = Field(description="Ids of the sentences, in their order; generated for those without")
     records: list[RecordOutcome] | None = Field(
         default=None, description="Only with a `format` other than `words`: the outcome of each record"
+    )
+    waiting: dict[str, str] | None = Field(
+        default=None,
+        description="Datasets among these sentences that wait for a model, with what to do: the sentences are stored, "
+        "and judged once the dataset has a model",
     )
     request_id: str
 
@@ -103,9 +109,18 @@ async def send(request: Request) -> Response:
     accepted = AcceptedSentences(
         ids=[sentence.id or "" for sentence in body.sentences],
         records=None if query.is_words_format else body.to_outcomes(),
+        waiting=_explain_waiting(backend, {sentence.dataset for sentence in body.sentences}) or None,
         request_id=request_id,
     )
     return Response(accepted.model_dump_json(exclude_none=True), status_code=202, media_type="application/json")
+
+
+def _explain_waiting(backend: Backend, datasets: Iterable[str]) -> dict[str, str]:
+    """What is known when the request is answered: the worker has not seen its sentences yet."""
+    found = {name: backend.state_view.find_waiting(name) for name in sorted(datasets)}
+    return {
+        name: explain_waiting(waiting) for name, waiting in found.items() if waiting is not None and not waiting.fits
+    }
 
 
 async def _append_lines(

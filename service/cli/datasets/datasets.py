@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -19,6 +20,7 @@ from service.contracts.validation import to_decode_error
 from service.datasets.changes import merge_settings, replace_settings, write_change
 from service.datasets.registry import check_dataset_exists, find_similar_name
 from service.datasets.settings_records import parse_settings
+from service.datasets.waiting import explain_waiting, find_waiting, list_waiting
 from service.errors import DecodeError, InvalidInput, SettingsError
 from service.formats.label_sets import read_label_set
 from service.labels.unknown_labels import format_names
@@ -28,10 +30,12 @@ from service.runtime.open_log import build_topics, open_existing_log, open_log
 from service.settings import read_settings
 from service.stream.state.reader import read_state
 from service.stream.state.snapshot import StatsKey
+from service.text import pluralize
 
 if TYPE_CHECKING:
     from service.datasets.changes import SettingsChange
     from service.datasets.registry import DatasetRegistry, SettingsState
+    from service.datasets.waiting import WaitingDataset
     from service.log.protocol import Log
     from service.log.topics import Topics
 
@@ -83,22 +87,33 @@ def list_datasets(as_json: JsonOption = False) -> None:
     topics, models = build_topics(settings), build_model_pool(settings)
     with open_existing_log(settings) as log:
         registry = load_datasets(settings, models, log, topics)
-        names = registry.list_names(_read_learned_names(log, topics))
-    states = [registry.get_settings_state(name) for name in names]
+        snapshot = read_state(log, topics).snapshot
+    states = [registry.get_settings_state(name) for name in registry.list_names(snapshot.datasets)]
+    waiting = {each.name: each for each in list_waiting(snapshot.list_arrivals(), registry.get_judge)}
     if as_json:
-        views = [{**state.in_force.model_dump(mode="json"), "problem": state.problem} for state in states]
+        views = [
+            {
+                **state.in_force.model_dump(mode="json"),
+                "problem": state.problem,
+                "waiting": asdict(waiting[state.in_force.name]) if state.in_force.name in waiting else None,
+            }
+            for state in states
+        ]
         typer.echo(json.dumps({"datasets": views}, ensure_ascii=False))
         return
     if not states:
         typer.echo("no dataset has settings, and no sentences have been learned yet")
         return
-    head = ["dataset", "version", "epoch", "flags", "score", "mapped labels", "control"]
-    typer.echo(render_table(head, [_render_row(state) for state in states], right_aligned=(1, 2, 5, 6)))
+    head = ["dataset", "version", "epoch", "flags", "score", "mapped labels", "control", "waiting"]
+    rows = [_render_row(state, waiting.get(state.in_force.name)) for state in states]
+    typer.echo(render_table(head, rows, right_aligned=(1, 2, 5, 6, 7)))
+    for each in waiting.values():
+        typer.echo(sanitize(explain_waiting(each)))
     for name, problem in sorted(registry.refused_settings.items()):
         typer.echo(sanitize(f"{name}: newer settings are not in force: {problem}"))
 
 
-def _render_row(state: SettingsState) -> list[str]:
+def _render_row(state: SettingsState, waiting: WaitingDataset | None) -> list[str]:
     settings = state.in_force
     return [
         settings.name,
@@ -108,6 +123,7 @@ def _render_row(state: SettingsState) -> list[str]:
         f"{settings.method}, {settings.token_score}",
         f"{len(settings.label_map)}",
         f"{settings.control_share:g}",
+        "" if waiting is None else f"{waiting.sentences:,}",
     ]
 
 
@@ -168,10 +184,15 @@ def set_dataset(
         names = registry.list_names(_read_learned_names(log, topics))
         starts_anew = _is_statistics_reset(log, topics, registry, change)
         write_change(log, topics.datasets, change)
+        stored = find_waiting(change.judge, read_state(log, topics).snapshot.get_arrivals(name).total)
     typer.echo(f"{name}: settings version {change.settings.version} is written to {topics.datasets}")
     if name not in names:
         similar = find_similar_name(name, names)
         typer.echo(f"{name} is a new dataset{'' if similar is None else f'. Did you mean {similar}?'}")
+    if stored is not None and stored.fits:
+        typer.echo(f"the worker judges the {pluralize(stored.sentences, 'stored sentence')} of {name} now")
+    elif stored is not None:
+        typer.echo(sanitize(explain_waiting(stored)))
     if label_set is not None:
         typer.echo(sanitize(f"label set: {format_names(label_set.types)}, from {label_set.description}"))
     if starts_anew:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from service.cli.shared.terminal import sanitize
+from service.datasets.waiting import explain_waiting, list_waiting
 from service.errors import LabelwatchError, SettingsError
 from service.inference.classifier import Classifier
 from service.log.sqlite.admin import describe_log_file
@@ -170,6 +171,8 @@ def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> 
     for name, reason in sorted(datasets.refused_settings.items()):
         yield CheckResult(False, "dataset", f"the settings of {name} can't be used: {reason}")
     yield CheckResult(True, "datasets", f"{len(datasets.names):,} set up")
+    for waiting in list_waiting(snapshot.list_arrivals(), datasets.get_judge):
+        yield CheckResult(True, "waiting", explain_waiting(waiting))
     learned = snapshot.count_sentences()
     yield CheckResult(
         True,

@@ -184,6 +184,10 @@ class StateSnapshot:
         """The memories of a judge's statistics by partition. The same object until one of them changes."""
         return self.memories.get(StatsKey.from_judge(judge), NO_MEMORIES)
 
+    def list_arrivals(self) -> dict[str, ArrivalCounts]:
+        """What has arrived in each dataset, from all partitions."""
+        return {dataset: arrivals.total for dataset, arrivals in self.arrivals.items()}
+
     def get_arrivals(self, dataset: str) -> DatasetArrivals:
         return self.arrivals.get(dataset, NO_ARRIVALS)
 

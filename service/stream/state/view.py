@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from service.datasets.settings_records import get_dataset_name
-from service.datasets.waiting import find_waiting
+from service.datasets.waiting import find_dataset_waiting, list_waiting
 from service.errors import MissingModelError, StateError, StreamError
 from service.judging.misfit import find_misfit
 from service.log.protocol import PingableFollower
@@ -238,13 +238,11 @@ class StateView:
 
     def find_waiting(self, dataset: str) -> WaitingDataset | None:
         """The dataset as it waits for a model; None if nothing of it is stored."""
-        counts = self._snapshot.get_arrivals(dataset).total
-        return find_waiting(self.get_judge(dataset), counts) if counts.waiting else None
+        return find_dataset_waiting(dataset, self._snapshot.get_arrivals(dataset).total, self.get_judge)
 
     def list_waiting(self) -> tuple[WaitingDataset, ...]:
         """The datasets with sentences that wait for a model."""
-        names = sorted(name for name, arrivals in self._snapshot.arrivals.items() if arrivals.total.waiting)
-        return tuple(waiting for name in names if (waiting := self.find_waiting(name)) is not None)
+        return list_waiting(self._snapshot.list_arrivals(), self.get_judge)
 
     def find_misfit(self, dataset: str) -> Misfit | None:
         """Whether the model that judges the dataset now flags an implausible share of it."""

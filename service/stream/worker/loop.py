@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from service.contracts.defaults import BATCH_RECORDS
+from service.datasets.waiting import explain_waiting, list_waiting
 from service.log.protocol import MAX_BATCH_BYTES, CommitRefused, PartitionAssignment, Record
 from service.stream.state.memories import MemoryRecord
 from service.stream.state.reader import apply_state_record, check_memories, read_state_record
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from service.datasets.registry import DatasetRegistry
+    from service.datasets.waiting import WaitingDataset
     from service.log.protocol import BatchResult, Follower, RecordBatch, WorkerSession
     from service.log.topics import Topics
     from service.stream.worker.batch_processor import BatchProcessor
@@ -82,7 +84,7 @@ class WorkerStatus:
         }
     )
 
-    degraded: dict[str, str] = field(default_factory=lambda: {"stream": ""})
+    degraded: dict[str, str] = field(default_factory=lambda: {"stream": "", "waiting": ""})
 
     def mark_met(self, name: str) -> None:
         self.conditions[name] = ""
@@ -122,6 +124,7 @@ class Worker:
         self._release_reader = ReleaseReader(session, topics)
         self._paused = PausedPartitions(session, processor.check_model)
         self.snapshot = StateSnapshot()
+        self.waiting: tuple[WaitingDataset, ...] = ()
         self.status = WorkerStatus()
         self.counts = WorkerCounts()
 
@@ -145,6 +148,7 @@ class Worker:
                 self._paused.resume()
                 self.step()
                 self._update_status()
+                self._update_waiting()
 
     def _catch_up(self, settings: Follower, states: Follower, stop: threading.Event) -> None:
         """Reads all settings and the statistics of all partitions, before the first sentence is judged."""
@@ -284,6 +288,20 @@ class Worker:
         if before and not now:
             logger.info("the stream has no warnings any more")
         self.status.degraded["stream"] = now
+
+    def _update_waiting(self) -> None:
+        """Logs once that a dataset waits for a model, and once that it does not any more."""
+        before = self.waiting
+        self.waiting = list_waiting(self.snapshot.list_arrivals(), self._datasets.get_judge)
+        if before == self.waiting:
+            return
+        self.status.degraded["waiting"] = "; ".join(map(explain_waiting, self.waiting))
+        known = {each.name: each.fits for each in before}
+        for each in self.waiting:
+            if known.pop(each.name, None) is not each.fits:
+                logger.log(logging.INFO if each.fits else logging.WARNING, "%s", explain_waiting(each))
+        for name in known:
+            logger.info("no sentences of %s wait for a model any more", name)
 
     def _add_partition(self, assignment: PartitionAssignment) -> None:
         self._assigned.add(assignment.partition)

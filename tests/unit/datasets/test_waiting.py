@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from service.contracts import DatasetSettings
-from service.datasets.waiting import find_waiting, fits_model
+from service.datasets.waiting import MAX_LISTED_LABELS, explain_waiting, find_waiting, fits_model, list_waiting
 from service.statistics.arrivals import OTHER_LABELS, ArrivalCounts
 
 if TYPE_CHECKING:
@@ -39,11 +39,31 @@ def test_a_dataset_fits_if_labels_with_a_class_clearly_outnumber_the_others(
     assert fits_model(build_judge(registry), ArrivalCounts(labels)) is fits
 
 
-@pytest.mark.parametrize("settings", [{"label_set": ["PER"]}, {"unmapped": "unscored"}])
-def test_settings_that_say_what_labels_mean_are_not_questioned(
-    registry: DatasetRegistry, settings: dict[str, Any]
-) -> None:
-    assert fits_model(build_judge(registry, **settings), DRUGS)
+def test_a_dataset_whose_unmapped_labels_are_unscored_needs_no_other_model(registry: DatasetRegistry) -> None:
+    assert fits_model(build_judge(registry, unmapped="unscored"), DRUGS)
+
+
+def test_labels_outside_the_label_set_are_no_reason_to_wait_and_those_in_it_are(registry: DatasetRegistry) -> None:
+    assert fits_model(build_judge(registry, label_set=["PER"]), DRUGS)
+    judge = build_judge(registry, label_set=["PER", "DRUG"])
+    assert not fits_model(judge, DRUGS)
+    waiting = find_waiting(judge, DRUGS)
+    assert waiting is not None
+    assert set(waiting.unknown_labels) == {"B-DRUG", "I-DRUG"}
+
+
+def test_the_text_counts_sentences_and_lists_labels(registry: DatasetRegistry) -> None:
+    waiting = find_waiting(build_judge(registry), DRUGS)
+    assert waiting is not None
+    text = explain_waiting(waiting)
+    assert text.startswith(
+        "42 sentences of med wait for a model: labels without a class are 'B-DRUG' (30), 'B-DOSE' (20), 'I-DRUG' (10). "
+    )
+    assert waiting.advice in text
+    many = ArrivalCounts({f"B-{number}": 1 for number in range(MAX_LISTED_LABELS + 2)}, waiting=1)
+    [each] = list_waiting({"med": many, "fine": ArrivalCounts({"B-PER": 1})}, lambda _: build_judge(registry))
+    assert explain_waiting(each).startswith("1 sentence of med waits for a model: ")
+    assert "and 2 more" in explain_waiting(each)
 
 
 def test_a_label_map_that_covers_the_labels_makes_the_dataset_fit(registry: DatasetRegistry) -> None:
@@ -64,6 +84,7 @@ def test_while_stored_sentences_are_released_the_dataset_fits(registry: DatasetR
     waiting = find_waiting(build_judge(registry, label_map={"DRUG": "MISC", "DOSE": "O"}), DRUGS)
     assert waiting is not None
     assert (waiting.sentences, waiting.fits, waiting.unknown_labels, waiting.advice) == (42, True, {}, "")
+    assert explain_waiting(waiting) == "42 sentences of med that waited for a model are being judged"
 
 
 def test_a_dataset_without_stored_sentences_does_not_wait(registry: DatasetRegistry) -> None:
@@ -74,3 +95,4 @@ def test_labels_that_are_not_counted_by_name_are_not_listed(registry: DatasetReg
     waiting = find_waiting(build_judge(registry), ArrivalCounts({OTHER_LABELS: 3}, waiting=3))
     assert waiting is not None
     assert (waiting.unknown_labels, waiting.fits, waiting.advice) == ({}, False, "")
+    assert explain_waiting(waiting) == "3 sentences of med wait for a model"

@@ -12,7 +12,7 @@ from service.contracts import Assessment, Flag, ModelName, SuspectSpan
 from service.judging.misfit import find_misfit
 from service.statistics.arrivals import FlagCounts
 from service.telemetry import BatchReport, SentenceReport, Telemetry, ThresholdReport
-from service.telemetry.bounded_labels import MAX_ANNOTATOR_LABELS, AnnotatorLabels, LabelLimit
+from service.telemetry.bounded_labels import MAX_ANNOTATOR_LABELS, OTHER_DATASETS, AnnotatorLabels, LabelLimit
 from service.telemetry.dataset_labels import MAX_CONFUSION_LABELS
 from service.telemetry.recorder import MAX_ROUTE_LABELS
 
@@ -347,3 +347,15 @@ def test_a_misfit_is_a_metric_until_the_model_fits() -> None:
     telemetry.observe_batch(BatchReport(misfits={"news": None}))
     assert value(telemetry, "model_misfit", dataset="news") == 0
     assert telemetry.list_misfits() == {}
+
+
+def test_sentences_that_wait_for_a_model_are_set_and_end_at_0() -> None:
+    telemetry = Telemetry(max_datasets=2)
+    telemetry.register_dataset("news", ["O", "B-PER"])
+    assert value(telemetry, "waiting_sentences", dataset="news") == 0
+    telemetry.set_waiting({"med": 42, "bio": 3, "law": 4})
+    assert value(telemetry, "waiting_sentences", dataset="med") == 42
+    assert value(telemetry, "waiting_sentences", dataset=OTHER_DATASETS) == 7
+    telemetry.set_waiting({})
+    assert value(telemetry, "waiting_sentences", dataset="med") == 0
+    assert value(telemetry, "waiting_sentences", dataset=OTHER_DATASETS) == 0

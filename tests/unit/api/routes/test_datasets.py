@@ -23,6 +23,7 @@ from service.log.sqlite.log import SqliteLog
 from service.stream.state.view import StateView
 from tests.support.api_harness import TOPICS, wait_for
 from tests.support.command_harness import make_sentences
+from tests.support.waiting_datasets import LABEL_MAP, make_drug_sentences
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -372,3 +373,41 @@ def test_a_change_says_whether_the_dataset_is_new(harness: ApiHarness) -> None:
     answer = harness.client.get("/v1/datasets/news-ptach")
     assert answer.status_code == 404
     assert "Did you mean 'news-patch'?" in answer.json()["detail"]
+
+
+# -- datasets that wait for a model ------------------------------------------------------------------------------------
+
+
+def test_a_dataset_that_no_model_fits_waits_until_its_labels_are_mapped(harness: ApiHarness) -> None:
+    harness.send(*make_drug_sentences(10, start=1))
+    client, view = harness.client, harness.backend.state_view
+    wait_for(lambda: bool(view.list_waiting()))
+    [summary] = client.get("/v1/datasets").json()["datasets"]
+    assert (summary["name"], summary["state"], summary["sentences"]) == ("med", "waiting", 0)
+    assert summary["waiting"]["sentences"] == 10
+    waiting = client.get("/v1/datasets/med/waiting").json()
+    assert waiting == summary["waiting"]
+    assert set(waiting["unknown_labels"]) == {"B-DRUG", "I-DRUG", "B-DOSE"}
+    assert "labelwatch train" in waiting["advice"]
+    readiness = client.get("/readyz").json()
+    assert readiness["degraded"]["waiting"].startswith("10 sentences of med wait for a model")
+
+    answer = client.post("/v1/sentences", json=make_drug_sentences(1, start=11)[0])
+    assert answer.status_code == 202
+    assert answer.json()["waiting"]["med"].startswith("10 sentences of med wait for a model")
+    assert "waiting" not in client.post("/v1/sentences", json=make_sentences(1)[0]).json()
+
+    client.patch("/v1/datasets/med", json={"label_map": LABEL_MAP})
+    harness.worker.datasets.apply_records(harness.log.read(TOPICS.datasets, 0, 10))
+    harness.send()
+    wait_for(lambda: not view.list_waiting())
+    assert client.get("/v1/datasets/med/waiting").json() == {
+        "sentences": 0,
+        "unknown_labels": {},
+        "fits": True,
+        "advice": "",
+    }
+    [_, summary] = client.get("/v1/datasets").json()["datasets"]
+    assert (summary["name"], summary["state"], summary["waiting"], summary["sentences"]) == ("med", "judged", None, 11)
+    assert "waiting" not in client.get("/readyz").json()["degraded"]
+    assert client.get("/v1/datasets/no-such/waiting").status_code == 404

@@ -360,11 +360,19 @@ def test_the_worker_judges_stored_sentences_with_the_new_settings(harness: Comma
     assert "1 waiting" in harness.run("worker", "--once").err
     assert harness.read_records(TOPICS.dead_letters) == []
     assert harness.read_assessments() == []
-    put(harness, "news", "label_map.PERSON=PER", "control_share=1")
+    listed = harness.run("datasets", "list").out
+    assert listed.splitlines()[1].split()[-1] == "1"
+    assert "1 sentence of news waits for a model: labels without a class are 'B-PERSON' (1)" in listed
+    [view] = json.loads(harness.run("datasets", "list", "--json").out)["datasets"]
+    assert (view["waiting"]["sentences"], view["waiting"]["unknown_labels"]) == (1, {"B-PERSON": 1})
+    assert "1 sentence of news waits for a model" in harness.run("check").out
+    assert "1 sentence of news waits for a model" in put(harness, "news", "control_share=1")
+    assert "the worker judges the 1 stored sentence of news now" in put(harness, "news", "label_map.PERSON=PER")
     assert "0 messages read, 1 to review" in harness.run("worker", "--once").err
     [assessment] = harness.read_assessments()
-    assert (assessment.id, assessment.settings_version) == ("1", 1)
+    assert (assessment.id, assessment.settings_version) == ("1", 2)
     assert [record.value for record in harness.read_records(TOPICS.waiting)] == [None]
+    assert "wait" not in harness.run("datasets", "list").out.partition("\n")[2]
     assert "0 messages read, 0 to review" in harness.run("worker", "--once").err
 
 

@@ -61,3 +61,21 @@ def test_with_all_sentences_train_finds_errors_and_score_uses_the_model(
     assert scored.code == 0, scored.err
     assert "40 sentences" in scored.err
     assert [path.name for path in models.iterdir()] == ["med"]
+
+
+def test_sent_sentences_wait_for_a_model_and_are_no_dead_letters(
+    run: RunCommand, trial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LABELWATCH_LOG_PATH", str(tmp_path / "log.sqlite"))
+    assert run("send", trial, "--dataset", "med").code == 0
+    worked = run("worker", "--once")
+    assert worked.code == 0, worked.err
+    assert "40 messages read, 0 to review, 0 dead letters, 40 waiting" in worked.err
+    listed = run("datasets", "list").out
+    assert "40 sentences of med wait for a model" in listed
+    assert 0 < listed.index("labelwatch train") < listed.index("labelwatch datasets set med label_map")
+    assert "0 dead letters" in run("dead-letters", "list").err
+    set_up = run("datasets", "set", "med", "label_map.DRUG=MISC", "label_map.DISEASE=MISC", "label_map.SYMPTOM=MISC")
+    assert "the worker judges the 40 stored sentences of med now" in set_up.out, set_up.err
+    assert "0 messages read" in run("worker", "--once").err
+    assert "med: 40 sentences learned from" in run("thresholds", "show", "med").out

@@ -183,7 +183,9 @@ def test_a_worker_restores_its_memory_and_the_view_reads_it(tmp_path: Path, clas
         session = SqliteWorkerSession(tmp_path / "log.sqlite", TOPICS)
         session.append([Output(TOPICS.sentences, None, value) for value in part])
         registry = build_registry(classifier)
-        worker = Worker(session, BatchProcessor(make_pool(classifier), registry, TOPICS), registry, TOPICS, poll_timeout=0.0)
+        worker = Worker(
+            session, BatchProcessor(make_pool(classifier), registry, TOPICS), registry, TOPICS, poll_timeout=0.0
+        )
         worker.apply_rebalance()
         while worker.step():
             pass

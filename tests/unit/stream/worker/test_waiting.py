@@ -311,3 +311,24 @@ def test_a_dataset_that_waits_counts_towards_the_limit_and_stays_known(stream: S
     registry = DatasetRegistry(make_pool(classifier), max_datasets=1, min_words=1, prior_words=0)
     registry.register_existing(read_state(stream.log, TOPICS).snapshot.datasets)
     assert registry.get_judge("med").settings == DatasetSettings(name="med")
+
+
+def test_the_log_says_once_that_a_dataset_waits_and_once_that_it_does_not_any_more(
+    stream: Stream, classifier: Classifier, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    stream.send(*make_drug_sentences(20, start=1))
+    worker = run_worker(SqliteWorkerSession(stream.path, TOPICS), TOPICS, classifier, batch_records=4)
+    assert [each.sentences for each in worker.waiting] == [20]
+    assert worker.status.degraded["waiting"].startswith("20 sentences of med wait for a model: ")
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(lines) == 1
+    assert "of med wait for a model: labels without a class are 'B-DOSE' (4), 'B-DRUG' (4)" in lines[0]
+    caplog.clear()
+    stream.put_settings(label_map=LABEL_MAP)
+    worker = run_worker(SqliteWorkerSession(stream.path, TOPICS), TOPICS, classifier, batch_records=4)
+    assert worker.status.degraded["waiting"] == ""
+    assert worker.waiting == ()
+    messages = [record.getMessage() for record in caplog.records]
+    assert sum("that waited for a model are being judged" in message for message in messages) == 1
+    assert messages[-1] == "no sentences of med wait for a model any more"
