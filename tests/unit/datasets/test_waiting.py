@@ -66,6 +66,16 @@ def test_the_text_counts_sentences_and_lists_labels(registry: DatasetRegistry) -
     assert "and 2 more" in explain_waiting(each)
 
 
+def test_types_of_a_label_set_that_no_class_fits_wait_for_a_model(registry: DatasetRegistry) -> None:
+    """A team names its labels before it has a model: nothing that it sends may be lost."""
+    judge = build_judge(registry, label_set=["DRUG", "DOSE"])
+    assert not fits_model(judge, DRUGS)
+    waiting = find_waiting(judge, DRUGS)
+    assert waiting is not None
+    assert list(waiting.unknown_labels) == ["B-DRUG", "B-DOSE", "I-DRUG"]  # PER is outside the label set
+    assert fits_model(build_judge(registry, label_set=["DRUG"], label_map={"DRUG": "MISC"}), DRUGS)
+
+
 def test_a_label_map_that_covers_the_labels_makes_the_dataset_fit(registry: DatasetRegistry) -> None:
     assert not fits_model(build_judge(registry, label_map={"DRUG": "MISC"}), DRUGS)
     assert fits_model(build_judge(registry, label_map={"DRUG": "MISC", "DOSE": "O"}), DRUGS)

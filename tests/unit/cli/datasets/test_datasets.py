@@ -449,3 +449,14 @@ def _declined(question: str, *, abort: bool) -> None:
     assert "news" in question
     assert abort
     raise typer.Abort
+
+
+def test_sentences_of_a_label_set_without_a_model_are_stored(harness: CommandHarness) -> None:
+    put(harness, "med", 'label_set=["DRUG"]')
+    sentences = [{"id": str(n), "dataset": "med", "tokens": ["fox"], "labels": ["B-DRUG"]} for n in range(5)]
+    typo = {"id": "typo", "dataset": "med", "tokens": ["fox"], "labels": ["B-DURG"]}
+    assert harness.run("send", harness.write_file([typo, *sentences])).code == 0
+    assert harness.run("worker", "--once").code == 0
+    assert len(harness.read_records(TOPICS.waiting)) == 5
+    [letter] = harness.read_records(TOPICS.dead_letters)
+    assert b"B-DURG" in (letter.value or b"")
