@@ -74,6 +74,11 @@ class TrainingView:
         """Whether the topic was read once to the end it had."""
         return self._caught_up
 
+    def list_running(self) -> tuple[Training, ...]:
+        """Of all datasets."""
+        with self._lock:
+            return self._trainings.list_running()
+
     def list_trainings(self, dataset: str) -> tuple[Training, ...]:
         """The newest first."""
         with self._lock:

@@ -28,25 +28,34 @@ class Trainings:
     """The trainings of all datasets, as the topic says now. Records that can't be read are skipped."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
-        self._by_key: dict[bytes, Training] = {}
+        self._by_dataset: dict[str, dict[bytes, Training]] = {}
         self.apply_records(records)
 
     def apply_records(self, records: Iterable[Record]) -> None:
         for record in records:
-            if record.key is None:
-                continue
-            self._by_key.pop(record.key, None)
+            key = record.key or b""
+            dataset = key.partition(b"/")[0].decode(errors="replace")
+            trainings = self._by_dataset.setdefault(dataset, {})
+            trainings.pop(key, None)
             if record.value is not None:
                 with suppress(ValidationError):  # a newer labelwatch may write results that this one does not know
-                    self._by_key[record.key] = Training.model_validate_json(record.value)
+                    training = Training.model_validate_json(record.value)
+                    if training.dataset == dataset:
+                        trainings[key] = training
+            if not trainings:
+                del self._by_dataset[dataset]
 
     def list_newest_first(self, dataset: str) -> tuple[Training, ...]:
-        trainings = (training for training in self._by_key.values() if training.dataset == dataset)
+        trainings = self._by_dataset.get(dataset, {}).values()
         return tuple(sorted(trainings, key=lambda training: training.started_at, reverse=True))
+
+    def list_running(self) -> tuple[Training, ...]:
+        by_key = self._by_dataset.values()
+        return tuple(each for trainings in by_key for each in trainings.values() if each.result == "running")
 
     @property
     def datasets(self) -> frozenset[str]:
-        return frozenset(training.dataset for training in self._by_key.values())
+        return frozenset(self._by_dataset)
 
 
 def build_training_message(topic: str, training: Training) -> Output:

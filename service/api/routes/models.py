@@ -25,7 +25,7 @@ async def dataset_models(name: DatasetPath, backend: BackendDep) -> DatasetModel
         view.get_settings_state(name).in_force,
         backend.training_view.list_trainings(name),
         waiting=waiting,
-        arrived=waiting + view.snapshot.count_dataset_sentences(name),
+        arrived=waiting + view.snapshot.count_sentences_by_dataset()[name],
         min_sentences=backend.min_training_sentences,
         default=backend.auto_train,
     )

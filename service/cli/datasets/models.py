@@ -36,7 +36,7 @@ def show_models(name: str, *, as_json: bool) -> None:
         by_dataset.get(name) or DatasetSettings(name=name),
         trainings.list_newest_first(name),
         waiting=waiting,
-        arrived=waiting + snapshot.count_dataset_sentences(name),
+        arrived=waiting + snapshot.count_sentences_by_dataset()[name],
         min_sentences=settings.trainer.min_sentences,
         default=settings.trainer.is_auto(with_trainer=True),
     )

@@ -36,6 +36,7 @@ from service.training.trainer import train_model
 if TYPE_CHECKING:
     from service.contracts import Message
     from service.settings import Settings
+    from service.training.figures import TrainingFigures
     from service.training.sentences import TrainingSet
     from service.training.trainer import Step
 
@@ -44,6 +45,7 @@ logger = logging.getLogger(__name__)
 LOWEST_PRIORITY: Final = 19
 MAX_OOM_SCORE: Final = "1000"
 PARENT_GONE: Final = 3
+MAX_LISTED_TYPES: Final = 200
 
 
 def main() -> None:
@@ -126,11 +128,17 @@ def _train(settings: Settings, dataset: str, model: str, in_use: str | None) -> 
         words=len(data.given),
         f1=figures.f1,
         f1_by_fold=figures.f1_by_fold,
-        types=tuple(TrainedType.model_validate(asdict(each)) for each in figures.by_type),
-        untrained_types=data.unscored_types,
+        types=_list_types(figures),
+        untrained_types=data.unscored_types[:MAX_LISTED_TYPES],
         comparison=comparison,
         is_worse=is_worse,
     )
+
+
+def _list_types(figures: TrainingFigures) -> tuple[TrainedType, ...]:
+    """The figures of the most frequent types: the record of a training is one message of bounded size."""
+    by_frequency = sorted(figures.by_type, key=lambda each: -each.examples)
+    return tuple(TrainedType.model_validate(asdict(each)) for each in by_frequency[:MAX_LISTED_TYPES])
 
 
 def _report_step(step: Step, done: int, total: int) -> None:

@@ -52,6 +52,7 @@ POLL_INTERVAL_S: Final = 0.5
 MAX_SETTINGS_ATTEMPTS: Final = 5
 VISIBLE_TIMEOUT_S: Final = 10.0
 VISIBLE_POLL_INTERVAL_S: Final = 0.05
+MAX_REASON_CHARS: Final = 2_000
 MODEL_SCHEMES: Final = ("io", "iob2")  # of trained models
 TRAINED_FIELDS: Final = (
     "fingerprint",
@@ -104,6 +105,7 @@ class Trainer:
         self._auto = auto
         self._telemetry = telemetry
         self._held = False
+        self._ended: set[tuple[str, str]] = set()  # dataset and model of the trainings whose last record is written
 
     def run(self, stop: threading.Event) -> None:
         """Looks for due trainings until `stop` is set. A log that does not answer is asked again."""
@@ -122,43 +124,49 @@ class Trainer:
         if not self._held:
             return None
         if not held:
-            self._begin_lease()
+            self._remove_scratch_folders()
+        self._end_abandoned_trainings()
         due = self.find_due(datetime.now(UTC))
         return None if due is None else self._train(due, stop)
 
-    def _begin_lease(self) -> None:
-        """Cleans up after a trainer that was killed."""
+    def _remove_scratch_folders(self) -> None:
         for folder in remove_dead_scratch_folders(self._registry.path):
             logger.info("removed %s, which a killed training left", folder)
-        for name in self._state_view.list_names():
-            for training in self._training_view.list_trainings(name):
-                if training.result == "running":
-                    ended = self._end_abandoned(training)
-                    self._write(ended)
-                    self._wait_until_visible(ended)
 
-    def _end_abandoned(self, training: Training) -> Training:
-        if self._state_view.get_settings_state(training.dataset).in_force.model == training.model:
-            return _end(training, result="used", reason=None)  # the trainer ended just after it had put it into use
-        return _end(training, result="failed", reason="the trainer was ended before the training")
+    def _end_abandoned_trainings(self) -> None:
+        """Ends the records of trainings whose trainer was killed, or could not write to the log."""
+        for training in self._training_view.list_running():
+            if (training.dataset, training.model) in self._ended:
+                continue
+            if self._state_view.get_settings_state(training.dataset).in_force.model == training.model:
+                ended = _end(training, result="used", reason=None)  # it ended just after it had put it into use
+            else:
+                ended = _end(training, result="failed", reason="the trainer was ended before the training")
+            self._write_end(ended)
 
     # -- what is due -----------------------------------------------------------------------------------------------
 
     def find_due(self, now: datetime) -> DueTraining | None:
+        """The first dataset whose model is due."""
+        snapshot = self._state_view.snapshot
+        judged = snapshot.count_sentences_by_dataset()
         for name in self._state_view.list_names():
-            settings = self._state_view.get_settings_state(name).in_force
-            waiting, arrived = self._count(name)
             trainings = self._training_view.list_trainings(name)
-            if wants_training(settings, trainings, waiting=waiting, default=self._auto) and is_due(
-                trainings, arrived=arrived, min_sentences=self._settings.min_sentences, now=now
-            ):
+            arrived = judged[name] + snapshot.get_arrivals(name).total.waiting
+            if trainings and trainings[0].result == "running":  # its end is written, and not read yet
+                continue
+            if not is_due(trainings, arrived=arrived, min_sentences=self._settings.min_sentences, now=now):
+                continue
+            settings = self._state_view.get_settings_state(name).in_force
+            waiting = self._count_unfit(settings)
+            if wants_training(settings, trainings, waiting=waiting, default=self._auto):
                 return DueTraining(settings, arrived, waiting)
         return None
 
-    def _count(self, dataset: str) -> tuple[int, int]:
-        """Sentences that wait because no model fits, and all that have arrived."""
-        waiting = self._state_view.snapshot.get_arrivals(dataset).total.waiting
-        return waiting, waiting + self._state_view.snapshot.count_dataset_sentences(dataset)
+    def _count_unfit(self, settings: DatasetSettings) -> int:
+        """Sentences that wait because no model fits; those that are about to be judged don't count."""
+        waiting = None if settings.model is not None else self._state_view.find_waiting(settings.name)
+        return 0 if waiting is None or waiting.fits else waiting.sentences
 
     # -- one training ----------------------------------------------------------------------------------------------
 
@@ -186,10 +194,11 @@ class Trainer:
             ended = self._use(training, due.settings, outcome)
         except StopRequested:
             ended = _end(training, result="stopped", reason="the trainer was stopped")
+        except (LabelwatchError, OSError) as error:
+            ended = _end(training, result="failed", reason=str(error))
         finally:
             remove_dead_scratch_folders(self._registry.path)
-        self._write(ended)
-        self._wait_until_visible(ended)
+        self._write_end(ended)
         logger.info("%s", describe_training(ended))
         if self._telemetry is not None:
             self._telemetry.observe_training(dataset, ended.result, time.monotonic() - started)
@@ -214,7 +223,7 @@ class Trainer:
 
     def _find_model_in_use(self, due: DueTraining) -> Path | None:
         """The folder of the model to compare with; None if there is none that fits the dataset."""
-        if due.waiting and due.settings.model is None:
+        if due.waiting:
             return None
         try:
             folder = self._state_view.get_judge(due.settings.name).folder
@@ -260,6 +269,11 @@ class Trainer:
             else:
                 return None
         return problem
+
+    def _write_end(self, training: Training) -> None:
+        self._write(training)
+        self._ended.add((training.dataset, training.model))
+        self._wait_until_visible(training)
 
     def _write(self, training: Training) -> None:
         self._log.append([build_training_message(self._topics.models, training)])
@@ -312,5 +326,6 @@ def describe_training(training: Training) -> str:
 
 
 def _end(training: Training, *, result: TrainingResult, reason: str | None) -> Training:
+    reason = None if reason is None else reason[:MAX_REASON_CHARS]
     update = {"result": result, "reason": reason, "ended_at": datetime.now(UTC), "progress": None}
     return training.model_copy(update=update)

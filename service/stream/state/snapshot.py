@@ -11,6 +11,7 @@ changed and shares the rest. The worker replaces its snapshot only after a commi
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
@@ -148,12 +149,12 @@ class StateSnapshot:
         partitions = (stats for key_stats in self.by_key.values() for stats in key_stats.partitions.values())
         return sum(stats.histogram.total for stats in partitions)
 
-    def count_dataset_sentences(self, dataset: str) -> int:
-        """Sentences of a dataset that were learned from, by any model and in any epoch."""
-        partitions = (
-            stats for key, each in self.by_key.items() if key.dataset == dataset for stats in each.partitions.values()
-        )
-        return sum(stats.histogram.total for stats in partitions)
+    def count_sentences_by_dataset(self) -> Counter[str]:
+        """Sentences of each dataset that were learned from, by any model and in any epoch."""
+        counts: Counter[str] = Counter()
+        for key, key_stats in self.by_key.items():
+            counts[key.dataset] += sum(stats.histogram.total for stats in key_stats.partitions.values())
+        return counts
 
     def get_partitions(self, key: StatsKey) -> Mapping[int, RunningStats]:
         key_stats = self.by_key.get(key)

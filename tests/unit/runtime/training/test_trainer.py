@@ -78,7 +78,7 @@ class TrainerHarness:
     def judge_sentences(self, total: int) -> None:
         """Runs a worker over what has arrived."""
         run_worker(self.settings, once=True)
-        wait_for(lambda: self.state_view.snapshot.count_dataset_sentences("med") == total)
+        wait_for(lambda: self.state_view.snapshot.count_sentences_by_dataset()["med"] == total)
 
     def list_trainings(self) -> tuple[Training, ...]:
         return self.training_view.list_trainings("med")
@@ -249,6 +249,21 @@ def test_a_failed_training_is_not_repeated_at_once(installation: Installation, h
     assert trainer.step(NEVER) is None
 
 
+def test_an_error_of_the_trainer_itself_fails_the_training_too(
+    installation: Installation, harness: TrainerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.change_settings(**MAPPED)
+    installation.store(150)
+    harness.judge_sentences(150)
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    trainer = harness.build_trainer()
+    failed = trainer.step(NEVER)
+    assert failed is not None
+    assert failed.result == "failed"
+    assert "/nowhere/python" in (failed.reason or "")
+    assert trainer.step(NEVER) is None
+
+
 def test_a_stopped_service_ends_the_training_and_leaves_nothing(
     installation: Installation, harness: TrainerHarness
 ) -> None:
@@ -324,6 +339,21 @@ def test_without_the_lease_nothing_is_trained(installation: Installation, harnes
     harness.judge_sentences(150)
     assert harness.build_trainer(lease=FreeLease()).step(NEVER) is None
     assert harness.list_trainings() == ()
+
+
+def test_sentences_that_wait_only_until_they_are_judged_need_no_training(
+    installation: Installation, harness: TrainerHarness
+) -> None:
+    installation.store(150)
+    run_worker(harness.settings, once=True)
+    wait_for(lambda: harness.state_view.snapshot.get_arrivals("med").total.waiting == 150)
+    trainer = harness.build_trainer()
+    due = trainer.find_due(datetime.now(UTC))
+    assert due is not None
+    assert (due.arrived, due.waiting) == (150, 150)
+    assert harness.build_trainer(auto=False).find_due(datetime.now(UTC)) is None
+    harness.change_settings(label_map=MAPPED["label_map"])  # the default model fits now, and the worker is behind
+    assert trainer.find_due(datetime.now(UTC)) is None
 
 
 def test_a_dataset_that_its_model_fits_is_left_alone(installation: Installation, harness: TrainerHarness) -> None:

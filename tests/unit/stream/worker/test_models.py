@@ -104,7 +104,7 @@ def test_a_batch_ends_before_the_first_record_whose_model_is_missing(classifier:
     topics = [output.topic for output in processed.result.outputs]
     assert topics.count(TOPICS.dead_letters) == 1, "only that of partition 1: the other one is read again"
     assert topics.count(TOPICS.scores) == 4
-    assert not processed.snapshot.count_dataset_sentences("med")
+    assert not processed.snapshot.count_sentences_by_dataset()["med"]
 
 
 def test_a_partition_without_a_record_to_commit_is_left_out(classifier: Classifier, models: Path) -> None:
