@@ -134,6 +134,14 @@ class DatasetRegistry:
         self.refused_settings.pop(settings.name, None)
         return judge
 
+    def find_missing_model(self, name: str) -> str | None:
+        """Why the dataset can't be judged: its model is missing. None if it is there."""
+        try:
+            self._find_folder(self.get_settings_state(name).in_force)
+        except MissingModelError as error:
+            return str(error)
+        return None
+
     def _find_folder(self, settings: DatasetSettings) -> ModelFolder:
         try:
             return self._models.get_folder(settings.model, settings.model_fingerprint)

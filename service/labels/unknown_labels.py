@@ -54,7 +54,7 @@ def build_settings_advice(dataset: str) -> MappingAdvice:
         ),
         f" (`{command} unmapped=unscored`)",
         f" (`{command} scheme=io`)",
-        ", then set LABELWATCH_MODEL_FOLDER=NAME",
+        f", then `{command} model=NAME`",
     )
 
 

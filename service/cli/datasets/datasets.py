@@ -21,7 +21,7 @@ from service.datasets.changes import merge_settings, replace_settings, write_cha
 from service.datasets.registry import check_dataset_exists, find_similar_name
 from service.datasets.settings_records import parse_settings
 from service.datasets.waiting import explain_waiting, find_waiting, list_waiting
-from service.errors import DecodeError, InvalidInput, SettingsError
+from service.errors import DecodeError, InvalidInput, MissingModelError, SettingsError
 from service.formats.label_sets import read_label_set
 from service.labels.unknown_labels import format_names
 from service.runtime.dataset_settings import load_datasets
@@ -94,7 +94,7 @@ def list_datasets(as_json: JsonOption = False) -> None:
         views = [
             {
                 **state.in_force.model_dump(mode="json"),
-                "problem": state.problem,
+                "problem": state.problem or registry.find_missing_model(state.in_force.name),
                 "waiting": asdict(waiting[state.in_force.name]) if state.in_force.name in waiting else None,
             }
             for state in states
@@ -104,13 +104,15 @@ def list_datasets(as_json: JsonOption = False) -> None:
     if not states:
         typer.echo("no dataset has settings, and no sentences have been learned yet")
         return
-    head = ["dataset", "version", "epoch", "flags", "score", "mapped labels", "control", "waiting"]
+    head = ["dataset", "version", "epoch", "model", "flags", "score", "mapped labels", "control", "waiting"]
     rows = [_render_row(state, waiting.get(state.in_force.name)) for state in states]
-    typer.echo(render_table(head, rows, right_aligned=(1, 2, 5, 6, 7)))
+    typer.echo(render_table(head, rows, right_aligned=(1, 2, 6, 7, 8)))
     for each in waiting.values():
         typer.echo(sanitize(explain_waiting(each)))
     for name, problem in sorted(registry.refused_settings.items()):
         typer.echo(sanitize(f"{name}: newer settings are not in force: {problem}"))
+    for missing in filter(None, (registry.find_missing_model(state.in_force.name) for state in states)):
+        typer.echo(sanitize(missing))
 
 
 def _render_row(state: SettingsState, waiting: WaitingDataset | None) -> list[str]:
@@ -119,6 +121,7 @@ def _render_row(state: SettingsState, waiting: WaitingDataset | None) -> list[st
         settings.name,
         str(settings.version),
         str(settings.epoch),
+        settings.model or "default",
         " ".join(str(value) for value in settings.flag_policy.model_dump().values()),
         f"{settings.method}, {settings.token_score}",
         f"{len(settings.label_map)}",
@@ -239,7 +242,10 @@ def _read_learned_names(log: Log, topics: Topics) -> frozenset[str]:
 def _is_statistics_reset(log: Log, topics: Topics, registry: DatasetRegistry, change: SettingsChange) -> bool:
     """Whether the change abandons statistics that the dataset has."""
     name = change.settings.name
-    stats_key = registry.build_judge(registry.get_settings_state(name).in_force).stats_key
+    try:
+        stats_key = registry.build_judge(registry.get_settings_state(name).in_force).stats_key
+    except MissingModelError:  # which statistics it had depends on the model
+        return False
     if stats_key == change.judge.stats_key:
         return False
     return StatsKey(name, stats_key) in read_state(log, topics).snapshot.keys

@@ -10,10 +10,11 @@ import typer
 
 from service.cli.shared.options import DatasetFilterOption, JsonOption, YesOption
 from service.cli.shared.tables import render_table
-from service.cli.shared.terminal import sanitize
+from service.cli.shared.terminal import print_stderr, sanitize
 from service.datasets.changes import raise_epoch, write_change
 from service.datasets.registry import check_dataset_exists
 from service.datasets.threshold_view import ThresholdView, build_threshold_view
+from service.errors import MissingModelError
 from service.runtime.dataset_settings import load_datasets
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_existing_log
@@ -75,7 +76,16 @@ def show(named: DatasetArgument = None, dataset: DatasetFilterOption = None, as_
         check_dataset_exists(dataset, names)
         names = (dataset,)
     states = [registry.get_settings_state(name) for name in names]
-    shown = [_read_thresholds(registry.build_judge(state.in_force), snapshot, state.problem) for state in states]
+    shown = []
+    for state in states:
+        try:
+            judge = registry.build_judge(state.in_force)
+        except MissingModelError as error:
+            if dataset is not None:
+                raise
+            print_stderr(f"labelwatch: {error}")
+            continue
+        shown.append(_read_thresholds(judge, snapshot, state.problem))
     if as_json:
         model = {"name": models.default.name, "fingerprint": models.default.fingerprint}
         datasets = [thresholds.to_json_object() for thresholds in shown]

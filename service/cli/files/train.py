@@ -162,9 +162,7 @@ def train(
     if dataset is not None:
         print_stderr(f"next: labelwatch datasets set {dataset} model={name}")
         return
-    print_stderr(
-        f"next: labelwatch score FILE --model {name}, or LABELWATCH_MODEL_FOLDER={out.resolve()} labelwatch up"
-    )
+    print_stderr(f"next: labelwatch score FILE --model {name}, or labelwatch datasets set DATASET model={name}")
 
 
 def _open_files(input_files: FileReadOptions, scheme: str | None) -> FileSource:

@@ -170,6 +170,8 @@ def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> 
         return
     for name, reason in sorted(datasets.refused_settings.items()):
         yield CheckResult(False, "dataset", f"the settings of {name} can't be used: {reason}")
+    for missing in filter(None, map(datasets.find_missing_model, datasets.names)):
+        yield CheckResult(False, "dataset", missing)
     yield CheckResult(True, "datasets", f"{len(datasets.names):,} set up")
     for waiting in list_waiting(snapshot.list_arrivals(), datasets.get_judge):
         yield CheckResult(True, "waiting", explain_waiting(waiting))

@@ -93,8 +93,9 @@ class ModelPool:
             folder = checked
         if fingerprint is not None and fingerprint != folder.fingerprint:
             raise MissingModelError(
-                f"{folder.path} has the fingerprint {shorten_fingerprint(folder.fingerprint)}, expected is {shorten_fingerprint(fingerprint)}: put "
-                "the expected model there, or set `model` again to accept this one"
+                f"{folder.path} has the fingerprint {shorten_fingerprint(folder.fingerprint)} (precision {folder.precision}), "
+                f"expected is {shorten_fingerprint(fingerprint)}: put the expected model there, or set `model` again to "
+                "accept this one"
             )
         return folder
 

@@ -84,7 +84,7 @@ def test_the_commands_run_in_order(harness: CommandHarness) -> None:
             name, *arguments = words[len(variables) :]
             assert name == "labelwatch"
             if arguments == ["up"]:
-                judge_with_service(harness, folder / variables["LABELWATCH_MODEL_FOLDER"])
+                judge_with_service(harness)
                 continue
             result = harness.run(*arguments, **variables)
             assert result.code == 0, f"{line}\n{result.err}"
@@ -96,11 +96,11 @@ def test_the_commands_run_in_order(harness: CommandHarness) -> None:
     assert len((folder / "ranked.jsonl").read_text().splitlines()) == len(given)
 
 
-def judge_with_service(harness: CommandHarness, model: Path) -> None:
-    """Runs `labelwatch up` until it has put a sentence into review."""
+def judge_with_service(harness: CommandHarness) -> None:
+    """Runs `labelwatch up` until it has put a sentence into review, which the dataset's own model has judged."""
     process = harness.start(
         "up",
-        LABELWATCH_MODEL_FOLDER=str(model),
+        LABELWATCH_MODELS_PATH=str(harness.folder / ".labelwatch" / "models"),
         LABELWATCH_API_PORT="0",
         LABELWATCH_API_QUEUE_PATH=str(harness.folder / "queue.sqlite"),
     )
@@ -114,6 +114,7 @@ def judge_with_service(harness: CommandHarness, model: Path) -> None:
         process.terminate()
         process.communicate(timeout=60)
     assert process.returncode == 0
+    assert {assessment.model.name for assessment in harness.read_assessments()} == {"med"}
 
 
 def test_most_planted_errors_are_among_the_worst(harness: CommandHarness) -> None:

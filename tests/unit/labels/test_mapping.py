@@ -295,7 +295,7 @@ def test_the_first_advice_for_a_label_of_another_kind_is_another_model() -> None
         positions = [text.index(way) for way in ways]
         assert positions == sorted(positions)
         assert "=O" not in text
-    assert "then set LABELWATCH_MODEL_FOLDER=NAME" in str(caught.value)
+    assert "then `labelwatch datasets set news model=NAME`" in str(caught.value)
     assert "--name NAME`, then --model NAME)" in caught.value.cli_message
 
 

@@ -106,5 +106,6 @@ def test_a_model_that_does_not_fit_a_dataset_is_logged_once(
         runner.log_progress(threading.Event())
     assert caplog.text.count("dataset med: the model does not fit this data: it flags 100% of 60 sentences") == 1
     assert (
-        "Train a model for these labels (`labelwatch train FILE --name NAME`, then set LABELWATCH_MODEL" in caplog.text
+        "Train a model for these labels (`labelwatch train FILE --name NAME`, then `labelwatch datasets set med model=NAME`"
+        in caplog.text
     )
