@@ -95,15 +95,7 @@ class TypeMerge:
         if len(self.of_class) == self.n_types and self.of_class == tuple(range(self.n_types)):
             return probs
         order, starts = self._columns
-        return np.add.reduceat(probs[:, order], starts, axis=1)
-
-
-class ReadSentences(NamedTuple):
-    """How many sentences the counts are of."""
-
-    forms: int = 0
-    templates: int = 0
-    all: int = 0  # the history included
+        return np.add.reduceat(probs.take(order, axis=1), starts, axis=1)
 
 
 class MemoryCounts(NamedTuple):
@@ -120,7 +112,7 @@ class MemoryCounts(NamedTuple):
     template: Integers
     gate_sum: int
     gate_words: int
-    sentences: ReadSentences = ReadSentences()
+    sentences: tuple[int, ...] = ()  # that each memory has learned from
 
 
 class WordConventions(NamedTuple):
@@ -142,21 +134,20 @@ def smooth_probs(
     sources[0] = counts.recent
     if counts.older is not None:  # the history is of all words, the recent ones too
         sources[0] += weights.history * (counts.recent + counts.older)
-    sources[1] = counts.template[rows, : 1 + merge.n_types]
+    sources[1] = counts.template.take(rows, axis=0)[:, : 1 + merge.n_types]
     n_words = sources[:, :, :1]
     if not n_words.any():
         return None
-    means = sources[:, :, 1:]
-    means /= TYPE_SCALE
-    means += MEAN_PRIOR
-    means /= n_words + MEAN_PRIOR * merge.n_types
-    np.log(means, out=means)
-    means -= np.log(np.maximum(types[rows], MIN_TYPE_PROBABILITY))
-    means *= n_words / (n_words + HALF_WEIGHT_WORDS)
-    shift = weights.form * means[0]
-    shift += weights.template * means[1]
-    shift -= shift.max(axis=1, keepdims=True)
-    moved = probs[rows] * np.exp(shift)[:, merge.index]
+    ratios = sources[:, :, 1:]  # M / q
+    ratios += MEAN_PRIOR * TYPE_SCALE
+    ratios /= (n_words + MEAN_PRIOR * merge.n_types) * TYPE_SCALE
+    ratios /= np.maximum(types.take(rows, axis=0), MIN_TYPE_PROBABILITY)
+    np.log(ratios, out=ratios)
+    ratios *= n_words / (n_words + HALF_WEIGHT_WORDS)
+    # At most .6 · ln 1e12, so that no exponential overflows.
+    shift = weights.form * ratios[0] + weights.template * ratios[1]
+    moved = probs.take(rows, axis=0)
+    moved *= np.exp(shift).take(merge.index, axis=1)
     moved /= moved.sum(axis=1, keepdims=True)
     smoothed = probs.copy()
     smoothed[rows] = moved

@@ -17,6 +17,7 @@ from typing import Any
 SUITES = (
     "scoring",
     "pipeline",
+    "memory",
     "training",
     "trainer",
     "reviewers",

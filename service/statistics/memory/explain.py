@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.scoring.memory import TYPE_SCALE, MemoryCounts, TypeMerge
+from service.statistics.memory.memory import FORM_GENERATION, TEMPLATE_GENERATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,15 +32,15 @@ def explain_word(counts: MemoryCounts, word: int, merge: TypeMerge) -> WordExpla
     """The counts behind one scored word. `counts` is what `recall` returned before the sentence was learned."""
     template = counts.template[word].tolist()
     labelled = _select_types(template[1 + merge.n_types :], merge)
-    pattern = EarlierWords(template[0], labelled, counts.sentences.templates)
+    pattern = EarlierWords(template[0], labelled, _count_read(counts.sentences, TEMPLATE_GENERATION))
     if word not in counts.with_form:
         return WordExplanation(None, None, pattern)
     row = list(counts.with_form).index(word)
-    n_read = counts.sentences.forms
+    n_read = _count_read(counts.sentences, FORM_GENERATION)
     recent = _count_mentions(counts.recent[row].tolist(), merge, n_read)
     older = None
     if counts.older is not None:
-        older = _count_mentions(counts.older[row].tolist(), merge, counts.sentences.all - n_read)
+        older = _count_mentions(counts.older[row].tolist(), merge, sum(counts.sentences) - n_read)
     return WordExplanation(recent, older, pattern)
 
 
@@ -49,3 +50,8 @@ def _count_mentions(numbers: list[int], merge: TypeMerge, sentences: int) -> Ear
 
 def _select_types(values: Sequence[float], merge: TypeMerge) -> dict[str, float]:
     return {name: value for name, value in zip(merge.names, values, strict=True) if value}
+
+
+def _count_read(sentences: Sequence[int], generation: int) -> int:
+    """How many sentences the current and the previous generations hold."""
+    return sum(min(each, generation + each % generation) for each in sentences)

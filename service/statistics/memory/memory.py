@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from service.scoring.memory import TYPE_SCALE, MemoryCounts, ReadSentences, SmoothingWeights
+from service.scoring.memory import TYPE_SCALE, MemoryCounts, SmoothingWeights
 from service.statistics.memory.history import FormHistory
 from service.statistics.memory.table import CountTable, TableLimits
 
@@ -107,10 +107,9 @@ class Memory:
         outside: int | None,
     ) -> None:
         """Adds one sentence, after it was judged: type probabilities and given types of its words."""
-        parts = np.rint(types * TYPE_SCALE).astype(np.int64)
         if keys.with_form:
-            self._learn_forms(keys, parts)
-        self._learn_templates(keys, types, given, parts, outside)
+            self._learn_forms(keys, types)
+        self._learn_templates(keys, types, given, outside)
         self.gate_sum += conventions.gate_sum
         self.gate_words += conventions.gate_words
         self.sentences += 1
@@ -121,14 +120,12 @@ class Memory:
         if self.sentences % TEMPLATE_GENERATION == 0:
             self.templates = self.templates.advance()
 
-    def _learn_forms(self, keys: SentenceKeys, parts: Integers) -> None:
+    def _learn_forms(self, keys: SentenceKeys, types: Floats) -> None:
         numbers = np.ones((len(keys.with_form), 1 + self.n_types), np.int64)
-        numbers[:, 1:] = parts[keys.with_form]
+        numbers[:, 1:] = _to_parts(types.take(keys.with_form, axis=0))
         self.forms.current.add(keys.forms, numbers)
 
-    def _learn_templates(
-        self, keys: SentenceKeys, types: Floats, given: Sequence[int], parts: Integers, outside: int | None
-    ) -> None:
+    def _learn_templates(self, keys: SentenceKeys, types: Floats, given: Sequence[int], outside: int | None) -> None:
         rows: Sequence[int] = range(len(given))
         if outside is not None:
             p_outside = types[:, outside].tolist()
@@ -137,10 +134,16 @@ class Memory:
                 return
         numbers = np.zeros((len(rows), 1 + 2 * self.n_types), np.int64)
         numbers[:, 0] = 1
-        numbers[:, 1 : 1 + self.n_types] = parts[rows]
+        numbers[:, 1 : 1 + self.n_types] = _to_parts(types.take(rows, axis=0))
         for position, row in enumerate(rows):
             numbers[position, 1 + self.n_types + given[row]] = 1
         self.templates.current.add([keys.templates[row] for row in rows], numbers)
+
+
+def _to_parts(types: Floats) -> Floats:
+    """In whole units of 1/TYPE_SCALE."""
+    parts = types * TYPE_SCALE
+    return np.rint(parts, out=parts)
 
 
 def recall(memories: Sequence[Memory], keys: SentenceKeys) -> MemoryCounts:
@@ -153,17 +156,8 @@ def recall(memories: Sequence[Memory], keys: SentenceKeys) -> MemoryCounts:
         _sum_counts([memory.templates for memory in memories], keys.templates),
         sum([memory.gate_sum for memory in memories]),
         sum([memory.gate_words for memory in memories]),
-        ReadSentences(
-            sum([_count_read(memory.sentences, FORM_GENERATION) for memory in memories]),
-            sum([_count_read(memory.sentences, TEMPLATE_GENERATION) for memory in memories]),
-            sum([memory.sentences for memory in memories]),
-        ),
+        tuple([memory.sentences for memory in memories]),
     )
-
-
-def _count_read(sentences: int, generation: int) -> int:
-    """How many sentences the current and the previous generation hold."""
-    return min(sentences, generation + sentences % generation)
 
 
 def _sum_counts(tables: Sequence[CountTable] | Sequence[Generations], keys: Sequence[str]) -> Integers:
