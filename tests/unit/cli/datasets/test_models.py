@@ -1,78 +1,66 @@
-"""`labelwatch datasets models`."""
+"""Commands on datasets that have a model of their own, there or missing."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from service.datasets.trainings import build_training_message
-from tests.support.command_harness import make_sentences
-from tests.unit.datasets.test_trainings import START, make_training
+from service.inference.model.folder import ModelFolder
+from tests.support.command_harness import CommandHarness, make_sentences
+from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
-    from tests.support.command_harness import CommandHarness
+    from pathlib import Path
 
 
-def show(harness: CommandHarness, *arguments: str) -> str:
-    result = harness.run("datasets", "models", "med", *arguments)
-    assert result.code == 0, result.err
-    return result.out
+@pytest.fixture
+def models(harness: CommandHarness) -> Path:
+    return harness.folder / "models"
 
 
-@pytest.mark.parametrize(
-    ("settings", "lines"),
-    [
-        (
-            {},
-            [
-                "med uses the default model of the service",
-                "the trainer leaves it alone; `labelwatch datasets set med auto_train=true` changes that",
-            ],
-        ),
-        (
-            {"auto_train": True},
-            ["med uses the default model of the service", "7 of 300 sentences until the first model"],
-        ),
-    ],
-)
-def test_the_way_to_the_first_model(harness: CommandHarness, settings: dict[str, object], lines: list[str]) -> None:
-    harness.append_settings(name="med", version=1, **settings)
-    harness.run("send", harness.write_file(make_sentences(7, dataset="med")))
-    harness.run("worker", "--once")
-    assert show(harness).splitlines() == lines
+def test_a_dataset_gets_a_model_and_is_judged_by_it(harness: CommandHarness, models: Path) -> None:
+    folder = ModelFolder.load(make_model(models / "med-v1", "wordpiece", seed=1))
+    variables = {"LABELWATCH_MODELS_PATH": str(models)}
+    chosen = harness.run("datasets", "set", "med", "model=med-v1", **variables)
+    assert chosen.code == 0, chosen.err
+    shown = json.loads(harness.run("datasets", "show", "med", **variables).out)
+    assert (shown["model"], shown["model_fingerprint"]) == ("med-v1", folder.fingerprint)
+    sentences = [*make_sentences(5, dataset="med"), *make_sentences(5, seed=1, dataset="news")]
+    assert harness.run("send", harness.write_file(sentences), **variables).code == 0
+    judged = harness.run("worker", "--once", LABELWATCH_WORKER_PUBLISH_SCORES="true", **variables)
+    assert judged.code == 0, judged.err
+    thresholds = harness.run("thresholds", "show", "med", **variables)
+    assert "med: 5 sentences learned from" in thresholds.out
+    assert "med-v1" in harness.run("datasets", "list", **variables).out
 
 
-def test_trainings_with_figures_and_reasons(harness: CommandHarness) -> None:
+def test_a_missing_model_is_named_and_other_datasets_go_on(harness: CommandHarness, models: Path) -> None:
     harness.append_settings(name="med", version=1, model="med-v1")
-    figures: dict[str, Any] = {"f1": 0.71, "sentences": 298}
-    types = [{"name": "DRUG", "examples": 90, "precision": 0.8, "recall": 0.7, "f1": 0.75}]
-    trainings = [
-        make_training("med-v1", ended_at=START, types=types, **figures),
-        make_training("med-v2", minute=8, result="not_used", reason="it is worse", arrived=600, **figures),
+    variables = {"LABELWATCH_MODELS_PATH": str(models)}
+    needs = "the dataset 'med' needs the model 'med-v1': "
+    harness.run("send", harness.write_file([*make_sentences(3), *make_sentences(2, dataset="med")]), **variables)
+    ended = harness.run("worker", "--once", **variables)
+    assert ended.code == 1
+    assert f"partition 0 waits at offset 3: {needs}{models} has no model 'med-v1'" in ended.err
+    assert needs in harness.run("datasets", "list", **variables).out
+    (listed,) = [
+        entry
+        for entry in json.loads(harness.run("datasets", "list", "--json", **variables).out)["datasets"]
+        if entry["name"] == "med"
     ]
-    harness.append(*(build_training_message("labelwatch.models", training) for training in trainings))
-    lines = show(harness).splitlines()
-    assert lines[0] == "med uses the model med-v1 since 2024-05-31 00:00 UTC"
-    assert lines[1] == "0 of 900 sentences until the next training"
-    rows = [line.split() for line in lines[-2:]]
-    assert rows[0][0] == "med-v2"
-    assert rows[0][-3:] == ["it", "is", "worse"]
-    assert rows[1][0] == "med-v1"
-    assert rows[1][-4:] == ["298", "0.71", "DRUG", "0.75"]
-    assert [each["model"] for each in json.loads(show(harness, "--json"))["trainings"]] == ["med-v2", "med-v1"]
-
-
-def test_a_running_training_shows_how_far_it_is(harness: CommandHarness) -> None:
-    progress = {"step": "encode", "done": 100, "total": 300}
-    running = make_training("med-v1", result="running", progress=progress)
-    harness.append(build_training_message("labelwatch.models", running))
-    assert "med-v1 is being trained: encode 100 of 300" in show(harness)
-
-
-def test_an_unknown_dataset_is_named(harness: CommandHarness) -> None:
-    harness.append_settings(name="law", version=1)
-    result = harness.run("datasets", "models", "med")
-    assert result.code == 1
-    assert "the dataset 'med' is not known: the datasets are law" in result.err
+    assert needs in listed["problem"]
+    checked = harness.run("check", **variables)
+    assert checked.code == 1
+    assert needs in checked.out + checked.err
+    all_thresholds = harness.run("thresholds", "show", **variables)
+    assert all_thresholds.code == 0
+    assert "default: 3 sentences learned from" in all_thresholds.out
+    assert needs in all_thresholds.err
+    assert needs in harness.run("thresholds", "show", "med", **variables).err
+    refused = harness.run("datasets", "set", "med", "model=med-v2", **variables)
+    assert refused.code == 1
+    assert "`model`: the dataset 'med' needs the model 'med-v2'" in refused.err
+    assert harness.run("datasets", "set", "med", "model=null", **variables).code == 0
+    assert harness.run("worker", "--once", **variables).code == 0
