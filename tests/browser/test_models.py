@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 DATASET = "medicine"
 
 
-def send_unknown_labels(service: ServiceProcess, n: int) -> None:
+def send_unknown_labels(service: ServiceProcess, n: int, dataset: str = DATASET) -> None:
     service.send(
         *(
-            {"dataset": DATASET, "id": str(i), "tokens": ["Velorin", "helped", str(i)], "labels": ["B-DRUG", "O", "O"]}
+            {"dataset": dataset, "id": str(i), "tokens": ["Velorin", "helped", str(i)], "labels": ["B-DRUG", "O", "O"]}
             for i in range(n)
         )
     )
-    wait_for(lambda: count_waiting(service) == n, "the sentences that wait")
+    wait_for(lambda: count_waiting(service, dataset) == n, "the sentences that wait")
 
 
-def count_waiting(service: ServiceProcess) -> int:
-    if all(dataset["name"] != DATASET for dataset in service.call("GET", "/v1/datasets")["datasets"]):
+def count_waiting(service: ServiceProcess, dataset: str) -> int:
+    if all(known["name"] != dataset for known in service.call("GET", "/v1/datasets")["datasets"]):
         return 0
-    return int(service.call("GET", f"/v1/datasets/{DATASET}/models")["waiting"])
+    return int(service.call("GET", f"/v1/datasets/{dataset}/models")["waiting"])
 
 
 def write_training(service: ServiceProcess, **fields: Any) -> None:
@@ -79,3 +79,20 @@ def test_a_dataset_that_its_model_fits_has_no_section(harness: BrowserHarness) -
     page = harness.open_page("#/overview?dataset=sample")
     expect(page.locator(".figures")).to_be_visible()
     expect(page.locator("#models-sample")).to_have_count(0)
+
+
+def test_the_queue_of_a_dataset_that_waits_says_so_and_what_to_do(harness: BrowserHarness) -> None:
+    send_unknown_labels(harness.service, 12, "pharmacy")
+    page = harness.open_page("#/queue?dataset=pharmacy")
+    stage = page.locator(".empty-stage")
+    expect(stage.locator("h2")).to_have_text("12 sentences wait for a model")
+    expect(stage).to_contain_text("The model has no class for B-DRUG in pharmacy.")
+    expect(stage.locator("code").first).to_have_text("labelwatch train --dataset pharmacy --name pharmacy")
+    take_screenshot(page, "queue-waiting")
+    notice = page.locator(".notice.waits")
+    expect(notice).to_have_text("pharmacy: 12 sentences wait for a model. Show the way to one")
+    notice.get_by_role("link").click()
+    expect(page.locator("#models-pharmacy")).to_contain_text("12 sentences wait for a model")
+    page = harness.open_page("#/queue?dataset=sample")
+    expect(page.locator(".item").first).to_be_visible()
+    expect(page.locator(".notice.waits")).to_have_count(0)

@@ -43,7 +43,9 @@
  * @typedef {{ name: string, own_words: number, threshold: number | null, prior: number | null,
  *   warming_up: boolean }} ClassThreshold
  * @typedef {{ dataset: string, sentences: number, classes: ClassThreshold[], history: Moment[] }} Thresholds
- * @typedef {{ name: string, sentences: number, problem: string | null, misfit: string | null }} Dataset
+ * @typedef {{ sentences: number, unknown_labels: Record<string, number>, fits: boolean, advice: string }} Waiting
+ * @typedef {{ name: string, sentences: number, problem: string | null, misfit: string | null,
+ *   waiting: Waiting | null }} Dataset
  * @typedef {{ dataset: string, model: string, result: "running" | "used" | "not_used" | "refused" | "failed" | "stopped",
  *   reason?: string | null, started_at: string, ended_at?: string | null, arrived: number,
  *   progress?: { step: string, done: number, total: number } | null, sentences?: number | null, f1?: number | null,

@@ -3,9 +3,11 @@
 import { hasKey } from "../api.js";
 import { h, renderCommand } from "../dom.js";
 import { pluralize, truncate } from "../text.js";
+import { renderWaitingStage } from "../waiting.js";
 import { buildQueueHash } from "./filters.js";
 
 /** @import { Overview } from "../types.js" */
+/** @import { WaitingDataset } from "../waiting.js" */
 /** @import { Filter } from "./filters.js" */
 
 const DATASET_PLACEHOLDER = "DATASET";
@@ -13,10 +15,14 @@ const DATASET_PLACEHOLDER = "DATASET";
 /**
  * @param {Filter} filter
  * @param {{ isWholeQueue: boolean, namesUnknownDataset: boolean, overview: Overview | null,
- *   sentences: number | null }} about
- *   `isWholeQueue`: no filter is set but the dataset; `sentences`: how many the service has judged, null: not known
+ *   sentences: number | null, waiting: WaitingDataset[] }} about
+ *   `isWholeQueue`: no filter is set but the dataset; `sentences`: how many the service has judged, null: not known;
+ *   `waiting`: datasets whose sentences wait for a model
  */
-export function renderEmptyStage({ dataset, state }, { isWholeQueue, namesUnknownDataset, overview, sentences }) {
+export function renderEmptyStage(
+  { dataset, state },
+  { isWholeQueue, namesUnknownDataset, overview, sentences, waiting },
+) {
   if (namesUnknownDataset) return renderUnknownDataset(dataset);
   if (state !== "open" || !isWholeQueue) {
     return renderStage(
@@ -38,7 +44,7 @@ export function renderEmptyStage({ dataset, state }, { isWholeQueue, namesUnknow
       ),
     );
   }
-  return renderFirstSteps();
+  return waiting.length ? renderWaitingStage(waiting[0]) : renderFirstSteps();
 }
 
 /** @param {string} title @param {...(Node | null)} content */

@@ -5,6 +5,7 @@ import { h, showToast } from "../dom.js";
 import { SchemeCache } from "../labels/schemes.js";
 import { renderMisfits } from "../misfits.js";
 import { quoteDoubtfulWords, truncate } from "../text.js";
+import { listWaiting, renderWaitingNotices } from "../waiting.js";
 import { renderEmptyStage } from "./empty.js";
 import { buildItemHash, buildQueueHash, FilterForm, parseFilter } from "./filters.js";
 import { ItemView } from "./item.js";
@@ -14,6 +15,7 @@ import { SimilarView } from "./similar.js";
 
 /** @import { Dataset, Decision, Item, Overview, Verdict } from "../types.js" */
 /** @import { Api } from "../api.js" */
+/** @import { WaitingDataset } from "../waiting.js" */
 /** @import { Filter } from "./filters.js" */
 /** @import { OutboxEntry } from "./outbox.js" */
 
@@ -45,13 +47,15 @@ export class QueueView {
     this.list = new QueueList({ open: (key) => this.select(key), more: () => this.loadMore() });
     this.stage = h("section", { class: "stage", "aria-label": "Open sentence" });
     this.similar = new SimilarView(api, (error) => context.showError(error));
-    this.misfits = h("div", { class: "notices" });
+    this.notices = h("div", { class: "notices" });
+    /** @type {WaitingDataset[]} */
+    this.waiting = [];
     this.element = h(
       "div",
       { class: "queue" },
       h("h1", { class: "sr" }, "Review queue"),
       this.filters.element,
-      this.misfits,
+      this.notices,
       h(
         "div",
         { class: "workspace" },
@@ -163,7 +167,8 @@ export class QueueView {
       const names = datasets.map((dataset) => dataset.name);
       const { dataset } = this.filter;
       this.datasets = names;
-      this.misfits.replaceChildren(...renderMisfits(datasets, dataset));
+      this.waiting = listWaiting(datasets, dataset);
+      this.notices.replaceChildren(...renderWaitingNotices(this.waiting), ...renderMisfits(datasets, dataset));
       this.sentences = datasets
         .filter(({ name }) => dataset === "" || name === dataset)
         .reduce((sum, { sentences }) => sum + sentences, 0);
@@ -296,6 +301,7 @@ export class QueueView {
           namesUnknownDataset: this.namesUnknownDataset,
           overview: this.overview,
           sentences: this.sentences,
+          waiting: this.waiting,
         }),
       );
       if (Date.now() - this.choicesLoadedAt > MAX_EMPTY_CHOICES_AGE_MS) this.loadChoices();
