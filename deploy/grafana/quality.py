@@ -96,7 +96,16 @@ FLAGS = (
         "Waiting for a model",
         "Sentences stored because the model has no class for the labels of their dataset. They are judged once it has one.",
         Query(f"max by (dataset) (labelwatch_waiting_sentences{DATASET_FILTER})", "{{dataset}}"),
-        width=24,
+        width=12,
+    ),
+    time_series(
+        "Trainings",
+        "Trainings of the trainer by their result, per hour. GET /v1/datasets/NAME/models has the reasons.",
+        Query(
+            f"sum by (dataset, result) (increase(labelwatch_trainings_total{DATASET_FILTER}[1h]))",
+            "{{dataset}} {{result}}",
+        ),
+        width=12,
     ),
 )
 

@@ -1,12 +1,12 @@
 """What `labelwatch api` and `labelwatch up` share: the API with its threads, under one supervisor.
 
-    api     ─ the HTTP server; on SIGTERM it accepts nothing new, finishes the open requests and ends first
-    model   ─ runs the model for all requests          ┐
-    mirror  ─ follows settings and statistics          ├ end after the server
-    models  ─ follows the trainings of models          │
-    review  ─ builds the queue                         ┘
-    worker  ─ only with `up`; ends after the current batch
-    trainer ─ only with `up`; ends at once, and a running training with it
+    api       ─ the HTTP server; on SIGTERM it accepts nothing new, finishes the open requests and ends first
+    model     ─ runs the model for all requests          ┐
+    mirror    ─ follows settings and statistics          ├ end after the server
+    trainings ─ follows the trainings of models          │
+    review    ─ builds the queue                         ┘
+    worker    ─ only with `up`; ends after the current batch
+    trainer   ─ only with `up`; ends at once, and a running training with it
 
 The first thread that ends without being stopped makes the service not ready and ends the process.
 """
@@ -129,7 +129,7 @@ def _start_threads(
 
     supervisor.start("model", lambda _: backend.batcher.run(server_ended))
     supervisor.start("mirror", lambda _: backend.state_view.run(server_ended))
-    supervisor.start("models", lambda _: backend.training_view.run(server_ended))
+    supervisor.start("trainings", lambda _: backend.training_view.run(server_ended))
     supervisor.start("review", lambda _: backend.projector.run(server_ended))
     if runner is not None:
         supervisor.start("worker", runner.run)

@@ -14,12 +14,12 @@ from service.log.protocol import FencedError
 from service.runtime.dataset_settings import build_datasets
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, hold_state_lock, open_worker_session
+from service.runtime.probes import start_probes
 from service.runtime.process import set_up_logging, stop_on_signals
 from service.runtime.supervisor import Supervisor
 from service.stream.worker.batch_processor import BatchProcessor
 from service.stream.worker.loop import POLL_TIMEOUT_S, Worker, WorkerCounts, WorkerStatus
 from service.telemetry import Telemetry
-from service.telemetry.probe_server import ProbeServer
 from service.telemetry.readiness import merge_conditions
 from service.text import pluralize
 
@@ -69,17 +69,14 @@ def _start_probes(settings: Settings, supervisor: Supervisor, runner: WorkerRunn
     def degraded() -> dict[str, str]:
         return {**runner.get_degraded(), "model_fit": describe_misfits(telemetry.list_misfits())}
 
-    telemetry.watch_readiness(conditions, degraded)
-    probes = ProbeServer(
+    start_probes(
+        supervisor,
         telemetry,
         host=settings.worker.metrics_host,
         port=settings.worker.metrics_port or 0,
         conditions=conditions,
         degraded=degraded,
-        alive=lambda: supervisor.alive,
     )
-    supervisor.start("probes", probes.run)
-    logger.info("metrics on http://%s:%d/metrics, also /healthz and /readyz", probes.host, probes.port)
 
 
 class RunToEndWorker(Worker):

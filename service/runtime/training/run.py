@@ -12,6 +12,7 @@ from service.inference.model.registry import ModelRegistry
 from service.runtime.dataset_settings import build_datasets
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_log
+from service.runtime.probes import start_probes
 from service.runtime.process import set_up_logging, stop_on_signals
 from service.runtime.supervisor import Supervisor
 from service.runtime.training.lease import open_lease
@@ -19,7 +20,6 @@ from service.runtime.training.trainer import Trainer
 from service.settings import find_unknown_variables
 from service.stream.state.view import StateView
 from service.telemetry import Telemetry
-from service.telemetry.probe_server import ProbeServer
 from service.telemetry.readiness import merge_conditions
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def run_trainer(settings: Settings) -> str:
         if telemetry is not None:
             _start_probes(settings, supervisor, telemetry, state_view)
         supervisor.start("mirror", state_view.run)
-        supervisor.start("models", training_view.run)
+        supervisor.start("trainings", training_view.run)
         supervisor.start(
             "trainer",
             lambda stop: run_trainer_thread(
@@ -91,14 +91,11 @@ def _start_probes(settings: Settings, supervisor: Supervisor, telemetry: Telemet
     def degraded() -> dict[str, str]:
         return {"broker": state_view.broker_error or "", "state": state_view.state_error or ""}
 
-    telemetry.watch_readiness(conditions, degraded)
-    probes = ProbeServer(
+    start_probes(
+        supervisor,
         telemetry,
         host=settings.trainer.metrics_host,
         port=settings.trainer.metrics_port or 0,
         conditions=conditions,
         degraded=degraded,
-        alive=lambda: supervisor.alive,
     )
-    supervisor.start("probes", probes.run)
-    logger.info("metrics on http://%s:%d/metrics, also /healthz and /readyz", probes.host, probes.port)
