@@ -17,6 +17,7 @@ from service.inference.classifier import Classifier
 from service.inference.model.default import find_default_model
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
+from tests.support.one_pass import OnePass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,16 +89,14 @@ def make_raw_run(session: ort.InferenceSession, batches: Sequence[Feeds]) -> Cal
 
 
 def make_pipeline_run(classifier: Classifier, sentences: Sequence[LabelledSentence]) -> Callable[[], None]:
-    """Words in, assessments out: tokenise, infer, pool, judge with the running thresholds, learn."""
+    """Words in, assessments out: tokenise, infer, pool, judge with the running thresholds and with memory, learn."""
     judge = Judge(classifier.folder, DatasetSettings())
 
     def run() -> None:
-        stats = judge.create_empty_stats()
+        one_pass = OnePass(judge)
         for sentence, words in zip(sentences, classifier.infer_stream(s.tokens for s in sentences), strict=True):
             assert not isinstance(words, InferenceError)
-            seen = judge.observe(sentence, words)
-            assessment = judge.assess(seen, judge.build_threshold_set(stats))
-            stats = judge.learn(seen, stats, priority=assessment.priority)
+            one_pass.add(sentence, words)
 
     return run
 

@@ -16,9 +16,11 @@ from service.errors import InferenceError
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from service.judging.judge import Judge
-from service.log.codec import to_state_key
+from service.log.codec import to_memory_key, to_state_key
 from service.log.protocol import Output
 from service.scoring.sentence import METHODS
+from service.statistics.memory.snapshot import write_recent
+from tests.support.one_pass import OnePass
 from tests.support.scoring_harness import AsgiExchange, ScoringHarness, scoring_harness
 from tests.support.tiny_models import POISON_WORD, make_model
 
@@ -145,6 +147,37 @@ def test_settings_and_statistics_of_the_stream_are_used_as_soon_as_they_are_seen
         after = harness.post("/v1/score", {"sentences": [body, ONE]}).json()
         assert after["thresholds"]["mine"] == judge.build_threshold_set(stats).by_class != before["thresholds"]["mine"]
         assert after["assessments"][0]["thresholds"] == after["thresholds"]["mine"]
+
+
+def test_memories_of_all_partitions_are_read_and_none_is_changed(tmp_path: Path, classifier: Classifier) -> None:
+    judge = Judge(classifier.folder, DatasetSettings(), min_words=1, prior_words=200)
+    (words,) = classifier.infer([ONE["tokens"]])
+    assert not isinstance(words, InferenceError)
+    sentence = LabelledSentence.model_validate(ONE)
+    passes = [OnePass(judge), OnePass(judge)]
+    for one_pass, times in zip(passes, (2, 5), strict=True):
+        one_pass.add_all([(sentence, words)] * times)
+    memories = [one_pass.memory for one_pass in passes if one_pass.memory is not None]
+    with scoring_harness(tmp_path, classifier) as harness:
+        before = harness.post("/v1/score", ONE).json()["assessments"][0]
+        assert "memory" not in before
+        assert before["because"] == []
+        for partition, (memory, one_pass) in enumerate(zip(memories, passes, strict=True)):
+            keys = (
+                to_memory_key(partition, "default", judge.stats_key, "recent"),
+                to_state_key(partition, "default", judge.stats_key),
+            )
+            values = write_recent(memory), one_pass.stats.snapshot()
+            for key, value in zip(keys, values, strict=True):
+                harness.append(Output(harness.topics.state, key, json.dumps(value).encode()))
+        answers = [harness.post("/v1/score", ONE).json()["assessments"][0] for _ in range(2)]
+    total = passes[0].stats.merge(passes[1].stats)
+    evidence = judge.gather_evidence(judge.observe(sentence, words), memories)
+    expected = judge.assess(judge.observe(sentence, words), judge.build_threshold_set(total), evidence=evidence)
+    for answer in answers:
+        assert answer["memory"] == "merged"
+        assert answer["priority"] == expected.priority
+        assert {each["words"] for each in answer["because"]} == {7}
 
 
 def test_each_dataset_is_judged_by_its_model_and_a_missing_one_is_said(tmp_path: Path, classifier: Classifier) -> None:
