@@ -49,6 +49,7 @@ class SettingsChange:
     fields: Mapping[str, Any]  # the record's value: only what was set, and what only a newer labelwatch knows
     builds_on: RecordPosition | None
     names_version: bool  # whether the caller named the version to change
+    chooses_model: bool = False  # whether it names a model, or contents of one, that was not in force
 
 
 def replace_settings(
@@ -176,7 +177,9 @@ def _check_change(
         "version": settings.version,
     }
     names_version = if_match is not None or "version" in fields
-    return SettingsChange(settings, judge, record_fields, state.latest.position, names_version)
+    is_same_model = (settings.model, settings.model_fingerprint) == (in_force.model, in_force.model_fingerprint)
+    chooses_model = pin_model or not is_same_model
+    return SettingsChange(settings, judge, record_fields, state.latest.position, names_version, chooses_model)
 
 
 def _chooses_model(fields: Mapping[str, Any]) -> bool:

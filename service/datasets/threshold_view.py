@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from service.contracts import FlagPolicy
+    from service.contracts import FlagPolicy, ModelName
     from service.judging.judge import Judge
     from service.statistics.running import RunningStats
 
@@ -25,6 +25,7 @@ class ThresholdView:
     dataset: str
     version: int
     epoch: int
+    model: ModelName
     flag_policy: FlagPolicy
     cutoff: float | None  # the score or priority below which the policy sends a sentence to review
     sentences: int  # that the statistics contain
@@ -38,6 +39,7 @@ def build_threshold_view(judge: Judge, stats: RunningStats) -> ThresholdView:
     word_counts = stats.get_total(settings.forget_after_days).counts
     return ThresholdView(
         dataset=settings.name,
+        model=judge.model,
         version=settings.version,
         epoch=settings.epoch,
         flag_policy=judge.flag_policy,

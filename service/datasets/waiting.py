@@ -78,15 +78,20 @@ def fits_model(judge: Judge, counts: ArrivalCounts) -> bool:
     return not may_wait(judge.settings) or LabelFit.from_counts(judge, counts).is_sufficient
 
 
-def find_waiting(judge: Judge, counts: ArrivalCounts) -> WaitingDataset | None:
-    """The dataset as it waits; None if nothing of it is stored."""
-    if not counts.waiting:
-        return None
-    unknown = {
+def find_unknown_labels(judge: Judge, counts: ArrivalCounts) -> dict[str, int]:
+    """The labels that arrived and have no class, with the number of their sentences, most frequent first."""
+    return {
         label: count
         for label, count in sorted(counts.labels.items(), key=lambda item: (-item[1], item[0]))
         if label != OTHER_LABELS and judge.label_map.lacks_class(label)
     }
+
+
+def find_waiting(judge: Judge, counts: ArrivalCounts) -> WaitingDataset | None:
+    """The dataset as it waits; None if nothing of it is stored."""
+    if not counts.waiting:
+        return None
+    unknown = find_unknown_labels(judge, counts)
     name, fits = judge.settings.name, fits_model(judge, counts)
     advice = "" if fits or not unknown else _to_sentence(judge.label_map.explain_unknown(next(iter(unknown))))
     return WaitingDataset(name, counts.waiting, unknown, fits, advice)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from service.datasets.changes import merge_settings
+from service.datasets.label_fit import check_model_fits
+from service.datasets.registry import check_dataset_exists
+from service.datasets.settings_records import build_settings_message
 from service.errors import SettingsError
 from service.judging.class_source import is_external_key
 from service.log.codec import to_position_key, to_position_value
@@ -17,7 +21,7 @@ from service.runtime.worker import RunToEndWorker, build_worker
 from service.stream.state.reader import read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from service.inference.model.pool import ModelPool
     from service.log.protocol import Log, WorkerSession
@@ -55,19 +59,39 @@ def read_offset_ranges(settings: Settings, topics: Topics) -> OffsetRanges:
     return ranges
 
 
-def copy_settings_and_decisions(source: Log, live: Topics, target: Log, topics: Topics) -> None:
-    """Copies the live dataset settings and decisions to the topics of the replay, as far as they differ."""
-    _copy_compacted_topic(source, live.datasets, target, topics.datasets)
+def build_model_choice(
+    settings: Settings, models: ModelPool, log: Log, live: Topics, topics: Topics, *, dataset: str, model: str
+) -> Output:
+    """The live settings of the dataset with another model, as a record for the replay. The same settings give the same value."""
+    registry, snapshot = load_datasets(settings, models, log, live), read_state(log, live).snapshot
+    check_dataset_exists(dataset, registry.list_names(snapshot.datasets))
+    state = registry.get_settings_state(dataset)
+    change = merge_settings(state, {"model": model}, build_judge=registry.build_judge)
+    check_model_fits(change, snapshot.get_arrivals(dataset).total)
+    return build_settings_message(topics.datasets, change.fields)
+
+
+def copy_settings_and_decisions(
+    source: Log, live: Topics, target: Log, topics: Topics, *, replacements: Sequence[Output] = ()
+) -> None:
+    """Copies the live dataset settings and decisions to the topics of the replay, as far as they differ.
+
+    `replacements`: settings that the replay has instead of the live ones.
+    """
+    _copy_compacted_topic(source, live.datasets, target, topics.datasets, replacements)
     _copy_compacted_topic(source, live.decisions, target, topics.decisions)
 
 
-def _copy_compacted_topic(source: Log, source_topic: str, target: Log, target_topic: str) -> None:
+def _copy_compacted_topic(
+    source: Log, source_topic: str, target: Log, target_topic: str, replacements: Sequence[Output] = ()
+) -> None:
     existing = read_compacted_topic(target, target_topic)
-    missing = [
-        Output(target_topic, key, record.value, record.headers)
+    outputs = {
+        key: Output(target_topic, key, record.value, record.headers)
         for key, record in read_compacted_topic(source, source_topic).items()
-        if key not in existing or existing[key].value != record.value
-    ]
+    }
+    outputs.update({output.key or b"": output for output in replacements})
+    missing = [output for key, output in outputs.items() if key not in existing or existing[key].value != output.value]
     for start in range(0, len(missing), COPY_BATCH_SIZE):
         target.append(missing[start : start + COPY_BATCH_SIZE])
 

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 PARTITIONS = 2
 
 pytest.register_assert_rewrite(
-    "tests.stream.conformance", "tests.stream.model_conformance", "tests.stream.runner", "tests.stream.steps"
+    "tests.stream.conformance",
+    "tests.stream.model_change_commands",
+    "tests.stream.model_conformance",
+    "tests.stream.runner",
+    "tests.stream.steps",
 )
 
 

@@ -17,6 +17,7 @@ from service.api.http.bodies import read_json_object
 from service.api.http.threads import run_in_thread
 from service.contracts import DatasetSettings, FlagPolicy, ModelName
 from service.datasets.changes import merge_settings, replace_settings, write_change
+from service.datasets.label_fit import check_model_fits
 from service.datasets.registry import check_dataset_exists
 from service.datasets.threshold_view import build_threshold_view
 from service.errors import MissingModelError
@@ -328,6 +329,7 @@ async def _write_settings(
             build_judge=view.build_judge,
             if_match=_parse_entity_tags(if_match) if if_match else None,
         )
+        check_model_fits(change, view.snapshot.get_arrivals(name).total)
         await backend.appender.write(
             lambda log, timeout: write_change(
                 log, backend.topics.datasets, change, request_id=get_request_id(request), timeout=timeout
@@ -366,7 +368,7 @@ async def thresholds(name: DatasetPath, backend: BackendDep) -> Thresholds:
         dataset=name,
         version=current.version,
         epoch=current.epoch,
-        model=context.judge.model,
+        model=current.model,
         flag_policy=current.flag_policy,
         cut=current.cutoff,
         sentences=current.sentences,

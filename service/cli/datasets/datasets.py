@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from service.cli.datasets.assignments import EPOCH_HINT, parse_assignments
+from service.cli.datasets.change_report import describe_change
 from service.cli.datasets.models import show_models
 from service.cli.shared.options import JsonOption, YesOption
 from service.cli.shared.tables import render_table
 from service.cli.shared.terminal import STDOUT, sanitize
 from service.contracts.validation import to_decode_error
 from service.datasets.changes import merge_settings, replace_settings, write_change
-from service.datasets.registry import check_dataset_exists, find_similar_name
+from service.datasets.label_fit import check_model_fits
+from service.datasets.registry import check_dataset_exists
 from service.datasets.settings_records import parse_settings
-from service.datasets.waiting import explain_waiting, find_waiting, list_waiting
-from service.errors import DecodeError, InvalidInput, MissingModelError, SettingsError
+from service.datasets.waiting import explain_waiting, list_waiting
+from service.errors import DecodeError, InvalidInput, SettingsError
 from service.formats.label_sets import read_label_set
 from service.labels.unknown_labels import format_names
 from service.runtime.dataset_settings import load_datasets
@@ -29,12 +31,9 @@ from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_existing_log, open_log
 from service.settings import read_settings
 from service.stream.state.reader import read_state
-from service.stream.state.snapshot import StatsKey
-from service.text import pluralize
 
 if TYPE_CHECKING:
-    from service.datasets.changes import SettingsChange
-    from service.datasets.registry import DatasetRegistry, SettingsState
+    from service.datasets.registry import SettingsState
     from service.datasets.waiting import WaitingDataset
     from service.log.protocol import Log
     from service.log.topics import Topics
@@ -184,22 +183,14 @@ def set_dataset(
             if new_settings.get("epoch", state.in_force.epoch) != state.in_force.epoch:
                 raise InvalidInput(f"it is {state.in_force.epoch}: {EPOCH_HINT}", field="epoch")
             change = replace_settings(state, new_settings, build_judge=registry.build_judge)
-        names = registry.list_names(_read_learned_names(log, topics))
-        starts_anew = _is_statistics_reset(log, topics, registry, change)
+        snapshot = read_state(log, topics).snapshot
+        check_model_fits(change, snapshot.get_arrivals(name).total)
         write_change(log, topics.datasets, change)
-        stored = find_waiting(change.judge, read_state(log, topics).snapshot.get_arrivals(name).total)
     typer.echo(f"{name}: settings version {change.settings.version} is written to {topics.datasets}")
-    if name not in names:
-        similar = find_similar_name(name, names)
-        typer.echo(f"{name} is a new dataset{'' if similar is None else f'. Did you mean {similar}?'}")
-    if stored is not None and stored.fits:
-        typer.echo(f"the worker judges the {pluralize(stored.sentences, 'stored sentence')} of {name} now")
-    elif stored is not None:
-        typer.echo(sanitize(explain_waiting(stored)))
     if label_set is not None:
         typer.echo(sanitize(f"label set: {format_names(label_set.types)}, from {label_set.description}"))
-    if starts_anew:
-        typer.echo(f"the classes that are judged have changed: the statistics of {name} start anew")
+    for line in describe_change(change, registry, snapshot):
+        typer.echo(sanitize(line))
 
 
 @datasets_app.command()
@@ -237,15 +228,3 @@ def _reject_constant(name: str) -> NoReturn:
 
 def _read_learned_names(log: Log, topics: Topics) -> frozenset[str]:
     return read_state(log, topics).snapshot.datasets
-
-
-def _is_statistics_reset(log: Log, topics: Topics, registry: DatasetRegistry, change: SettingsChange) -> bool:
-    """Whether the change abandons statistics that the dataset has."""
-    name = change.settings.name
-    try:
-        stats_key = registry.build_judge(registry.get_settings_state(name).in_force).stats_key
-    except MissingModelError:  # which statistics it had depends on the model
-        return False
-    if stats_key == change.judge.stats_key:
-        return False
-    return StatsKey(name, stats_key) in read_state(log, topics).snapshot.keys

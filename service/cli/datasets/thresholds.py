@@ -15,6 +15,7 @@ from service.datasets.changes import raise_epoch, write_change
 from service.datasets.registry import check_dataset_exists
 from service.datasets.threshold_view import ThresholdView, build_threshold_view
 from service.errors import MissingModelError
+from service.inference.model.pool import shorten_fingerprint
 from service.runtime.dataset_settings import load_datasets
 from service.runtime.load_model import build_model_pool
 from service.runtime.open_log import build_topics, open_existing_log
@@ -49,6 +50,7 @@ class DatasetThresholds:
             "name": view.dataset,
             "version": view.version,
             "epoch": view.epoch,
+            "model": view.model.model_dump(),
             "flag_policy": view.flag_policy.model_dump(),
             "cut": view.cutoff,
             "sentences": view.sentences,
@@ -107,7 +109,8 @@ def _render_thresholds(thresholds: DatasetThresholds, prior_words: int) -> str:
     view = thresholds.view
     head = (
         f"{view.dataset}: {pluralize(view.sentences, 'sentence')} learned from, settings version {view.version}, "
-        f"epoch {view.epoch}, policy {view.flag_policy.kind}"
+        f"epoch {view.epoch}, policy {view.flag_policy.kind}, model {view.model.name} "
+        f"({shorten_fingerprint(view.model.fingerprint)})"
     )
     rows = [
         [

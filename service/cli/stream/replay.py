@@ -14,6 +14,7 @@ from tqdm import tqdm
 from service.cli.shared.terminal import print_stderr
 from service.cli.stream.replay_report import compare_flags
 from service.errors import InvalidInput, SettingsError
+from service.inference.model.pool import shorten_fingerprint
 from service.log.topics import Topics
 from service.runtime.load_model import build_model_pool, load_model_folder
 from service.runtime.open_log import (
@@ -25,6 +26,7 @@ from service.runtime.open_log import (
 )
 from service.runtime.process import set_up_logging
 from service.runtime.replay import (
+    build_model_choice,
     copy_settings_and_decisions,
     read_offset_ranges,
     read_replay_positions,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
     from service.inference.model.folder import ModelFolder
     from service.inference.model.pool import ModelPool
-    from service.log.protocol import Log
+    from service.log.protocol import Log, Output
     from service.runtime.replay import OffsetRanges
     from service.settings import Settings
 
@@ -59,22 +61,50 @@ ToPrefixOption = Annotated[
     typer.Option(metavar="PREFIX", help="Prefix of the topics to write. Default: derived from the model."),
 ]
 ModelOption = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Model folder. Default: LABELWATCH_MODEL_FOLDER.")
+    str | None,
+    typer.Option(
+        metavar="NAME|DIR",
+        help="Model of the registry, or a model folder, instead of the default model. With --dataset: the model of the "
+        "registry that judges this dataset.",
+    ),
+]
+DatasetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Judge this dataset with --model, and the others as they are. Default: all without a model.",
+    ),
 ]
 
 
-def replay(*, start: FromOption, to_prefix: ToPrefixOption = None, model: ModelOption = None) -> None:
+def replay(
+    *,
+    start: FromOption,
+    to_prefix: ToPrefixOption = None,
+    model: ModelOption = None,
+    dataset: DatasetOption = None,
+) -> None:
     """Assess the input again into topics with another prefix, and compare the flags. Live topics are only read."""
+    if dataset is not None and model is None:
+        raise typer.BadParameter("name the model that judges the dataset, with --model", param_hint="--dataset")
     settings = read_settings()
     set_up_logging(settings)
-    live, folder = build_topics(settings), load_model_folder(settings, model)
-    models = build_model_pool(settings, folder)
+    live = build_topics(settings)
+    if dataset is None:
+        folder = load_model_folder(settings, None if model is None else Path(model))
+        models = build_model_pool(settings, folder)
+    else:
+        models = build_model_pool(settings)
+        folder = models.get_folder(model)
     topics = Topics(_choose_prefix(to_prefix, live, folder), live.sentences)
     with hold_state_lock(settings, topics):
         with open_existing_log(settings) as log:
             ranges = read_offset_ranges(settings, live)
             starts = _parse_start_offsets(start, ranges, live.sentences)
-            records = _assess_again(settings, models, log, live, topics, ranges=ranges, starts=starts)
+            choices = []
+            if dataset is not None and model is not None:
+                choices.append(build_model_choice(settings, models, log, live, topics, dataset=dataset, model=model))
+            records = _assess_again(settings, models, log, live, topics, choices=choices, ranges=ranges, starts=starts)
         with open_existing_log(settings) as log:
             replayed, live_read = (read_state(log, names).positions for names in (topics, live))
             bounds = {
@@ -82,7 +112,11 @@ def replay(*, start: FromOption, to_prefix: ToPrefixOption = None, model: ModelO
                 for partition, first in starts.items()
             }
             comparison = compare_flags(log, live, topics, bounds)
-    typer.echo(f"{records:,} messages assessed with {folder.name} ({folder.fingerprint[:12]}) into {topics.prefix}*")
+    judged = "" if dataset is None else f", {dataset}"
+    typer.echo(
+        f"{records:,} messages assessed{judged} with {folder.name} ({shorten_fingerprint(folder.fingerprint)}) into "
+        f"{topics.prefix}*"
+    )
     typer.echo(comparison.to_text())
     if any(replayed.get(partition, 0) < end for partition, (_, end) in ranges.items()):
         print_stderr("the end is not reached yet: the same command continues where this one stopped")
@@ -95,12 +129,13 @@ def _assess_again(
     live: Topics,
     topics: Topics,
     *,
+    choices: Sequence[Output],
     ranges: OffsetRanges,
     starts: Mapping[int, int],
 ) -> int:
     create_topics(settings, topics)
     with closing(open_replay_session(settings, topics)) as session:
-        copy_settings_and_decisions(log, live, session, topics)
+        copy_settings_and_decisions(log, live, session, topics, replacements=choices)
         stopped_at = read_replay_positions(settings, models, session, topics)
         if stopped_at:
             positions = ", ".join(f"{partition}:{offset}" for partition, offset in sorted(stopped_at.items()))

@@ -10,6 +10,7 @@ import pytest
 from service.inference.model.folder import ModelFolder
 from tests.support.command_harness import CommandHarness, make_sentences
 from tests.support.tiny_models import make_model
+from tests.support.waiting_datasets import make_drug_sentences
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,3 +65,36 @@ def test_a_missing_model_is_named_and_other_datasets_go_on(harness: CommandHarne
     assert "`model`: the dataset 'med' needs the model 'med-v2'" in refused.err
     assert harness.run("datasets", "set", "med", "model=null", **variables).code == 0
     assert harness.run("worker", "--once", **variables).code == 0
+
+
+def test_a_model_without_classes_for_the_labels_of_the_dataset_is_refused(
+    harness: CommandHarness, models: Path
+) -> None:
+    make_model(models / "news-v1", "wordpiece", seed=1)
+    make_model(models / "med-v1", "wordpiece", labels=("O", "B-DRUG", "I-DRUG", "B-DOSE", "I-DOSE"))
+    variables = {"LABELWATCH_MODELS_PATH": str(models)}
+    harness.run("send", harness.write_file(make_drug_sentences(20)), **variables)
+    harness.run("worker", "--once", **variables)
+    refused = harness.run("datasets", "set", "med", "model=news-v1", **variables)
+    assert refused.code == 1
+    assert "'news-v1' has no class for most labels of med" in refused.err
+    for label in ("'B-DRUG' (", "'I-DRUG' (", "'B-DOSE' ("):
+        assert label in refused.err
+    misspelt = harness.run("datasets", "set", "med", "model=medv1", **variables)
+    assert misspelt.code == 1
+    assert "did you mean 'med-v1'?" in misspelt.err
+    mapped = harness.run(
+        "datasets", "set", "med", "model=news-v1", "label_map.DRUG=MISC", "label_map.DOSE=ORG", **variables
+    )
+    assert mapped.code == 0, mapped.err
+    chosen = harness.run("datasets", "set", "med", "model=med-v1", "label_map.DRUG=", "label_map.DOSE=", **variables)
+    assert chosen.code == 0, chosen.err
+    assert "the worker judges the 19 stored sentences of med now" in chosen.out
+    assert "med is judged by med-v1" in chosen.out
+
+
+def test_a_dataset_leaves_a_model_that_is_gone(harness: CommandHarness, models: Path) -> None:
+    harness.append_settings(name="med", version=1, model="gone")
+    changed = harness.run("datasets", "set", "med", "model=null", LABELWATCH_MODELS_PATH=str(models))
+    assert changed.code == 0, changed.err
+    assert "med is judged by the default model" in changed.out
