@@ -254,8 +254,11 @@ class Worker:
     def is_at_end(self) -> bool:
         """Whether every assigned partition that is not paused is read to the end that the log reports.
 
-        Then no stored sentence is due either.
+        Then no stored sentence is due either. While partitions are still being assigned the answer is no: they are
+        restored one by one, and the first one may have nothing to read.
         """
+        if not self._session.assignment_complete:
+            return False
         lag = self.lag()
         if set(lag) != self._assigned or not lag or any(lag[partition] for partition in lag.keys() - self.paused):
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -391,3 +392,13 @@ def test_a_tombstone_takes_another_partition_out_of_the_statistics(bench: Bench,
         stream.append([Output(TOPICS.state, key, value)])
         stream.close()
         assert bench.run().snapshot.get_stats(judge).histogram.total == expected
+
+
+def test_a_worker_is_not_at_the_end_while_partitions_are_being_assigned(bench: Bench) -> None:
+    with closing(SqliteWorkerSession(bench.path, TOPICS)) as session:
+        worker = bench.worker(session)
+        worker.apply_rebalance()
+        session.assignment_complete = False
+        assert not worker.is_at_end
+        session.assignment_complete = True
+        assert worker.is_at_end
