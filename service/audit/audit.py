@@ -76,14 +76,14 @@ def _judge_stream(observations: Iterable[Observation], judge: Judge) -> Iterator
     memory: Memory | None = None
     for observation in observations:
         thresholds = judge.build_threshold_set(stats)
-        memory = judge.prepare_memory(memory, observation.sentence)
-        evidence = None if memory is None else judge.gather_evidence(observation, [memory])
+        memory = judge.memory.prepare(memory, observation.sentence)
+        evidence = None if memory is None else judge.memory.gather(observation, [memory])
         judged = judge.drop_unused_types(observation, thresholds)
         assessment = judge.assess(judged, thresholds, evidence=evidence)
         smoothed = None if evidence is None else evidence.smoothed
         stats = judge.learn(observation, stats, priority=assessment.priority, smoothed=smoothed)
         if memory is not None and evidence is not None:
-            evidence.teach(memory, judge.type_merge)
+            evidence.teach(memory, judge.memory.types)
         yield judged, assessment
 
 

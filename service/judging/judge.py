@@ -11,16 +11,16 @@ judging, a batch can be dropped as a whole, and a replay gives the same result.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from service.contracts import ModelName, ScoredSentence
 from service.contracts.defaults import MIN_WORDS, PRIOR_WORDS
-from service.errors import InvalidInput, StateError
+from service.errors import InvalidInput
 from service.inference.model.folder import ModelFolder
 from service.judging.assessments import AssessmentBuilder
+from service.judging.memory import DatasetMemory
 from service.judging.types import Observation, SentenceScores, StatsUpdate, ThresholdSet
 from service.judging.unused_types import find_unused_types, group_by_type
 from service.labels import UNSCORED, LabelMap, Scheme, merge_by_type
@@ -29,8 +29,6 @@ from service.scoring.flat import drop_columns, merge_classes
 from service.scoring.memory import TypeMerge
 from service.scoring.sentence import DEFAULT_METHOD, METHODS
 from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES
-from service.statistics.memory.evidence import ScoredWords, gather_evidence
-from service.statistics.memory.memory import MEMORY_MODES, Memory
 from service.statistics.running import UNDATED, RunningStats, to_bucket_day
 from service.statistics.thresholds import (
     HeldOutStats,
@@ -104,13 +102,10 @@ class Judge:
         self._classes_by_type = group_by_type(self.classes, self.label_map.scheme) if learns_label_set else {}
         self._held_out = self._select_prior(source) if use_held_out else None
         self.model = ModelName(name=source.name, fingerprint=source.fingerprint)
-        self.type_merge = TypeMerge.from_classes(self.classes, self.label_map.scheme)
+        self.memory = DatasetMemory(settings, TypeMerge.from_classes(self.classes, self.label_map.scheme))
         self._assessment_builder = AssessmentBuilder(
-            settings, self.label_map, self.label_writer, self.type_merge, self.model
+            settings, self.label_map, self.label_writer, self.memory.types, self.model
         )
-        # With one type there is nothing to weigh.
-        has_memory = settings.memory != "off" and self.type_merge.n_types > 1
-        self.memory_weights = MEMORY_MODES[settings.memory] if has_memory else None
         self.stats_key = f"{source.compute_stats_key(settings.pooling, self.classes)}/{settings.epoch}"
 
     def _select_prior(self, source: ClassSource) -> HeldOutStats | None:
@@ -168,7 +163,7 @@ class Judge:
         warming_up = set(find_warming_up(total, self.min_words))
         return ThresholdSet(
             thresholds,
-            compute_priority_weights(total if self.memory_weights is None else total.get_smoothed()),
+            compute_priority_weights(total.get_smoothed() if self.memory.is_on else total),
             {
                 name: None if threshold >= UNREACHABLE_THRESHOLD else float(threshold)
                 for name, threshold in zip(self.classes, thresholds, strict=True)
@@ -177,36 +172,6 @@ class Judge:
             self.flag_policy.compute_cutoff(stats.histogram),
             find_unused_types(total.counts, self._classes_by_type),
         )
-
-    def prepare_memory(
-        self, memory: Memory | None, sentence: LabelledSentence, arrived_at: datetime | None = None
-    ) -> Memory | None:
-        """The memory that a sentence is judged with: `memory`, or an empty one; None if the dataset has none.
-
-        A dataset that forgets after N days starts anew every N days.
-        """
-        if self.memory_weights is None:
-            return None
-        has_history = self.memory_weights.has_history
-        days, period = self.settings.forget_after_days, 0
-        if days and arrived_at:
-            period = date.fromisoformat(to_bucket_day(sentence.annotated_at, arrived_at)).toordinal() // days
-        if memory is None or (days and period > memory.period):
-            return Memory.create(self.type_merge.n_types, has_history=has_history, period=period)
-        if memory.n_types != self.type_merge.n_types:
-            raise StateError(
-                f"the memory of dataset {self.settings.name} has {memory.n_types} types, its model has "
-                f"{self.type_merge.n_types}: run `labelwatch thresholds reset {self.settings.name}` to start anew"
-            )
-        return memory.with_history(has_history=has_history)
-
-    def gather_evidence(self, observation: Observation, memories: Sequence[Memory]) -> WordEvidence | None:
-        """What the memories, added up, say about the words; None without memories or scored words."""
-        if self.memory_weights is None or not memories or not len(observation.given):
-            return None
-        scored = observation.word_index.tolist() if observation.unscored else None
-        words = ScoredWords(observation.sentence.tokens, observation.probs, observation.given, scored)
-        return gather_evidence(memories, words, self.type_merge, self.memory_weights)
 
     def drop_unused_types(self, observation: Observation, thresholds: ThresholdSet) -> Observation:
         """The observation without the types that neither the dataset so far nor this sentence uses."""

@@ -148,12 +148,12 @@ def iterate_memories(judge: Judge, observations: Sequence[Observation]) -> Itera
     weights = judge.build_threshold_set(judge.create_empty_stats()).weights
     memory: Memory | None = None
     for observation in observations:
-        memory = judge.prepare_memory(memory, observation.sentence)
+        memory = judge.memory.prepare(memory, observation.sentence)
         assert memory is not None
-        evidence = judge.gather_evidence(observation, [memory])
+        evidence = judge.memory.gather(observation, [memory])
         if evidence is not None:
             evidence.compute_priorities(weights)
-            evidence.teach(memory, judge.type_merge)
+            evidence.teach(memory, judge.memory.types)
         yield memory
 
 

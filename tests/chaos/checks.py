@@ -262,12 +262,12 @@ class TopicChecker:
                 judge = self.get_judge(observation.sentence.dataset)
                 key = partition, observation.sentence.dataset
                 state = learned.setdefault(key, OnePassState(ClassStats.empty(len(judge.classes)), None, 0))
-                memory = judge.prepare_memory(state.memory, observation.sentence)
-                evidence = None if memory is None else judge.gather_evidence(observation, [memory])
+                memory = judge.memory.prepare(state.memory, observation.sentence)
+                evidence = None if memory is None else judge.memory.gather(observation, [memory])
                 smoothed = None if evidence is None else evidence.smoothed
                 sums = state.sums.update(observation.probs, observation.given, smoothed=smoothed)
                 if memory is not None and evidence is not None:
-                    evidence.teach(memory, judge.type_merge)
+                    evidence.teach(memory, judge.memory.types)
                 learned[key] = OnePassState(sums, memory, state.sentences + 1)
         return learned
 

@@ -30,8 +30,8 @@ class OnePass:
     def add(self, sentence: LabelledSentence, words: WordProbs, *, arrived_at: datetime | None = None) -> Assessment:
         judge = self.judge
         observation = judge.observe(sentence, words)
-        self.memory = judge.prepare_memory(self.memory, sentence, arrived_at)
-        evidence = None if self.memory is None else judge.gather_evidence(observation, [self.memory])
+        self.memory = judge.memory.prepare(self.memory, sentence, arrived_at)
+        evidence = None if self.memory is None else judge.memory.gather(observation, [self.memory])
         assessment = judge.assess(observation, judge.build_threshold_set(self.stats), evidence=evidence)
         self.stats = judge.learn(
             observation,
@@ -41,7 +41,7 @@ class OnePass:
             smoothed=None if evidence is None else evidence.smoothed,
         )
         if self.memory is not None and evidence is not None:
-            evidence.teach(self.memory, judge.type_merge)
+            evidence.teach(self.memory, judge.memory.types)
         return assessment
 
     def add_all(self, pairs: Iterable[tuple[LabelledSentence, WordProbs]]) -> list[Assessment]:

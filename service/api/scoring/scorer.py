@@ -178,7 +178,7 @@ def _render_assessment(mapped: _MappedSentence, words: WordProbs) -> bytes:
     """The assessment as JSON without its closing brace."""
     sentence, class_ids, context = mapped
     observation = context.judge.observe(sentence, words, class_ids=class_ids)
-    evidence = context.judge.gather_evidence(observation, context.memories)
+    evidence = context.judge.memory.gather(observation, context.memories)
     scores = context.judge.score_words(observation, context.threshold_set, evidence=evidence)
     if scores.reason == "update":  # the reason is for the review queue, and this sentence does not enter it
         scores = replace(scores, reason="scored")

@@ -58,7 +58,7 @@ class JudgingContext:
     @cached_property
     def memories(self) -> list[Memory]:
         """The memories of all partitions; none if the dataset has no memory. One that can't be read is left out."""
-        if self.judge.memory_weights is None:
+        if not self.judge.memory.is_on:
             return []
         memories = []
         for partition, memory in self.partition_memories.items():
@@ -67,7 +67,7 @@ class JudgingContext:
             except StateError as error:
                 logger.warning("partition %d is judged without its memory, which can't be read: %s", partition, error)
                 continue
-            if tables is not None and tables.n_types == self.judge.type_merge.n_types:
+            if tables is not None and tables.n_types == self.judge.memory.types.n_types:
                 memories.append(tables)
         return memories
 

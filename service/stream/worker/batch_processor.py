@@ -274,8 +274,8 @@ class BatchProcessor:
         total = draft.get_stats(judge)
         thresholds = judge.build_threshold_set(total)
         arrived_at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
-        memory = judge.prepare_memory(draft.get_memory(record.partition, judge), decoded.sentence, arrived_at)
-        evidence = None if memory is None else judge.gather_evidence(observation, [memory])
+        memory = judge.memory.prepare(draft.get_memory(record.partition, judge), decoded.sentence, arrived_at)
+        evidence = None if memory is None else judge.memory.gather(observation, [memory])
         scores = judge.score_words(observation, thresholds, evidence=evidence)
         if scores.reason == "scored" and _is_in_control_sample(decoded.sentence, judge.settings.control_share):
             scores = replace(scores, reason="control")
@@ -297,7 +297,7 @@ class BatchProcessor:
         flagged = bool(scores.flags.any())
         partition_updates.append(StatsUpdate(observation, scores.priority, arrived_at, flagged, smoothed))
         if memory is not None and evidence is not None:
-            evidence.teach(memory, judge.type_merge)
+            evidence.teach(memory, judge.memory.types)
             draft.put_memory(record.partition, judge, memory)
         report.sentences.append(SentenceReport.from_scores(decoded.sentence, scores))
         return outputs

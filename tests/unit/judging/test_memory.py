@@ -117,10 +117,10 @@ def test_learning_a_batch_at_once_is_the_same_to_the_bit() -> None:
     updates = []
     for label in ("B-LOC", "B-ORG", "B-LOC", "O"):
         sentence, words = make_sentence("Milan beat Roma", f"{label} O B-ORG"), make_probs("B-ORG", "O", "B-ORG")
-        memory = judge.prepare_memory(None if one_pass.memory is None else one_pass.memory.fork(), sentence)
+        memory = judge.memory.prepare(None if one_pass.memory is None else one_pass.memory.fork(), sentence)
         assert memory is not None
         observation = judge.observe(sentence, words)
-        evidence = judge.gather_evidence(observation, [memory])
+        evidence = judge.memory.gather(observation, [memory])
         assert evidence is not None
         assessment = one_pass.add(sentence, words)
         updates.append(StatsUpdate(observation, assessment.priority, None, smoothed=evidence.smoothed))
@@ -129,44 +129,44 @@ def test_learning_a_batch_at_once_is_the_same_to_the_bit() -> None:
 
 def test_the_mode_decides_on_a_history() -> None:
     sentence = make_sentence("Milan", "B-ORG")
-    assert make_judge(memory="off").prepare_memory(None, sentence) is None
-    auto = make_judge().prepare_memory(None, sentence)
+    assert make_judge(memory="off").memory.prepare(None, sentence) is None
+    auto = make_judge().memory.prepare(None, sentence)
     assert auto is not None
     assert auto.history is not None
-    documents = make_judge(memory="documents").prepare_memory(auto, sentence)
+    documents = make_judge(memory="documents").memory.prepare(auto, sentence)
     assert documents is not None
     assert documents.history is None
 
 
 def test_a_single_type_needs_no_memory() -> None:
     judge = Judge(ExternalClasses.from_labels(("B-LOC", "I-LOC")), DatasetSettings(), min_words=1, prior_words=0)
-    assert judge.prepare_memory(None, make_sentence("Oslo", "B-LOC")) is None
+    assert judge.memory.prepare(None, make_sentence("Oslo", "B-LOC")) is None
 
 
 def test_a_dataset_that_forgets_starts_anew_every_n_days() -> None:
     judge = make_judge(forget_after_days=10)
-    memory = judge.prepare_memory(None, make_sentence("Milan", "B-ORG"), NOON)
+    memory = judge.memory.prepare(None, make_sentence("Milan", "B-ORG"), NOON)
     assert memory is not None
     ends_after = next(
         days
         for days in range(1, 12)
-        if judge.prepare_memory(memory, make_sentence("Milan", "B-ORG"), NOON + timedelta(days=days)) is not memory
+        if judge.memory.prepare(memory, make_sentence("Milan", "B-ORG"), NOON + timedelta(days=days)) is not memory
     )
     assert ends_after <= 10
     later = NOON + timedelta(days=ends_after)
-    new = judge.prepare_memory(memory, make_sentence("Milan", "B-ORG"), later)
+    new = judge.memory.prepare(memory, make_sentence("Milan", "B-ORG"), later)
     assert new is not None
     assert new.period == memory.period + 1
     assert new.sentences == 0
     # A sentence that was annotated long ago does not bring the old period back.
     late = make_sentence("Milan", "B-ORG", annotated_at=(NOON - timedelta(days=90)).isoformat())
-    assert judge.prepare_memory(new, late, later) is new
-    assert make_judge().prepare_memory(memory, late, later + timedelta(days=900)) is memory
+    assert judge.memory.prepare(new, late, later) is new
+    assert make_judge().memory.prepare(memory, late, later + timedelta(days=900)) is memory
 
 
 def test_a_memory_of_other_types_is_refused() -> None:
     with pytest.raises(StateError, match="has 7 types, its model has 3: run `labelwatch thresholds reset news`"):
-        make_judge().prepare_memory(Memory.create(7, has_history=True), make_sentence("Milan", "B-ORG"))
+        make_judge().memory.prepare(Memory.create(7, has_history=True), make_sentence("Milan", "B-ORG"))
 
 
 def test_unscored_words_are_neither_judged_nor_learned() -> None:

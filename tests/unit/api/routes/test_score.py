@@ -172,7 +172,7 @@ def test_memories_of_all_partitions_are_read_and_none_is_changed(tmp_path: Path,
                 harness.append(Output(harness.topics.state, key, json.dumps(value).encode()))
         answers = [harness.post("/v1/score", ONE).json()["assessments"][0] for _ in range(2)]
     total = passes[0].stats.merge(passes[1].stats)
-    evidence = judge.gather_evidence(judge.observe(sentence, words), memories)
+    evidence = judge.memory.gather(judge.observe(sentence, words), memories)
     expected = judge.assess(judge.observe(sentence, words), judge.build_threshold_set(total), evidence=evidence)
     for answer in answers:
         assert answer["memory"] == "merged"
