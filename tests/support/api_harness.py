@@ -106,13 +106,15 @@ class ApiHarness:
 
 @contextmanager
 def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator[ApiHarness]:
+    """The registry of models is `folder / "models"`."""
     log = SqliteWorkerSession(folder / "log.sqlite", TOPICS)
+    models = make_pool(classifier, folder / "models")
 
     def datasets() -> DatasetRegistry:
-        return DatasetRegistry(make_pool(classifier), min_words=1, prior_words=0)
+        return DatasetRegistry(models, min_words=1, prior_words=0)
 
     known = datasets()
-    worker = Worker(log, BatchProcessor(make_pool(classifier), known, TOPICS), known, TOPICS, poll_timeout=0.0)
+    worker = Worker(log, BatchProcessor(models, known, TOPICS), known, TOPICS, poll_timeout=0.0)
     queue = ReviewQueue(folder / "queue.sqlite")
     projector = ReviewProjector(log, TOPICS, queue.file)
     state_view = StateView(log, TOPICS, datasets())
@@ -127,7 +129,7 @@ def api_harness(folder: Path, classifier: Classifier, **limits: Any) -> Iterator
         projector=projector,
         appender=LogAppender(log, request_timeout_s=settings.timeout_s),
         topics=TOPICS,
-        models=make_pool(classifier),
+        models=models,
         telemetry=Telemetry(),
         max_words=50,
     )

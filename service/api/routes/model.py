@@ -1,17 +1,24 @@
-"""The model in use."""
+"""The model in use: the default model, or that of a dataset."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from service import __version__
 from service.api.dependencies import BackendDep
 from service.api.http.auth import get_authenticator
+from service.api.http.threads import run_in_thread
+from service.contracts import DatasetName
+from service.datasets.registry import check_dataset_exists
 
 router = APIRouter(tags=["service"])
+
+ModelDatasetQuery = Annotated[
+    DatasetName | None, Query(description="The model of this dataset. Default: the default model of the service")
+]
 
 
 class Model(BaseModel):
@@ -53,9 +60,16 @@ class Model(BaseModel):
 
 
 @router.get("/v1/model", summary="The model")
-async def model(request: Request, backend: BackendDep) -> Model:
-    """Name, classes and fingerprint of the model, and whether the caller may write."""
+async def model(request: Request, backend: BackendDep, dataset: ModelDatasetQuery = None) -> Model:
+    """Name, classes and fingerprint of the model, and whether the caller may write.
+
+    503 if the model of the dataset is missing: the answer says where it is expected.
+    """
     folder = backend.models.default
+    if dataset is not None:
+        check_dataset_exists(dataset, backend.state_view.list_names())
+        folder = backend.state_view.get_judge(dataset).folder or folder
+    classifier = await run_in_thread(backend.models.get_classifier, folder)  # the first use loads it
     return Model(
         name=folder.name,
         fingerprint=folder.fingerprint,
@@ -64,7 +78,7 @@ async def model(request: Request, backend: BackendDep) -> Model:
         pooling=str(folder.pooling),
         precision=str(folder.precision),
         max_length=folder.max_length,
-        batching=backend.models.get_classifier(folder).batching,
+        batching=classifier.batching,
         held_out=folder.held_out is not None,
         version=__version__,
         may_write=get_authenticator(request).has_scope(request.headers, "write"),

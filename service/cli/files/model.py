@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from service.cli.shared.model_options import PrecisionOption, ThreadsOption
 from service.cli.shared.options import YesOption
 from service.cli.shared.tables import render_table
-from service.errors import ModelError
+from service.cli.shared.terminal import print_stderr
+from service.errors import ModelError, SettingsError, StreamError
 from service.inference.model.folder import ModelFolder
+from service.inference.model.pool import shorten_fingerprint
 from service.inference.model.registry import ModelRegistry
 from service.inference.model.self_check import check_model_folder
+from service.runtime.dataset_settings import read_dataset_settings
 from service.runtime.load_model import find_model
+from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
+
+if TYPE_CHECKING:
+    from service.settings import Settings
 
 model_app = typer.Typer(no_args_is_help=True)
 
 ModelArgument = Annotated[
     str, typer.Argument(metavar="NAME|DIR", help="Name of a model in the registry, or a model folder.")
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Remove it even if a dataset uses it.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model in the registry.")]
 
 
@@ -34,21 +42,24 @@ def check(model: ModelArgument, precision: PrecisionOption = "fast", threads: Th
 
 @model_app.command("list")
 def list_models() -> None:
-    """List the models of the registry."""
-    registry = _open_registry()
+    """List the models of the registry, and the datasets that use them."""
+    settings = read_settings()
+    registry, users = ModelRegistry(settings.models.path), _find_users(settings)
     rows = []
     for name in registry.list_names():
+        datasets = "?" if users is None else ", ".join(users.get(name, ()))
         try:
             folder = ModelFolder.load(registry.find(name))
         except ModelError as error:
-            rows.append((name, "unusable", str(error), ""))
+            rows.append((name, "unusable", str(error), "", datasets))
         else:
             kind = "trained" if folder.heads is not None else "classifier"
-            rows.append((name, kind, " ".join(folder.labels), folder.fingerprint[:12]))
+            fingerprint = shorten_fingerprint(folder.fingerprint)
+            rows.append((name, kind, " ".join(folder.labels), fingerprint, datasets))
     if not rows:
         typer.echo(f"{registry.path} has no models: add one with `labelwatch train` or `labelwatch model add`")
         return
-    typer.echo(render_table(("name", "kind", "labels", "fingerprint"), rows))
+    typer.echo(render_table(("name", "kind", "labels", "fingerprint", "datasets"), rows))
 
 
 @model_app.command()
@@ -59,20 +70,48 @@ def add(
     ] = None,
 ) -> None:
     """Copy a model folder into the registry."""
-    path = _open_registry().add(folder, name or folder.resolve().name.lower())
+    path = ModelRegistry(read_settings().models.path).add(folder, name or folder.resolve().name.lower())
     typer.echo(f"added {path}")
 
 
 @model_app.command()
-def remove(name: NameArgument, yes: YesOption = False) -> None:
-    """Remove a model from the registry. Statistics of datasets that used it stay."""
-    registry = _open_registry()
+def remove(name: NameArgument, force: ForceOption = False, yes: YesOption = False) -> None:
+    """Remove a model from the registry, if no dataset uses it. Statistics of datasets that used it stay."""
+    settings = read_settings()
+    registry = ModelRegistry(settings.models.path)
     path = registry.find(name)
+    if not force:
+        _check_unused(name, settings)
     if not yes:
         typer.confirm(f"Remove {path}?", abort=True)
     registry.remove(name)
     typer.echo(f"removed {path}")
 
 
-def _open_registry() -> ModelRegistry:
-    return ModelRegistry(read_settings().models.path)
+def _check_unused(name: str, settings: Settings) -> None:
+    users = _find_users(settings)
+    if users is None:
+        raise SettingsError(f"can't find out whether a dataset uses {name}: give --force to remove it all the same")
+    if name in users:
+        raise SettingsError(
+            f"{name} judges {', '.join(users[name])}, and would be missing there: give each of them another model first "
+            f"(`labelwatch datasets set {users[name][0]} model=NAME`), or remove it with --force"
+        )
+
+
+def _find_users(settings: Settings) -> dict[str, list[str]] | None:
+    """The datasets that name each model; None, with a line on stderr, if the log does not answer."""
+    if settings.kafka is None and not settings.log.path.exists():
+        return {}
+    try:
+        with open_existing_log(settings) as log:
+            by_dataset = read_dataset_settings(log, build_topics(settings))
+    except StreamError as error:
+        print_stderr(f"labelwatch: can't read which datasets use a model: {error}")
+        return None
+    users: dict[str, list[str]] = {}
+    for dataset in sorted(by_dataset):
+        model = by_dataset[dataset].model
+        if model is not None:
+            users.setdefault(model, []).append(dataset)
+    return users

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.datasets.trainings import build_training_message
-from tests.support.api_harness import TOPICS
+from service.inference.model.folder import ModelFolder
+from tests.support.api_harness import TOPICS, wait_for
+from tests.support.tiny_models import make_model
+from tests.support.waiting_datasets import make_drug_sentences
 from tests.unit.datasets.test_trainings import make_training
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.api_harness import ApiHarness
 
 
@@ -45,3 +50,35 @@ def test_an_unknown_dataset_is_not_found(harness: ApiHarness) -> None:
     answer = harness.client.get("/v1/datasets/nothing/models")
     assert answer.status_code == 404
     assert "the dataset 'nothing' is not known" in answer.json()["detail"]
+
+
+def test_a_dataset_changes_its_model_and_goes_back(harness: ApiHarness, tmp_path: Path) -> None:
+    folders = {
+        name: ModelFolder.load(make_model(tmp_path / "models" / name, "wordpiece", seed=seed))
+        for seed, name in enumerate(("one", "two"), 1)
+    }
+    for name in ("one", "two", "one"):
+        changed = harness.client.patch("/v1/datasets/med", json={"model": name}).json()
+        assert (changed["model"], changed["model_fingerprint"]) == (name, folders[name].fingerprint)
+        described = harness.client.get("/v1/model", params={"dataset": "med"}).json()
+        assert described["fingerprint"] == folders[name].fingerprint
+        assert harness.client.get("/v1/datasets/med/thresholds").json()["model"]["name"] == folders[name].name
+    changed = harness.client.patch("/v1/datasets/med", json={"model": None}).json()
+    assert (changed["model"], changed["model_fingerprint"]) == (None, None)
+    default = harness.client.get("/v1/model").json()
+    assert harness.client.get("/v1/model", params={"dataset": "med"}).json() == default
+    assert harness.client.get("/v1/model", params={"dataset": "nothing"}).status_code == 404
+
+
+def test_a_model_that_does_not_fit_the_labels_is_refused(harness: ApiHarness, tmp_path: Path) -> None:
+    make_model(tmp_path / "models" / "news-v1", "wordpiece", seed=1)
+    harness.send(*make_drug_sentences(20))
+    wait_for(lambda: bool(harness.backend.state_view.list_waiting()))
+    answer = harness.client.patch("/v1/datasets/med", json={"model": "news-v1"})
+    assert answer.status_code == 422
+    assert "'news-v1' has no class for most labels of med" in answer.text
+    answer = harness.client.patch("/v1/datasets/med", json={"model": "newsv1"})
+    assert answer.status_code == 422
+    assert "did you mean 'news-v1'?" in answer.text
+    mapped = {"model": "news-v1", "label_map": {"DRUG": "MISC", "DOSE": "ORG"}}
+    assert harness.client.patch("/v1/datasets/med", json=mapped).status_code == 200

@@ -1,0 +1,60 @@
+"""`labelwatch model`: which datasets use a model of the registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.tiny_models import make_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.command_harness import CommandHarness
+
+
+@pytest.fixture
+def models(harness: CommandHarness) -> Path:
+    """A registry with two models."""
+    path = harness.folder / "models"
+    for name in ("med", "news"):
+        make_model(path / name, "wordpiece")
+    harness.variables = {"LABELWATCH_MODELS_PATH": str(path)}
+    return path
+
+
+def list_users(harness: CommandHarness) -> dict[str, list[str]]:
+    """The last column: what follows the fingerprint."""
+    rows = [line.split() for line in harness.run("model", "list").out.splitlines()[1:]]
+    fingerprints = [next(k for k, word in enumerate(row) if len(word) == 12) for row in rows]
+    return {row[0]: row[k + 1 :] for row, k in zip(rows, fingerprints, strict=True)}
+
+
+def test_models_are_listed_with_the_datasets_that_use_them(harness: CommandHarness, models: Path) -> None:
+    assert list_users(harness) == {"med": [], "news": []}
+    assert not harness.log_path.exists()
+    for dataset in ("trials", "cases"):
+        harness.append_settings(name=dataset, version=1, model="med")
+    harness.append_settings(name="plain", version=1)
+    assert list_users(harness) == {"med": ["cases,", "trials"], "news": []}
+
+
+def test_a_model_that_a_dataset_uses_is_not_removed(harness: CommandHarness, models: Path) -> None:
+    harness.append_settings(name="trials", version=1, model="med")
+    refused = harness.run("model", "remove", "med", "--yes")
+    assert refused.code == 1
+    assert "med judges trials, and would be missing there" in refused.err
+    assert (models / "med").is_dir()
+    assert harness.run("model", "remove", "news", "--yes").code == 0
+    assert harness.run("model", "remove", "med", "--yes", "--force").code == 0
+    assert not any(models.glob("[!.]*"))
+
+
+def test_a_log_that_cannot_be_read_is_not_a_log_without_datasets(harness: CommandHarness, models: Path) -> None:
+    harness.log_path.write_bytes(b"no database" * 100)
+    assert list_users(harness) == {"med": ["?"], "news": ["?"]}
+    refused = harness.run("model", "remove", "med", "--yes")
+    assert refused.code == 1
+    assert "give --force" in refused.err
+    assert (models / "med").is_dir()
