@@ -13,7 +13,9 @@ from service.inference.model.registry import ModelRegistry, resolve_model
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from service.contracts import DatasetSettings
     from service.inference.classifier import Classifier
+    from service.inference.model.folder import Precision
     from service.settings import Settings
     from service.telemetry import Telemetry
 
@@ -39,6 +41,12 @@ def load_model_folder(settings: Settings, folder: Path | None = None) -> ModelFo
         except ModelError as error:
             raise ModelError(NO_MODEL_MESSAGE) from error
     return ModelFolder.load(path, precision=settings.model.precision)
+
+
+def load_dataset_model(settings: Settings, dataset: DatasetSettings, precision: Precision | None = None) -> ModelFolder:
+    """The model that judges the dataset in the service, with the expected contents. `precision`: instead of the service's."""
+    folder = build_model_pool(settings).get_folder(dataset.model, dataset.model_fingerprint)
+    return folder if precision in (None, folder.precision) else ModelFolder.load(folder.path, precision=precision)
 
 
 def build_model_pool(

@@ -32,6 +32,7 @@ from service.errors import InvalidInput, UnknownLabelError
 from service.formats import FileRecord
 from service.formats.plain.assessments import OutputFormat, build_assessment_writer
 from service.inference.classifier import Classifier
+from service.inference.model.pool import shorten_fingerprint
 from service.judging.class_source import ExternalClasses
 from service.judging.judge import Judge
 from service.judging.misfit import find_misfit
@@ -128,6 +129,9 @@ def run_audit(
         if classifier is not None and classifier.batching == "single":
             print_stderr("each sentence was run alone, which is slower: this model gives other answers in batches")
         _print_summary(summary, rejects, seconds, outputs)
+        print_stderr(
+            f"judged by {source.name} ({shorten_fingerprint(source.fingerprint)}){_describe_settings(settings)}"
+        )
         if records.words:
             print_stderr(records.describe())
         misfit = find_misfit(FlagCounts(summary.sentences, summary.flagged_sentences), is_trained=source.is_trained)
@@ -171,6 +175,11 @@ def _judge_records(
         for record, assessment in audited:
             summary.add(assessment, record)
             ranking.add(assessment.model_dump_json(), priority=assessment.priority, flagged=bool(assessment.flags))
+
+
+def _describe_settings(settings: DatasetSettings) -> str:
+    """Where the settings come from, if the service has them."""
+    return f" with the settings of {settings.name}, version {settings.version}" if settings.version else ""
 
 
 def count_cores() -> int:

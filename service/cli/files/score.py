@@ -14,13 +14,14 @@ from service.cli.files.audit_run import AuditOutputs, count_cores, run_audit
 from service.cli.shared import score_options as opt
 from service.cli.shared.file_options import FileReadOptions, add_file_options
 from service.cli.shared.label_maps import parse_label_map
-from service.cli.shared.model_options import ModelOption, PrecisionOption
+from service.cli.shared.model_options import ModelOption
 from service.cli.shared.options import ProgressOption
 from service.cli.shared.rejects import RejectHandler
 from service.contracts import DatasetSettings
 from service.inference.model.folder import ModelFolder, Precision
 from service.judging.class_source import ExternalClasses
-from service.runtime.load_model import find_model
+from service.runtime.dataset_settings import read_known_dataset
+from service.runtime.load_model import find_model, load_dataset_model
 from service.runtime.sentence_files import FileSource
 from service.settings import read_settings
 
@@ -31,14 +32,15 @@ def score(
     input_files: FileReadOptions,
     on_error: opt.OnErrorOption = "stop",
     model: ModelOption = None,
-    precision: PrecisionOption = "fast",
+    precision: opt.PrecisionOption = None,
     probs: opt.ProbsOption = None,
+    dataset: opt.DatasetOption = None,
     scheme: opt.SchemeOption = None,
     mapping: opt.MapOption = None,
-    unmapped: opt.UnmappedOption = "reject",
+    unmapped: opt.UnmappedOption = None,
     all_types: opt.AllTypesOption = False,
-    method: opt.MethodOption = "worst-token",
-    token_score: opt.TokenScoreOption = "self-confidence",
+    method: opt.MethodOption = None,
+    token_score: opt.TokenScoreOption = None,
     stream: opt.StreamOption = False,
     output: opt.OutputOption = None,
     output_format: opt.OutputFormatOption = None,
@@ -55,7 +57,7 @@ def score(
     the input or the model can't be used, 2 wrong usage, 3 with --fail-on-flagged if anything is flagged.
     """
     files = input_files.files
-    label_map = parse_label_map(mapping or (), example="PERSON=PER")
+    given_map = parse_label_map(mapping or (), example="PERSON=PER")
     rejects = RejectHandler(on_error, output)
     outputs = AuditOutputs(files, output, output_format, report=report, top=top, flagged_only=flagged_only)
     outputs.check_paths(rejects)
@@ -63,28 +65,37 @@ def score(
         raise typer.BadParameter("--probs replaces the model: leave --model out", param_hint="--probs")
     with rejects:
         archive = None if probs is None else ProbsArchive.load(probs)
-        folder = None if model is None else _load_model(model, precision)
+        stored = DatasetSettings() if dataset is None else read_known_dataset(read_settings(), dataset)
+        label_map = {**stored.label_map, **given_map}
+        folder = None
+        if model is not None:
+            folder = _load_model(model, precision)
+        elif dataset is not None and archive is None:
+            folder = load_dataset_model(read_settings(), stored, precision)
+        scheme = scheme or stored.scheme
+        if scheme is None and dataset is not None and folder is not None:
+            scheme = folder.scheme.value  # as the service reads the labels
         file_source = FileSource(
             files, input_files.to_read_options(scheme=scheme), format=input_files.format, stdin_stem="stdin"
         )
         audit_input = prepare_audit_input(file_source, label_map, scheme=scheme, stop_on_error=rejects.stops_on_error)
         if archive is not None:
             audit_input = audit_input.attach_probs(archive)
-        elif folder is not None:
+        elif model is not None:
             audit_input = audit_input.drop_probabilities()
         source: ModelFolder | ExternalClasses
         if audit_input.classes is None:
             source = folder or _load_model(None, precision)
         else:
             source = ExternalClasses.from_labels(audit_input.classes, dataset_scheme=audit_input.scheme.value)
-        settings = DatasetSettings(
-            label_map=label_map,
-            unmapped=unmapped,
-            method=method,
-            token_score=token_score,
-            scheme=audit_input.scheme.value,
-            learn_label_set="off" if all_types else "auto",
-        )
+        options = {
+            "unmapped": unmapped,
+            "method": method,
+            "token_score": token_score,
+            "learn_label_set": "off" if all_types else None,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        settings = stored.model_copy(update={**given, "label_map": label_map, "scheme": audit_input.scheme.value})
         summary = run_audit(
             audit_input,
             source,
@@ -99,5 +110,5 @@ def score(
         raise typer.Exit(opt.EXIT_CODE_FLAGGED)
 
 
-def _load_model(model: str | None, precision: Precision) -> ModelFolder:
-    return ModelFolder.load(find_model(model, read_settings()), precision=precision)
+def _load_model(model: str | None, precision: Precision | None) -> ModelFolder:
+    return ModelFolder.load(find_model(model, read_settings()), precision=precision or "fast")

@@ -11,8 +11,9 @@ from service.cli.shared.file_options import INPUT_PANEL
 from service.cli.shared.model_options import MODEL_PANEL
 from service.cli.shared.rejects import OnError
 from service.formats.plain.assessments import OutputFormat
-from service.scoring.sentence import METHODS
-from service.scoring.token import TOKEN_SCORES
+from service.inference.model.folder import Precision
+from service.scoring.sentence import DEFAULT_METHOD, METHODS
+from service.scoring.token import DEFAULT_TOKEN_SCORE, TOKEN_SCORES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -49,6 +50,14 @@ ProbsOption = Annotated[
         help="Probabilities of the sentences, computed elsewhere: arrays probs, lengths and labels. No model runs.",
     ),
 ]
+PrecisionOption = Annotated[
+    Precision | None,
+    typer.Option(
+        "--precision",
+        rich_help_panel=MODEL_PANEL,
+        help="Graph of the model folder: `fast`, the default, or `exact`, which gives the same answers on every CPU.",
+    ),
+]
 SchemeOption = Annotated[
     Literal["iob1", "iob2", "biluo", "io"] | None,
     typer.Option(rich_help_panel=JUDGING_PANEL, help="Scheme of the labels. Default: detected from the labels."),
@@ -63,10 +72,20 @@ MapOption = Annotated[
     ),
 ]
 UnmappedOption = Annotated[
-    Literal["reject", "unscored"],
+    Literal["reject", "unscored"] | None,
     typer.Option(
         rich_help_panel=JUDGING_PANEL,
-        help="If the model has no class for a label: reject the sentence, or leave the word unscored.",
+        help="If the model has no class for a label: reject the sentence (the default), or leave the word unscored.",
+    ),
+]
+DatasetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        metavar="NAME",
+        rich_help_panel=JUDGING_PANEL,
+        help="Judge as the service judges this dataset: with the model, label map, label set, scheme, scores and policy in "
+        "its settings. Other options override them.",
     ),
 ]
 AllTypesOption = Annotated[
@@ -78,23 +97,23 @@ AllTypesOption = Annotated[
     ),
 ]
 MethodOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--method",
         metavar="NAME",
         callback=_build_name_check(METHODS),
         rich_help_panel=JUDGING_PANEL,
-        help=f"Sentence score: {', '.join(METHODS)}. The output is always ordered by priority.",
+        help=f"Sentence score: {', '.join(METHODS)}. Default: {DEFAULT_METHOD}. The output is always ordered by priority.",
     ),
 ]
 TokenScoreOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--token-score",
         metavar="NAME",
         callback=_build_name_check(TOKEN_SCORES),
         rich_help_panel=JUDGING_PANEL,
-        help=f"Word score: {', '.join(TOKEN_SCORES)}.",
+        help=f"Word score: {', '.join(TOKEN_SCORES)}. Default: {DEFAULT_TOKEN_SCORE}.",
     ),
 ]
 StreamOption = Annotated[
