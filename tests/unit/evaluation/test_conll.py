@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.evaluation.data import UNMERGED, read_evaluation_data
-from service.evaluation.metrics import compute_noise_matrix
+from service.evaluation.from_model import build_evaluation_data
+from service.evaluation.metrics import compute_all_metrics, compute_noise_matrix
+from service.evaluation.runs import compute_memory_priority
 from service.evaluation.tables import compute_model_f1, evaluate, judge_all, measure_flags
+from service.formats import read_sentences
+from service.inference.classifier import Classifier
+from service.inference.model.default import find_default_model
+from service.inference.model.folder import ModelFolder
+from service.scoring.flat import segment_min
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,3 +94,15 @@ def test_every_method_keeps_its_figures(conll: Path) -> None:
         },
         abs=0.0005,
     )
+
+
+def test_memory_finds_more_in_file_order(conll: Path) -> None:
+    """With the default model, nine classes; the parameters come from a study on other data too."""
+    classifier = Classifier(ModelFolder.load(find_default_model()), threads=1)
+    given, corrected = (list(read_sentences(conll / f"{name}.tsv")) for name in ("test", "test.corrected"))
+    results = classifier.infer_stream(sentence.tokens for sentence in given)
+    variant = build_evaluation_data(classifier.folder, given, corrected, results, name="test").build_variant(UNMERGED)
+    for mode, figures in (("auto", (0.591, 0.945)), ("documents", (0.586, 0.945))):
+        scores = segment_min(compute_memory_priority(variant, mode), variant.flat)
+        metrics = compute_all_metrics(scores, variant.wrong_sentences)
+        assert (metrics["auprc"], metrics["auroc"]) == pytest.approx(figures, abs=0.002)

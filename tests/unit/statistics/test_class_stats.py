@@ -238,3 +238,33 @@ def test_a_snapshot_that_is_none_is_refused() -> None:
     del snapshot["version"]
     with pytest.raises(StateError, match="no readable version"):
         ClassStats.restore(snapshot)
+
+
+@settings(deadline=None)
+@example_of(st.lists(st.tuples(st.integers(0, 99), st.integers(1, 80), st.booleans()), min_size=1, max_size=6))
+def test_smoothed_statistics_don_t_depend_on_order_or_merges(parts: list[tuple[int, int, bool]]) -> None:
+    """Sentences that memory changed and others, one after the other, each merged, and backwards."""
+    in_order, merged = ClassStats.empty(4), ClassStats.empty(4)
+    expected, raw = ClassStats.empty(4), ClassStats.empty(4)
+    for seed, n, is_smoothed in parts:
+        probs, given = words(seed, n)
+        smoothed = words(seed + 100, n)[0] if is_smoothed else None
+        in_order = in_order.update(probs, given, smoothed=smoothed)
+        merged = ClassStats.empty(4).update(probs, given, smoothed=smoothed).merge(merged)
+        raw = raw.update(probs, given)
+        expected = expected.update(probs if smoothed is None else smoothed, given)
+    assert in_order == merged
+    assert in_order.get_smoothed() == expected
+    assert (in_order.smoothed is None) is not any(is_smoothed for _, _, is_smoothed in parts)
+    assert (in_order.sums, in_order.agree_counts) == (raw.sums, raw.agree_counts)
+    assert ClassStats.restore(json.loads(json.dumps(in_order.snapshot()))) == in_order
+
+
+def test_smoothed_statistics_of_other_words_are_refused() -> None:
+    probs, given = words(1, 9)
+    snapshot = ClassStats.empty(4).update(probs, given, smoothed=words(2, 9)[0]).snapshot()
+    fewer = ClassStats.empty(4).update(probs[1:], given[1:])
+    with pytest.raises(StateError, match="`smoothed` should be the statistics of the same words"):
+        ClassStats.restore({**snapshot, "smoothed": fewer.snapshot()})
+    with pytest.raises(StateError, match="`smoothed` should be the statistics of the same words"):
+        ClassStats.restore({**snapshot, "smoothed": snapshot})

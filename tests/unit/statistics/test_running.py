@@ -39,11 +39,16 @@ class Sentence:
         return rng.dirichlet(np.full(K, 0.3), self.n), rng.integers(0, K, self.n)
 
     @property
+    def smoothed(self) -> Any:
+        """Of every second sentence memory changes the probabilities."""
+        return np.random.default_rng(self.seed + 1).dirichlet(np.full(K, 0.3), self.n) if self.seed % 2 else None
+
+    @property
     def priority(self) -> float:
         return self.seed % 997 / 996
 
     def add_to(self, stats: RunningStats) -> RunningStats:
-        return stats.update(*self.words(), day=self.day, priority=self.priority)
+        return stats.update(*self.words(), day=self.day, priority=self.priority, smoothed=self.smoothed)
 
 
 sentence = st.builds(Sentence, st.integers(0, 10**6), st.integers(0, 8), st.sampled_from(DAYS))
@@ -60,7 +65,8 @@ def by_hand(some: list[Sentence], keep_days: int | None) -> dict[str, ClassStats
     buckets: dict[str, ClassStats] = {}
     for sentence in some:
         if sentence.n:
-            buckets[sentence.day] = buckets.get(sentence.day, ClassStats.empty(K)).update(*sentence.words())
+            bucket = buckets.get(sentence.day, ClassStats.empty(K))
+            buckets[sentence.day] = bucket.update(*sentence.words(), smoothed=sentence.smoothed)
     newest = max(buckets, default=UNDATED)
     if keep_days is None or newest == UNDATED:
         return buckets
@@ -138,7 +144,9 @@ def test_update_changes_nothing() -> None:
 def test_a_dataset_that_doesnt_forget_has_one_bucket_equal_to_its_class_stats() -> None:
     some = [Sentence(i, 6, UNDATED) for i in range(20)]
     stats = taught(some)
-    plain = reduce(lambda sums, sentence: sums.update(*sentence.words()), some, ClassStats.empty(K))
+    plain = reduce(
+        lambda sums, sentence: sums.update(*sentence.words(), smoothed=sentence.smoothed), some, ClassStats.empty(K)
+    )
     assert list(stats.buckets) == [UNDATED]
     assert stats.get_total() == plain
     assert stats.histogram == PriorityHistogram.empty().update(np.array([sentence.priority for sentence in some]))
@@ -147,8 +155,13 @@ def test_a_dataset_that_doesnt_forget_has_one_bucket_equal_to_its_class_stats() 
 def test_many_sentences_at_once_are_the_same_as_one_by_one() -> None:
     some = [Sentence(i, 40, DAYS[4]) for i in range(20)]
     probs, given = (np.concatenate(parts) for parts in zip(*(sentence.words() for sentence in some), strict=True))
+    smoothed = [sentence.words()[0] if sentence.smoothed is None else sentence.smoothed for sentence in some]
     bulk = RunningStats.empty(K).update(
-        probs, given, day=DAYS[4], priority=np.array([sentence.priority for sentence in some])
+        probs,
+        given,
+        day=DAYS[4],
+        priority=np.array([sentence.priority for sentence in some]),
+        smoothed=np.concatenate(smoothed),
     )
     assert bulk == taught(some)
 
