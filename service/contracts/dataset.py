@@ -11,8 +11,11 @@ from service.contracts.flag_policies import ConfidentPolicy, FlagPolicy
 
 MAX_LABEL_SET_TYPES = 1_000
 MAX_TYPE_CHARS = 200
+MAX_LABEL_MAP_ENTRIES = 1_000
+MAX_LABEL_CHARS = MAX_TYPE_CHARS + 2  # a type with a prefix
 
 EntityType = Annotated[StrictStr, Field(min_length=1, max_length=MAX_TYPE_CHARS)]
+LabelName = Annotated[str, Field(max_length=MAX_LABEL_CHARS)]
 
 
 class DatasetSettings(Message):
@@ -23,8 +26,10 @@ class DatasetSettings(Message):
     scheme: Literal["iob1", "iob2", "biluo", "io"] | None = Field(
         default=None, description="Scheme of the labels; null: the scheme of the model"
     )
-    label_map: dict[str, str] = Field(
-        default_factory=dict, description="Label or type of the dataset to a label or type of the model"
+    label_map: dict[LabelName, LabelName] = Field(
+        default_factory=dict,
+        max_length=MAX_LABEL_MAP_ENTRIES,
+        description="Label or type of the dataset to a label or type of the model",
     )
     label_set: tuple[EntityType, ...] | None = Field(
         default=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from service.inference.model.folder import ModelFolder
     from service.inference.model.pool import ModelPool
     from service.log.protocol import Record
+
+logger = logging.getLogger(__name__)
 
 MAX_LISTED_DATASETS = 20  # in an error text
 MIN_NAME_SIMILARITY = 0.75
@@ -84,6 +87,9 @@ class DatasetRegistry:
                 self.put(read_settings_record(record))
             except LabelwatchError as error:
                 self.refused_settings[name] = str(error)
+            except Exception as error:  # every process reads the record at each start: it must not end them all
+                logger.exception("the settings of the dataset %s are set aside", name)
+                self.refused_settings[name] = f"an error of labelwatch, {type(error).__name__}: {error}"
 
     def put(self, settings: DatasetSettings) -> None:
         current = self._settings.get(settings.name)

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from service.contracts.dataset import MAX_LABEL_CHARS
 from service.errors import StateError
 from service.statistics.running import EMPTY_STATS_FIELDS
 from service.statistics.snapshots import MAX_COUNT, SnapshotFormat, is_count, read_counts
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MAX_LABELS = 1_000  # a faulty producer could otherwise fill the state with labels
-MAX_LABEL_CHARS = 202  # the longest entity type, with a prefix
 OTHER_LABELS = ""  # counts the labels beyond both limits; no label is empty text
 
 ARRIVALS_FORMAT = SnapshotFormat(

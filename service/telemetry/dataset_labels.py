@@ -51,17 +51,17 @@ class DatasetLabels:
         """Creates its confusions at 0. `given_types`: the dataset's own names of entity types, beside the model's."""
         label = self.to_label(dataset)
         suggested = merge_by_type(classes)[0]
-        pairs = [
-            (label, given_type, suggested_type)
-            for given_type in {*suggested, *given_types}
-            for suggested_type in suggested
-            if (given_type, suggested_type) != (OUTSIDE, OUTSIDE)  # equal types count: the prefix may be wrong
-        ]
-        if label == OTHER_DATASETS or len(pairs) > self._confusions.remaining // 2:
+        given = {*suggested, *given_types}
+        # Counted before they are built: 1,000 types on either side are a million pairs.
+        if label == OTHER_DATASETS or len(given) * len(suggested) > self._confusions.remaining // 2:
             return
-        for pair in pairs:
-            if pair in self._confusions:
-                self._metrics.confusions.labels(*pair)
+        for given_type in given:
+            for suggested_type in suggested:
+                if given_type == suggested_type == OUTSIDE:  # other equal types count: the prefix may be wrong
+                    continue
+                triple = label, given_type, suggested_type
+                if triple in self._confusions:
+                    self._metrics.confusions.labels(*triple)
 
     def set_thresholds(self, dataset: str, report: ThresholdReport) -> None:
         """Sets its thresholds, and the number of words behind each."""

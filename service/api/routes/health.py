@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel
@@ -14,6 +14,10 @@ from service.api.http.threads import run_in_thread
 from service.datasets.waiting import explain_waiting
 from service.judging.misfit import describe_misfits
 from service.telemetry.readiness import Readiness, merge_conditions
+from service.text import pluralize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 router = APIRouter(tags=["service"])
 
@@ -39,8 +43,24 @@ def get_degraded(backend: Backend) -> dict[str, str]:
         "model_fit": describe_misfits(backend.state_view.list_misfits()),
         "waiting": "; ".join(map(explain_waiting, backend.state_view.list_waiting())),
         "review": None if backend.projector.caught_up else "the review queue is still being built",
+        "settings": _describe_refused_settings(backend.state_view.refused_settings),
+        "records": _describe_unreadable_records(backend),
     }
     return merge_conditions(own, backend.degraded())
+
+
+def _describe_refused_settings(refused: Mapping[str, str]) -> str:
+    """Stored settings that are set aside. GET /v1/datasets shows the reason of each."""
+    if not refused:
+        return ""
+    name = min(refused)
+    more = f" (and {len(refused) - 1} more datasets)" if len(refused) > 1 else ""
+    return f"the stored settings of {name} can't be used, the previous ones are in force: {refused[name]}{more}"
+
+
+def _describe_unreadable_records(backend: Backend) -> str:
+    count, first = backend.projector.unreadable_records, backend.projector.first_unreadable
+    return "" if first is None else f"the review queue leaves out {pluralize(count, 'record')}; the first: {first}"
 
 
 def get_readiness(backend: Backend) -> Readiness:

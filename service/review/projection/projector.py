@@ -11,6 +11,7 @@ The projector has one side effect: see `revision_republisher`.
 from __future__ import annotations
 
 import logging
+import sqlite3
 import time
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,6 @@ from service.review.projection.tables import (
 from service.review.ranker import Ranker
 
 if TYPE_CHECKING:
-    import sqlite3
     import threading
     from collections.abc import Callable, Iterable
 
@@ -76,6 +76,7 @@ class ReviewProjector:
         self._caught_up = False
         self.error: str | None = None
         self.unreadable_records = 0
+        self.first_unreadable: str | None = None  # its position, and why it was skipped
 
     @property
     def caught_up(self) -> bool:
@@ -158,21 +159,22 @@ class ReviewProjector:
             for record in records:
                 try:
                     apply(db, record)
-                except (
-                    ValidationError,
-                    InvalidInput,
-                    OverflowError,
-                ):  # SQLite can't store an integer of more than 64 bits
-                    self.unreadable_records += 1
-                    logger.warning(
-                        "%s %d@%d can't be read as a message of this topic: it is skipped",
-                        record.topic,
-                        record.partition,
-                        record.offset,
-                    )
+                except (ValidationError, InvalidInput, OverflowError):  # SQLite stores integers of up to 64 bits
+                    self._skip_record(record, "can't be read as a message of this topic")
+                except (sqlite3.Error, OSError, StreamError):
+                    raise  # the queue's file or the log is at fault, not the record
+                except Exception:  # every API reads the record at each start: it must not end them all
+                    logger.exception("an error of labelwatch")
+                    self._skip_record(record, "can't be put into the review queue")
             for key in sorted(self._changed_keys):
                 self._update_examples(key, update_outcomes(db, key))
             self._changed_keys.clear()
+
+    def _skip_record(self, record: Record, problem: str) -> None:
+        self.unreadable_records += 1
+        position = f"{record.topic} {record.partition}@{record.offset}"
+        self.first_unreadable = self.first_unreadable or f"{position} {problem}"
+        logger.warning("%s %s: it is skipped", position, problem)
 
     # -- one message -----------------------------------------------------------------------------------------------
 

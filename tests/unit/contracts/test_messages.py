@@ -187,6 +187,21 @@ def test_a_label_set_has_1_to_1000_types_each_once(label_set: object, problem: s
         DatasetSettings.model_validate({"label_set": label_set})
 
 
+@pytest.mark.parametrize(
+    ("label_map", "problem"),
+    [
+        ({f"T{number}": "PER" for number in range(1001)}, "at most 1000"),
+        ({"T" * 203: "PER"}, "at most 202"),
+        ({"PERSON": "T" * 203}, "at most 202"),
+    ],
+)
+def test_a_label_map_has_at_most_1000_entries_and_no_long_label(label_map: dict[str, str], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        DatasetSettings.model_validate({"label_map": label_map})
+    longest = {f"T{number:0>201}": "PER" for number in range(1000)}
+    assert DatasetSettings.model_validate({"label_map": longest}).label_map == longest
+
+
 def test_a_label_set_is_optional() -> None:
     assert DatasetSettings().label_set is None
     assert DatasetSettings.model_validate({"label_set": ["T" * 200, "PER"]}).label_set == ("T" * 200, "PER")

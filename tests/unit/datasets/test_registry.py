@@ -51,6 +51,24 @@ def test_settings_under_the_key_of_another_dataset_are_refused(registry: Dataset
     assert state.problem == "`name`: the record's key is 'news', its name is 'other': write the same name in both"
 
 
+def test_no_stored_settings_can_end_the_process(registry: DatasetRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are set aside, whatever is wrong with them: otherwise the process would end again at each start."""
+
+    def fail(*_: object) -> None:
+        raise RecursionError("too deep")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "build_judge", fail)
+        apply(registry, ("news", {"name": "news", "version": 1}))
+    apply(registry, ("large", {"name": "large", "label_map": {f"T{n}": "PER" for n in range(1_001)}}))
+    apply(registry, ("usable", {"name": "usable", "version": 1, "method": "product"}))
+    assert set(registry.refused_settings) == {"news", "large"}
+    assert registry.refused_settings["news"] == "an error of labelwatch, RecursionError: too deep"
+    assert "at most 1000 entries" in registry.refused_settings["large"]
+    assert registry.get_judge("usable").settings.method == "product"
+    assert registry.get_judge("news").settings.version == 0
+
+
 def test_settings_that_do_not_fit_leave_the_older_ones_in_force(registry: DatasetRegistry) -> None:
     apply(
         registry, ("news", {"name": "news", "version": 1}), ("news", {"name": "news", "version": 2, "method": "best"})

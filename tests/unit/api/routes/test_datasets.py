@@ -116,6 +116,7 @@ def test_a_change_of_some_settings_is_guarded_and_checked(harness: ApiHarness) -
         ({"colour": None}, {}, 422, "colour"),
         ({"control_share": 2}, {}, 422, "control_share"),
         ({"label_map": {"PERSON": "NOBODY"}}, {}, 422, "label_map"),
+        ({"label_map": {f"T{n}": "PER" for n in range(1_001)}}, {}, 422, "label_map"),
         ({"name": "other"}, {}, 422, "name"),
         ({"epoch": -1}, {}, 422, "epoch"),
     ):

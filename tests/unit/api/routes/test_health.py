@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from service.errors import StreamError
+from service.log.protocol import Output
 from service.runtime.supervisor import Supervisor, ThreadEndedError
 from service.stream.state.view import StateView
-from tests.support.api_harness import wait_for
+from tests.support.api_harness import TOPICS, wait_for
 
 if TYPE_CHECKING:
     from tests.support.api_harness import ApiHarness
@@ -48,6 +50,23 @@ def test_without_the_broker_it_stays_ready_and_reports_it_as_degraded(
         "broker": "nobody there",
         "review": "the review queue is still being built",
     }
+
+
+def test_stored_settings_and_records_that_cannot_be_used_are_named(harness: ApiHarness) -> None:
+    large = {"name": "news", "version": 1, "label_map": {f"T{n}": "PER" for n in range(1_001)}}
+    harness.log.append(
+        [Output(TOPICS.datasets, b"news", json.dumps(large).encode()), Output(TOPICS.decisions, b"x", b"{")]
+    )
+    harness.project()
+    wait_for(lambda: "news" in harness.backend.state_view.refused_settings)
+    answer = harness.client.get("/readyz")
+    assert answer.status_code == 200
+    degraded = answer.json()["degraded"]
+    assert degraded["settings"].startswith(
+        "the stored settings of news can't be used, the previous ones are in force: "
+    )
+    assert "at most 1000 entries" in degraded["settings"]
+    assert degraded["records"].startswith("the review queue leaves out 2 records; the first: ")
 
 
 def test_a_draining_service_is_not_ready(harness: ApiHarness) -> None:

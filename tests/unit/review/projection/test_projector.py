@@ -231,6 +231,22 @@ def test_records_that_cannot_be_read_are_skipped_and_counted(harness: QueueHarne
     )
     assert harness.list_ids() == ["a"]
     assert harness.projector.unreadable_records == len(broken)
+    assert harness.projector.first_unreadable is not None
+    assert harness.projector.first_unreadable.endswith("2@8 can't be read as a message of this topic")
+
+
+def test_no_record_can_end_the_projector(harness: QueueHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would end again at each start, since it reads the topics from their beginning."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("service.review.projection.projector.put_decision", fail)
+        harness.write(item("a", "PER", 0.1), make_decision_output("a", "ok"))
+    harness.write(item("b", "PER", 0.2))
+    assert harness.list_ids() == ["a", "b"]
+    assert harness.projector.unreadable_records == 1
 
 
 @pytest.mark.parametrize(
