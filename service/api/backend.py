@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
     from service.stream.state.view import StateView
     from service.telemetry import Telemetry
     from service.telemetry.readiness import Conditions
+
+
+# Converting records of platforms takes CPU, and threads share one interpreter: more of them would slow all other requests.
+CONVERSION_THREADS = 2
+
+
+def _create_conversion_threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(CONVERSION_THREADS, thread_name_prefix="conversion")
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,7 @@ class Backend:
     degraded: Conditions = dict
     draining: threading.Event = field(default_factory=threading.Event)
     deliveries: WebhookDeliveries = field(default_factory=WebhookDeliveries)
+    conversions: ThreadPoolExecutor = field(default_factory=_create_conversion_threads)
 
 
 def get_backend(connection: HTTPConnection) -> Backend:

@@ -7,9 +7,8 @@ Unknown fields are errors on REST. On Kafka they are ignored, because a producer
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import (
     Field,
@@ -39,6 +38,9 @@ from service.contracts.validation import (
     to_invalid_input,
 )
 from service.errors import InvalidInput, TooLongError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAX_WORDS = 5_000
 MAX_WORD_CHARS = 10_000
@@ -184,10 +186,14 @@ def _check_characters(tokens: Sequence[str], field: str | None) -> None:
     if total > MAX_WORD_CHARS:
         for word, token in enumerate(tokens):
             if len(token) > MAX_WORD_CHARS:
-                problem = f"the word has {len(token):,} characters, the limit is {MAX_WORD_CHARS:,}: shorten or split it"
+                problem = (
+                    f"the word has {len(token):,} characters, the limit is {MAX_WORD_CHARS:,}: shorten or split it"
+                )
                 raise TooLongError(problem, field=field, word=word)
     if total > MAX_SENTENCE_CHARS:
-        raise TooLongError(f"{total:,} characters, the limit is {MAX_SENTENCE_CHARS:,}: split the sentence", field=field)
+        raise TooLongError(
+            f"{total:,} characters, the limit is {MAX_SENTENCE_CHARS:,}: split the sentence", field=field
+        )
 
 
 def _to_field_error(error: ErrorDetails) -> FieldError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from service.api.http.bodies import list_messages, parse_json, pop_options
 from service.api.http.problems import TooLargeError
+from service.api.ingest.conversion_budget import ConversionBudget
 from service.api.ingest.parsed_records import ParsedBody, ParsedRecord, ensure_id
 from service.api.ingest.platform_settings import get_platform_url
 from service.api.ingest.query import (
@@ -25,6 +26,7 @@ from service.formats.conversion import convert_object
 from service.formats.records import build_sentence
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterator, Mapping, Sequence
 
     from service.api.backend import Backend
@@ -44,8 +46,10 @@ _CLI_OPTION_PATTERN: Final = re.compile("|".join(_CLI_TO_QUERY))
 class RecordConverter:
     """Parses the formats of platforms. A record has no sentence, one or several."""
 
-    def __init__(self, query: RecordQuery, backend: Backend) -> None:
+    def __init__(self, query: RecordQuery, backend: Backend, stopped: threading.Event) -> None:
+        """`stopped` is set when nobody waits for the records any more: the conversion ends after the current sentence."""
         self._query = query
+        self._stopped = stopped
         self._backend = backend
         self._max_words = backend.max_words
         self._max_sentences = backend.settings.max_sentences
@@ -69,18 +73,19 @@ class RecordConverter:
         else:
             raise DecodeError("the body is neither an object nor a list: send one record, or several in a list")
         records: list[ParsedRecord] = []
-        room = self._max_sentences
+        budget = self._create_budget()
         for number, (location, value) in enumerate(values, 1):
-            record = self._convert(value, number, location, max_sentences=room)
-            records.append(record)
-            room -= len(record.sentences)
+            records.append(self._convert(value, number, location, budget))
         return ParsedBody(records, chosen)
 
     def parse_line(self, line: BodyLine) -> ParsedRecord:
         if line.raw is None:
             limit = self._backend.settings.max_line_bytes
             raise TooLongError(f"the line is longer than {limit:,} bytes: split the record")
-        return self._convert(parse_json(line.raw), line.number, None, max_sentences=self._max_sentences)
+        return self._convert(parse_json(line.raw), line.number, None, self._create_budget())
+
+    def _create_budget(self) -> ConversionBudget:
+        return ConversionBudget(self._max_sentences, self._backend.settings.max_body_bytes, self._stopped)
 
     def list_scorable(self, record: ParsedRecord) -> Sequence[LabelledSentence]:
         """Annotations that were deleted, skipped or rejected have nothing to score; the outcome lists them."""
@@ -94,8 +99,8 @@ class RecordConverter:
             return _with_record_number(error, record.number, record.location, sentence_id=sentence_id)
         return type(error)(f"{_name_record(record.number, sentence_id)}: {error}")
 
-    def _convert(self, value: object, number: int, location: str | None, *, max_sentences: int) -> ParsedRecord:
-        """`max_sentences` is how many the body may still hold."""
+    def _convert(self, value: object, number: int, location: str | None, budget: ConversionBudget) -> ParsedRecord:
+        budget.check_stopped()
         if not isinstance(value, dict):
             raise _with_record_number(
                 InvalidInput("it is not an object: give it as the platform exports it"), number, location
@@ -104,12 +109,7 @@ class RecordConverter:
             form = self._resolve_format(value)
             sentences: list[LabelledSentence] = []
             for sentence in self._iter_sentences(value, form):
-                if len(sentences) >= max_sentences:
-                    raise TooLargeError(
-                        f"record {number}: with it the body has more than {self._max_sentences:,} sentences, the most "
-                        "that are accepted at once: send several requests",
-                        field=location,
-                    )
+                budget.take(sentence, number, location)
                 sentences.append(sentence)
         except InvalidInput as error:
             raise _with_record_number(error, number, location) from None

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from service.contracts import NOT_UNICODE
-from service.errors import InvalidInput
+from service.errors import InvalidInput, TooLongError
 from service.formats.text.offsets import CHARACTERS, OffsetUnit, TextSpan, to_character_spans
 from service.formats.text.word_splitter import SPLITTER, CharacterRange, split_words
 from service.labels import OUTSIDE, Scheme, Span, labels_from_spans, parse_spans
@@ -31,6 +32,10 @@ __all__ = [
     "get_given_scheme",
     "to_text_spans",
 ]
+
+
+MAX_TEXT_CHARS: Final = 200_000  # twice the longest sentence: white space belongs to no word
+MAX_CACHED_TEXTS: Final = 4  # a text with many annotations is split once
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ def align_spans(
 
     `unit` is the platform's unit of offsets, for spans that do not show it.
     """
+    if len(text) > MAX_TEXT_CHARS:
+        raise TooLongError(f"{len(text):,} characters, the limit is {MAX_TEXT_CHARS:,}: split the text", field=field)
     if not text.isascii():
         try:
             text.encode()
@@ -63,7 +70,7 @@ def align_spans(
             raise InvalidInput(NOT_UNICODE, field=field) from None
     meta: dict[str, Any] = {"splitter": splitter, "scheme": scheme.value, "text": text}
     if words is None:
-        words = split_words(text)
+        words = _split_text(text)
     else:
         meta["offsets"] = [list(word) for word in words]
     if not words:
@@ -81,6 +88,11 @@ def align_spans(
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=MAX_CACHED_TEXTS)
+def _split_text(text: str) -> tuple[CharacterRange, ...]:
+    return tuple(split_words(text))
 
 
 def _check_no_overlap(given: Sequence[TextSpan]) -> None:

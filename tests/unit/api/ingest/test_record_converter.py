@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import threading
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.api.ingest.query import FORMAT_NAMES
+from service.api.http.problems import TooLargeError
+from service.api.ingest.body_reader import BodyReader
+from service.api.ingest.conversion_budget import ConversionBudget, ConversionStoppedError
+from service.api.ingest.query import FORMAT_NAMES, RecordQuery
+from service.api.ingest.record_converter import RecordConverter
 from service.api.scoring.requests import MAX_DATASETS_PER_REQUEST
-from service.contracts import DatasetSettings
+from service.contracts import DatasetSettings, LabelledSentence
 from service.datasets.settings_records import build_settings_message
 from service.formats import FORMATS, ReadOptions, read_records
+from service.formats.text.word_splitter import CharacterRange, split_words
 from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from tests.support.platform_bodies import (
@@ -334,3 +341,71 @@ def test_a_record_of_too_many_datasets_names_the_field(shared: ScoringHarness, m
     record = {"rows": rows, "features": []}
     assert "'two' is dataset number 2" in problem(shared.post("/v1/score?format=auto", record), 422, "dataset")
     assert "'two' is dataset number 2" in problem(shared.post("/v1/score?format=auto", [record]), 422, "0.dataset")
+
+
+# -- what a conversion may cost ----------------------------------------------------------------------------------------
+
+
+def test_a_text_is_split_once_however_many_annotations_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 annotations of one text split it 1,000 times: six such bodies kept all requests waiting."""
+    texts: list[str] = []
+
+    def split(text: str) -> list[CharacterRange]:
+        texts.append(text)
+        return split_words(text)
+
+    monkeypatch.setattr("service.formats.text.alignment.split_words", split)
+    text = f"{TEXT} {uuid.uuid4()}"
+    annotations = [{**make_annotation(PER), "id": number} for number in range(100)]
+    task = {**make_task(annotations=annotations), "data": {"text": text}}
+    convert = FORMATS["label-studio"].convert
+    assert convert is not None
+    assert len(list(convert(task, ReadOptions()))) == 100
+    assert texts == [text]
+
+
+def test_a_text_that_is_too_long_is_refused_before_it_is_split(shared: ScoringHarness) -> None:
+    body = {"text": "word " * 40_001, "spans": [], "id": "s"}
+    answer = shared.post("/v1/score?format=spans", body)
+    assert answer.status_code == 422
+    assert "200,005 characters, the limit is 200,000: split the text" in answer.json()["detail"]
+
+
+def test_annotations_that_repeat_a_long_text_are_bounded() -> None:
+    budget = ConversionBudget(1_000, 50, threading.Event())
+    sentence = LabelledSentence(tokens=("x" * 20,), labels=("O",), meta={"text": "x" * 20})
+    budget.take(sentence, 1, "0")
+    with pytest.raises(TooLargeError, match="record 2: with it the body has more than 50 characters in its sentences"):
+        budget.take(sentence, 2, "1")
+
+
+def test_a_conversion_ends_when_nobody_waits_for_it(shared: ScoringHarness) -> None:
+    """Its thread went on for 47 seconds, and the service did not end before it."""
+    stopped = threading.Event()
+    converter = RecordConverter(RecordQuery(format="label-studio"), shared.backend, stopped)
+    raw = json.dumps(TASK).encode()
+    assert len(converter.parse_body(raw, ()).records) == 1
+    stopped.set()
+    with pytest.raises(ConversionStoppedError):
+        converter.parse_body(raw, ())
+
+
+def test_a_cancelled_request_stops_its_conversion(shared: ScoringHarness) -> None:
+    started, ended = threading.Event(), threading.Event()
+    reader = BodyReader(RecordQuery(format="label-studio"), shared.backend)
+
+    def convert() -> None:
+        started.set()
+        reader._stopped.wait(30)
+        ended.set()
+
+    async def cancel() -> None:
+        task = asyncio.ensure_future(reader._run(convert))
+        await asyncio.to_thread(started.wait, 30)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert ended.wait(10)
+    assert reader._stopped.is_set()

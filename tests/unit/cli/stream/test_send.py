@@ -106,7 +106,7 @@ def test_sentences_of_a_pipe_before_the_bad_one_are_sent_and_reported(
 
 
 def test_a_message_that_exceeds_the_size_limit_is_a_bad_sentence(harness: CommandHarness) -> None:
-    big = {"tokens": ["x"], "labels": ["O"], "meta": {"text": "x" * 1_200_000}}
+    big = {"tokens": ["x"] * 3, "labels": ["x" * 400_000] * 3}
     ran = harness.run("send", harness.write_file([big]))
     assert ran.code == 1
     assert "data.jsonl:1" in ran.err
