@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictStr, field_validator
 
 from service.contracts.base import MODEL_NAME_PATTERN, DatasetName, Message
+from service.contracts.defaults import MAX_LABEL_CHARS
 from service.contracts.flag_policies import ConfidentPolicy, FlagPolicy
 
 MAX_LABEL_SET_TYPES = 1_000
 MAX_TYPE_CHARS = 200
 MAX_LABEL_MAP_ENTRIES = 1_000
-MAX_LABEL_CHARS = MAX_TYPE_CHARS + 2  # a type with a prefix
 
 EntityType = Annotated[StrictStr, Field(min_length=1, max_length=MAX_TYPE_CHARS)]
 LabelName = Annotated[str, Field(max_length=MAX_LABEL_CHARS)]

@@ -33,3 +33,6 @@ MIN_TRAINING_SENTENCES = 300
 
 With 200 sentences F1 is between .52 and .75, with 500 between .64 and .73: enough to put errors first in a queue.
 """
+
+MAX_LABEL_CHARS = 202
+"""The longest entity type, with a prefix."""

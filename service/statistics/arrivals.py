@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from service.contracts.dataset import MAX_LABEL_CHARS
+from service.contracts.defaults import MAX_LABEL_CHARS
 from service.errors import StateError
 from service.statistics.running import EMPTY_STATS_FIELDS
 from service.statistics.snapshots import MAX_COUNT, SnapshotFormat, is_count, read_counts

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.contracts.dataset import MAX_LABEL_CHARS
+from service.contracts.defaults import MAX_LABEL_CHARS
 from service.errors import NewerStateError, StateError
 from service.statistics.arrivals import MAX_LABELS, OTHER_LABELS, ArrivalCounts, FlagCounts
 from service.statistics.running import RunningStats
