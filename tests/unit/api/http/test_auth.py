@@ -132,7 +132,7 @@ def test_scopes(client: TestClient) -> None:
     assert client.get("/v1/datasets", headers=bearer(WRITER)).status_code == 200
     refused = client.put("/v1/datasets/x", headers=bearer(READER), json={})
     assert (refused.status_code, refused.json()["title"]) == (403, "Forbidden")
-    assert client.put("/v1/datasets/x", headers=bearer(WRITER), json={}).status_code == 200
+    assert client.put("/v1/datasets/x", headers=bearer(WRITER), json={}).status_code == 201
     assert client.get("/metrics").status_code == 401
     assert client.get("/metrics", headers=bearer(READER)).status_code == 200
     may_write = [client.get("/v1/model", headers=bearer(key)).json()["may_write"] for key in (READER, WRITER)]

@@ -32,7 +32,7 @@ def test_a_body_over_the_limit_is_refused_by_its_length(harness: ApiHarness) -> 
     answer = client.put("/v1/datasets/x", content=b"{}" + b" " * 999, headers=JSON)
     assert (answer.status_code, answer.json()["type"]) == (413, "urn:labelwatch:problem:too-large")
     assert "LABELWATCH_API_MAX_BODY_BYTES" in answer.json()["detail"]
-    assert client.put("/v1/datasets/x", content=b"{}" + b" " * 998, headers=JSON).status_code == 200
+    assert client.put("/v1/datasets/x", content=b"{}" + b" " * 998, headers=JSON).status_code == 201
 
 
 def test_a_body_in_chunks_is_counted(harness: ApiHarness) -> None:
@@ -41,7 +41,7 @@ def test_a_body_in_chunks_is_counted(harness: ApiHarness) -> None:
     assert answer.status_code == 413
     assert answer.headers["connection"] == "close"
     small = client.put("/v1/datasets/x", content=iter([b"{", b"}"]), headers=JSON)
-    assert small.status_code == 200
+    assert small.status_code == 201
 
 
 def test_lines_have_their_own_limit(harness: ApiHarness) -> None:
