@@ -82,7 +82,7 @@ class ClassStats:
         `smoothed` has the probabilities after mention smoothing, where they differ.
         """
         stats = self._update_own(probs, given)
-        if smoothed is None and self.smoothed is None:
+        if self.smoothed is None and (smoothed is None or not len(given)):
             return stats
         return replace(stats, smoothed=self.get_smoothed().update(probs if smoothed is None else smoothed, given))
 
