@@ -16,6 +16,7 @@ from service import __version__
 from service.api import openapi as docs
 from service.api.backend import get_request_id
 from service.api.http.auth import ApiKeys, Authenticator
+from service.api.http.body_budget import BodyBudget
 from service.api.http.middleware.access_control import AccessControl
 from service.api.http.middleware.request_context import REQUEST_ID_HEADER, RequestContext
 from service.api.http.ndjson.limiter import StreamLimiter
@@ -100,7 +101,10 @@ def create_app(backend: Backend) -> FastAPI:
         app.add_exception_handler(kind, _handle_error)
     # The middleware added last is the outermost.
     app.add_middleware(score.ScoreFastPath)
-    app.add_middleware(AccessControl, backend=backend, authenticator=app.state.authenticator)
+    app.state.body_budget = BodyBudget(backend.settings.max_pending_body_bytes)
+    app.add_middleware(
+        AccessControl, backend=backend, authenticator=app.state.authenticator, body_budget=app.state.body_budget
+    )
     if backend.settings.origins:
         app.add_middleware(
             CORSMiddleware,

@@ -36,6 +36,12 @@ class ApiSettings(SettingsGroup):
         default="", description="Comma separated origins that browsers may send requests from; none: off"
     )
     max_body_bytes: int = Field(default=16_000_000, ge=1_000, description="Maximum bytes of a JSON body")
+    max_pending_body_bytes: int = Field(
+        default=128_000_000,
+        ge=1_000,
+        description="Maximum bytes of JSON bodies in memory, over all requests; further ones get 429. The first 64 kB of "
+        "each request don't count",
+    )
     max_stream_bytes: int = Field(default=1_000_000_000, ge=1_000, description="Maximum bytes of an NDJSON body")
     max_streams: int = Field(
         default=64, ge=1, description="Maximum NDJSON requests at the same time; further ones get 429"

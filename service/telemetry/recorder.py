@@ -305,7 +305,7 @@ class Telemetry:
         self._request_histogram(label).observe(seconds)
 
     def count_overload(self, reason: str = "queue_full") -> None:
-        """Counts a rejected request: `queue_full`, `draining` or `streams_full`."""
+        """Counts a rejected request: `queue_full`, `draining`, `streams_full` or `bodies_full`."""
         self.metrics.overload.labels(reason if reason in OVERLOAD_REASONS else OTHER).inc()
 
     def count_webhook(self, platform: str, outcome: str, *, stage: str | None = None) -> None:

@@ -125,6 +125,10 @@ class Authenticator:
             return None
         return "read" if method == "POST" and path in READ_ONLY_POST_PATHS else "write"
 
+    def is_signed(self, path: str) -> bool:
+        """Whether the path checks signatures instead of keys."""
+        return path in self._signed_paths
+
     def authorize(self, headers: Headers, scope: KeyScope) -> str | None:
         """The caller's name; None if every caller may do everything.
 

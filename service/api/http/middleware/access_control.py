@@ -21,18 +21,21 @@ if TYPE_CHECKING:
 
     from service.api.backend import Backend
     from service.api.http.auth import Authenticator
+    from service.api.http.body_budget import BodyBudget
 
 API_PREFIX: Final = "/v1/"
+MAX_SIGNED_BODY_BYTES: Final = 1_000_000  # an event is about one record, and a sentence has at most 1 MiB
 LABEL_SET_SUFFIX: Final = "/label-set"  # takes the XML of a labelling interface
 
 
 class AccessControl:
     """Rejects requests that may not enter. Checks the key before it reads a byte of the body."""
 
-    def __init__(self, app: ASGIApp, backend: Backend, authenticator: Authenticator) -> None:
+    def __init__(self, app: ASGIApp, backend: Backend, authenticator: Authenticator, body_budget: BodyBudget) -> None:
         self._app = app
         self._backend = backend
         self._authenticator = authenticator
+        self._body_budget = body_budget
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -40,12 +43,20 @@ class AccessControl:
             return
         try:
             self._check_access(scope)
-            await RequestLimits(scope, receive, send, self._backend).run(self._app)
+            limit = self._get_body_limit(scope["path"])
+            limits = RequestLimits(scope, receive, send, self._backend, self._body_budget, max_body_bytes=limit)
+            await limits.run(self._app)
         except RequestError as error:
             response = build_problem_response(error, request_id=scope["state"]["request_id"])
             if isinstance(error, DrainingError | TooLargeError):  # the rest of the body is not read
                 response.headers["Connection"] = "close"
             await response(scope, receive, send)
+
+    def _get_body_limit(self, path: str) -> int | None:
+        """Anybody may send a body to a path that checks signatures, since the signature is over the whole body."""
+        if not self._authenticator.is_signed(path):
+            return None
+        return min(MAX_SIGNED_BODY_BYTES, self._backend.settings.max_body_bytes)
 
     def _check_access(self, scope: Scope) -> None:
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]

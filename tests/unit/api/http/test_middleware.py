@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.responses import JSONResponse, StreamingResponse
 
+from tests.support.scoring_harness import AsgiExchange
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
@@ -42,6 +44,39 @@ def test_a_body_in_chunks_is_counted(harness: ApiHarness) -> None:
     assert answer.headers["connection"] == "close"
     small = client.put("/v1/datasets/x", content=iter([b"{", b"}"]), headers=JSON)
     assert small.status_code == 201
+
+
+def test_bodies_of_all_requests_share_a_budget(harness: ApiHarness) -> None:
+    """100 clients that each held back the last byte of 16 MB took 1.6 GB."""
+    harness.serve_with_limits(max_pending_body_bytes=100_000)
+    budget = harness.app.state.body_budget
+
+    async def overload() -> None:
+        slow = AsgiExchange(harness.app, "/v1/sentences", content_type="application/json")
+        async with slow:
+            slow.send_lines(b"{" + b" " * 130_000)
+            while not budget.used_bytes:
+                await asyncio.sleep(0.001)
+            refused = await asyncio.to_thread(
+                harness.client.put, "/v1/datasets/x", content=b"{}" + b" " * 120_000, headers=JSON
+            )
+            assert (refused.status_code, refused.json()["type"]) == (429, "urn:labelwatch:problem:overloaded")
+            assert "LABELWATCH_API_MAX_PENDING_BODY_BYTES" in refused.json()["detail"]
+            assert (refused.headers["connection"], int(refused.headers["retry-after"]) > 0) == ("close", True)
+            parts = await asyncio.to_thread(
+                harness.client.put, "/v1/datasets/x", content=in_parts(120_000, 10_000), headers=JSON
+            )
+            assert (parts.status_code, parts.headers["connection"]) == (429, "close")
+            small = await asyncio.to_thread(
+                harness.client.put, "/v1/datasets/x", content=b"{}" + b" " * 60_000, headers=JSON
+            )
+            assert small.status_code in (200, 201)
+            slow.disconnect()
+
+    asyncio.run(overload())
+    assert budget.used_bytes == 0
+    large = harness.client.put("/v1/datasets/x", content=b"{}" + b" " * 120_000, headers=JSON)
+    assert large.status_code == 200
 
 
 def test_lines_have_their_own_limit(harness: ApiHarness) -> None:

@@ -330,7 +330,8 @@ def test_bodies_that_are_no_events_are_refused_and_stored(
 
 
 def test_a_message_larger_than_the_topic_allows_is_refused_and_stored(harness: ApiHarness) -> None:
-    body = bodies.make_event(annotation=bodies.make_annotation(), task=bodies.make_task(data={"text": "a" * (1 << 20)}))
+    region = bodies.make_region("Mara Quill", "x" * (1 << 20))
+    body = bodies.make_event(annotation=bodies.make_annotation(region), task=bodies.make_task())
     answer = harness.client.post(LABEL_STUDIO, json=body)
     assert answer.status_code == 413
     (letter,) = harness.log.read(TOPICS.dead_letters, 0, 10)
@@ -379,6 +380,13 @@ def trusting(harness: ApiHarness) -> ApiHarness:
         keys=f"w:write:{hash_key('write-key')}", argilla_secrets=SECRET, argilla_url="https://a.example.org"
     )
     return harness
+
+
+def test_a_signed_event_has_a_small_limit(trusting: ApiHarness) -> None:
+    """Anybody may send a body there: the signature is checked when all of it has arrived."""
+    answer = trusting.client.post(ARGILLA, content=b" " * 1_000_001, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.headers["connection"]) == (413, "close")
+    assert "larger than 1,000,000 bytes" in answer.json()["detail"]
 
 
 def test_a_signed_event_needs_no_key(trusting: ApiHarness) -> None:
