@@ -10,7 +10,8 @@ Counts come from service/statistics/memory. For each word with probabilities q o
    other type: positive where annotators gave this type in this pattern, negative where they gave the other one.
 3. Gate: how far conventions were right so far, from the words on which the model disagrees with the label.
 
-The parameters are those of a study on six data sets (docs/stream.md); they were not chosen on a test set.
+The parameters come from a study on several data sets, the CoNLL-2003 test set among them. A grid that was scored without
+that set still gains .032 AUPRC on it.
 """
 
 from __future__ import annotations

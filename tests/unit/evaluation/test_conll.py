@@ -97,7 +97,7 @@ def test_every_method_keeps_its_figures(conll: Path) -> None:
 
 
 def test_memory_finds_more_in_file_order(conll: Path) -> None:
-    """With the default model, nine classes; the parameters come from a study on other data too."""
+    """With the default model, nine classes."""
     classifier = Classifier(ModelFolder.load(find_default_model()), threads=1)
     given, corrected = (list(read_sentences(conll / f"{name}.tsv")) for name in ("test", "test.corrected"))
     results = classifier.infer_stream(sentence.tokens for sentence in given)
