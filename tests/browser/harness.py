@@ -200,7 +200,7 @@ class BrowserHarness:
             return
         refused = STATUS_ERROR.match(message.text)
         if refused is None or int(refused[1]) not in self.expected_statuses:
-            self.console_errors.append(message.text)
+            self.console_errors.append(f"{message.text} {message.location.get('url', '')}")
 
     def close(self) -> None:
         for context in self.contexts:

@@ -1,15 +1,20 @@
-"""Light, dark and narrow: no horizontal overflow, enough contrast, a name for every control."""
+"""Light, dark and narrow: no horizontal overflow, enough contrast, a name for every control, no violation for axe-core."""
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.harness import take_screenshot
+from tests.support.node_packages import install_packages
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
     from tests.browser.harness import BrowserHarness
 
 WIDE: dict[str, int] = {"width": 1280, "height": 860}
@@ -53,7 +58,22 @@ CONTROLS_WITHOUT_NAME = """() => [...document.querySelectorAll('button, select, 
   .filter((control) => control.checkVisibility())
   .filter((control) => !(control.getAttribute('aria-label') || control.textContent.trim() || control.getAttribute('aria-labelledby') || control.labels?.length))
   .map((control) => control.outerHTML.slice(0, 80))"""
+# Rules of WCAG 2.2 A and AA, and best practices. Tests show where a rule is broken and by what.
+RUN_AXE = """async () => (await axe.run(document, { resultTypes: ['violations'] })).violations.flatMap(({ id, nodes }) =>
+  nodes.map((node) => `${id}: ${node.target.join(' ')} ${node.failureSummary}`))"""
 HORIZONTAL_OVERFLOW = """() => document.documentElement.scrollWidth - innerWidth"""
+
+
+@cache
+def read_axe() -> str:
+    script = install_packages(Path(__file__).parent) / "node_modules" / "axe-core" / "axe.min.js"
+    return script.read_text(encoding="utf-8")
+
+
+def list_violations(page: Page) -> list[str]:
+    page.evaluate(read_axe())
+    violations: list[str] = page.evaluate(RUN_AXE)
+    return violations
 
 
 @pytest.mark.parametrize("name", LOOKS)
@@ -69,9 +89,14 @@ def test_views_have_contrast_named_controls_and_no_overflow(harness: BrowserHarn
     expect(page.locator(".decisions summary")).to_be_visible()
     page.keyboard.press("o")
     expect(page.locator(".toast")).to_be_visible()
-    page.locator(".thresholds summary").click()
-    for view in ("queue", "overview", "help"):
+    page.locator(".details summary").click()
+    page.locator(".word-table summary").click()
+    for view in ("queue", "menu", "overview", "help"):
+        if view == "menu":
+            page.keyboard.press("t")
+            expect(page.get_by_role("combobox", name="Type of the selected words")).to_be_focused()
         if view == "overview":
+            page.keyboard.press("Escape")
             page.goto(f"{harness.service.address}/#/overview?dataset={dataset}")
             expect(page.locator("#annotators tbody tr").first).to_be_visible()
             page.locator(".classes summary").click()
@@ -81,6 +106,7 @@ def test_views_have_contrast_named_controls_and_no_overflow(harness: BrowserHarn
         assert page.evaluate(HORIZONTAL_OVERFLOW) <= 0
         assert page.evaluate(LOW_CONTRAST) == []
         assert page.evaluate(CONTROLS_WITHOUT_NAME) == []
+        assert list_violations(page) == []
 
 
 def test_the_focus_is_visible(harness: BrowserHarness) -> None:
@@ -116,5 +142,5 @@ def test_a_long_sentence_is_shown_around_its_doubts(harness: BrowserHarness) -> 
     expect(page.locator(".item-title")).to_have_text("long / one")
     words = page.locator(".words .w")
     assert words.count() < 120
-    page.get_by_role("button", name="words …").first.click()
+    page.get_by_role("option", name="words …").first.click()
     expect(words).to_have_count(len(bad["tokens"]) + len(filler))

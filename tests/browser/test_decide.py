@@ -83,7 +83,7 @@ def test_the_corrected_label_is_chosen_by_keyboard(harness: BrowserHarness) -> N
     assert decision["note"] == "seen in the <b>guide</b>"
 
 
-def test_a_word_corrected_to_o_is_shown_as_no_entity(harness: BrowserHarness) -> None:
+def test_a_removed_entity_is_shown_as_no_entity(harness: BrowserHarness) -> None:
     (name,) = harness.service.fill_queue("emptied", 1)
     page = harness.open_page("#/queue?dataset=emptied")
     expect(page.locator(TITLE)).to_have_text(f"emptied / {name}")
@@ -91,10 +91,14 @@ def test_a_word_corrected_to_o_is_shown_as_no_entity(harness: BrowserHarness) ->
     index = next(index for index, label in enumerate(labels) if label.startswith("B-"))
     word = page.locator(".words .w").nth(index)
     word.click()
-    page.locator(f"[data-choice='{index}']").select_option("O")
+    page.keyboard.press("Delete")
     suggested = word.locator("i.s")
     expect(suggested).to_have_text("no entity")
     expect(suggested).to_have_class(re.compile(r"\btn\b"))
+    page.keyboard.press("c")  # the labels word by word, at the selected word
+    choice = page.locator(f"[data-choice='{index}']")
+    expect(choice).to_be_focused()
+    expect(choice).to_have_value("O")
 
 
 def test_corrections_are_in_the_datasets_own_names_and_scheme(harness: BrowserHarness) -> None:
@@ -152,6 +156,7 @@ def test_wrong_without_knowing_the_right_label(harness: BrowserHarness) -> None:
     page = harness.open_page("#/queue?dataset=unknown&state=all")
     expect(page.locator(TITLE)).to_have_text(f"unknown / {order[0]}")
     item = harness.service.get_item("unknown", order[0])
+    page.keyboard.press("c")
     for flag in item["doubtful"]:
         page.locator(f"[data-choice='{flag['index']}']").select_option(label="wrong, another label")
     page.get_by_role("button", name="Error").click()
@@ -236,6 +241,7 @@ def test_a_choice_survives_a_look_at_another_item(harness: BrowserHarness) -> No
     order = harness.service.fill_queue("drafted", 2)
     page = harness.open_page("#/queue?dataset=drafted")
     expect(page.locator(TITLE)).to_have_text(f"drafted / {order[0]}")
+    page.keyboard.press("c")
     choice = page.locator("[data-choice]").first
     choice.select_option("O" if choice.input_value() != "O" else "B-PER")
     chosen = choice.input_value()

@@ -59,6 +59,7 @@ def test_the_menu_offers_only_labels_of_the_label_set(harness: BrowserHarness) -
     expect(page.locator(".item-title")).to_have_text("trial-menu / t-39")
     for index, word in enumerate(item["tokens"]):
         page.locator(".words .w").nth(index).click()
+        page.keyboard.press("c")
         options = page.locator(f"[data-choice='{index}'] option").evaluate_all("all => all.map(one => one.value)")
         assert set(options) - {UNKNOWN_LABEL} == LABELS, word
 

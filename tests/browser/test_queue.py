@@ -40,7 +40,7 @@ def test_worst_first_with_spans_and_numbers(harness: BrowserHarness) -> None:
     word = words.nth(flag["index"])
     description = f"suggested {flag['suggested']}"
     assert description in (word.get_attribute("title") or "")
-    assert description in (word.get_attribute("aria-label") or "")
+    expect(word).to_have_accessible_description(re.compile(re.escape(description)))
     assert f"threshold {flag['threshold']:.3f}" in (word.get_attribute("title") or "")
     # Suggested entities are below their words.
     suspect = next(suspect for suspect in item["suspects"] if suspect["suggested_span"])
@@ -70,7 +70,7 @@ def test_keys_go_through_queue_and_words(harness: BrowserHarness) -> None:
         expect(title).to_have_text(f"walked / {order[index]}")
     expect(page.locator(".toast")).to_have_text("This is the first sentence.")
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_contain_text("Undo the last decision")
+    expect(page.get_by_role("dialog")).to_contain_text("Undo the last edit, else the last decision")
     page.keyboard.press("n")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
@@ -81,6 +81,10 @@ def test_keys_go_through_queue_and_words(harness: BrowserHarness) -> None:
     expect(page.locator(".w").nth(1)).to_be_focused()
     expect(page.locator(".readout")).to_contain_text("given")
     page.keyboard.press("Enter")
+    expect(page.get_by_role("combobox", name="Type of the selected words")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator(".w").nth(1)).to_be_focused()
+    page.keyboard.press("c")
     expect(page.locator("[data-choice='1']")).to_be_focused()
     page.keyboard.press("Escape")
     page.locator(ENTRY).first.focus()

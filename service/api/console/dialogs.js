@@ -121,7 +121,7 @@ export function showHelp(keys) {
       h(
         "p",
         { class: "note" },
-        "Given entities are above the words, suggested ones below. Low is bad in rank, priority and score. A dataset may have a control sample: sentences without a flag. Which ones these are, and all probabilities of such a dataset, are shown after the decision.",
+        "Given entities are above the words, corrected ones below. The service fills in what it is sure of. Low is bad in rank, priority and score. A dataset may have a control sample: sentences without a flag. Which ones these are, and all probabilities of such a dataset, are shown after the decision.",
       ),
       h(
         "div",

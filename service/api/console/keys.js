@@ -2,12 +2,21 @@
 
 /** @type {readonly (readonly [string, string])[]} */
 export const KEY_HELP = [
-  ["e", "Error: the labels are wrong; saves the chosen corrections"],
-  ["o", "OK: the labels are correct"],
+  ["a r", "Accept or reject the current doubt; the last answer saves the sentence"],
+  ["⇧A ⇧R", "Accept or reject all doubts of the sentence"],
+  ["e", "Error: the labels are wrong; saves them as corrected"],
+  ["o", "OK: the given labels are correct"],
   ["u", "Unsure"],
-  ["c", "Choose the corrected label: ↑ ↓ change it, Tab goes to the next word, Enter accepts it"],
-  ["← →", "Move between the words when one has the focus; Enter corrects it"],
-  ["z", "Undo the last decision"],
+  ["← →", "Go from word to word; a word of an entity selects the entity"],
+  ["⇧← ⇧→", "Select several words, as dragging does"],
+  ["1 … 9", "Give the selected words a type, or the selected entity another one"],
+  ["t Enter", "Choose the type from the menu of all types: type to filter"],
+  ["⌫ 0", "Remove the selected entity"],
+  [", .", "End the selected entity one word earlier or later"],
+  ["< >", "Start the selected entity one word earlier or later"],
+  ["x", "Split the entity before the word with the focus"],
+  ["z", "Undo the last edit, else the last decision"],
+  ["c", "Labels word by word: ↑ ↓ change a label, Tab goes to the next word"],
   ["n j", "Next sentence"],
   ["p k", "Previous sentence"],
   ["s", "The same words elsewhere: Tab goes to the next sentence, Enter opens it"],
@@ -31,6 +40,8 @@ export function listenToKeys(handle) {
     const isTyping =
       TEXT_INPUT_TAGS.has(target.tagName) && /** @type {HTMLInputElement} */ (target).type !== "checkbox";
     if (isTyping || target.isContentEditable || document.querySelector("dialog[open]")) return;
-    if (handle(event.key.length === 1 ? event.key.toLowerCase() : event.key)) event.preventDefault();
+    const isLetter = event.key.length === 1;
+    const key = isLetter && !event.shiftKey ? event.key.toLowerCase() : event.key; // also with caps lock
+    if (handle(key)) event.preventDefault();
   });
 }

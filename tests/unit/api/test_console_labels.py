@@ -1,4 +1,4 @@
-"""The console's labels.js, run by Node: prefilled corrections and the labels that the menu offers."""
+"""The console's labels, run by Node: prefilled corrections and the labels that the menu offers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from service.labels import Scheme, Span, convert_scheme, find_sequence_problem, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LABELS_MODULE = Path(__file__).resolve().parents[3] / "service" / "api" / "console" / "labels" / "labels.js"
+LABELS_FOLDER = Path(__file__).resolve().parents[3] / "service" / "api" / "console" / "labels"
 SCRIPT = """
 import { readFileSync } from "node:fs";
-const { Scheme, proposeLabels } = await import(process.argv[1]);
+const { Scheme } = await import(`${process.argv[1]}/scheme.js`);
+const { proposeLabels } = await import(`${process.argv[1]}/proposal.js`);
 const { settings, model, items, unused } = JSON.parse(readFileSync(0, "utf8"));
 const scheme = Scheme.fromSettings(settings, model, unused);
 console.log(JSON.stringify(items.map((item) => [proposeLabels(item, scheme), scheme.listOptions(item)])));
@@ -41,7 +42,7 @@ def run_labels(
         "unused": unused,
     }
     ran = subprocess.run(
-        ["node", "--input-type=module", "-e", SCRIPT, LABELS_MODULE.as_uri()],
+        ["node", "--input-type=module", "-e", SCRIPT, LABELS_FOLDER.as_uri()],
         input=json.dumps(message),
         capture_output=True,
         text=True,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-CONSOLE = Path(__file__).resolve().parents[3] / "service" / "api" / "console" / "queue"
+CONSOLE = Path(__file__).resolve().parents[3] / "service" / "api" / "console"
 SCRIPT = """
 import { readFileSync } from "node:fs";
-const { describeDoubts, formatParts } = await import(`${process.argv[1]}/wording.js`);
-const { describeEvidence } = await import(`${process.argv[1]}/because.js`);
+const { describeDoubts, formatParts } = await import(`${process.argv[1]}/queue/wording.js`);
+const { describeEvidence } = await import(`${process.argv[1]}/item/because.js`);
 const { items, evidence } = JSON.parse(readFileSync(0, "utf8"));
 const doubts = items.map((item) => describeDoubts(item).map(formatParts));
 console.log(JSON.stringify({ doubts, evidence: evidence.map(describeEvidence) }));

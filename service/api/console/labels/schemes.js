@@ -1,6 +1,6 @@
 /** The labelling scheme of each dataset, requested once per dataset. */
 
-import { Scheme } from "./labels.js";
+import { Scheme } from "./scheme.js";
 
 /** @import { Api } from "../api.js" */
 
@@ -17,6 +17,13 @@ export class SchemeCache {
     const scheme = this.schemes.get(dataset) ?? this.load(dataset);
     this.schemes.set(dataset, scheme);
     return scheme;
+  }
+
+  /** The schemes of several datasets by name. @param {string[]} datasets @returns {Promise<Record<string, Scheme>>} */
+  async getAll(datasets) {
+    const names = [...new Set(datasets)];
+    const schemes = await Promise.all(names.map((name) => this.get(name)));
+    return Object.fromEntries(names.map((name, index) => [name, schemes[index]]));
   }
 
   /** @param {string} dataset */

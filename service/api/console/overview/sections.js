@@ -1,7 +1,8 @@
 /** The overview's key figures and charts. */
 
 import { h } from "../dom.js";
-import { getColourClass, Scheme } from "../labels/labels.js";
+import { Palette } from "../labels/colours.js";
+import { Scheme } from "../labels/scheme.js";
 import { formatCount, formatPercent, formatScore, formatTime, pluralize } from "../text.js";
 import { renderBars, renderHistogram, renderMeter, renderShares } from "./charts.js";
 import { computeWilsonInterval, listLastDays } from "./figures.js";
@@ -145,6 +146,7 @@ export function renderScoreChart({ scores }, width) {
  */
 export function renderThresholdChart(thresholds, width, isOneOfSeveral) {
   const scheme = new Scheme("iob2");
+  const palette = new Palette(scheme.listTypes(thresholds.classes.map(({ name }) => name)));
   const isWide = width >= 620;
   const now = Date.now();
   const past = thresholds.history.map((entry) => ({ at: new Date(entry.at).getTime(), thresholds: entry.thresholds }));
@@ -153,7 +155,7 @@ export function renderThresholdChart(thresholds, width, isOneOfSeveral) {
   const from = Math.min(moments[0]?.at ?? now, now - 60_000);
   const lines = thresholds.classes.map(({ name }) => {
     const [prefix, type] = scheme.parse(name);
-    const css = type ? getColourClass(type) : "tn";
+    const css = type ? palette.getClasses(type) : "tn";
     return {
       name,
       css,

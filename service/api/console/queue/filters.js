@@ -3,7 +3,6 @@
 import { h } from "../dom.js";
 import { formatCount } from "../text.js";
 import { VERDICT_NAMES } from "./review.js";
-import { SUSPECT_KINDS } from "./suspects.js";
 
 /** @import { Overview } from "../types.js" */
 
@@ -27,6 +26,13 @@ export const NO_FILTER = {
   free: "",
 };
 const STATES = ["open", "decided", "closed", "all"];
+/** @type {Record<string, string>} */
+const SUSPECT_KINDS = {
+  missed: "Missed",
+  spurious: "Spurious",
+  type: "Wrong type",
+  boundary: "Wrong boundary",
+};
 const SELECTS = ["dataset", "state", "given", "suggested", "kind", "verdict", "model"];
 
 /** @param {URLSearchParams} query @returns {Filter} */
@@ -70,10 +76,7 @@ export class FilterForm {
       this.selects.state,
       STATES.map((state) => [state, state[0].toUpperCase() + state.slice(1)]),
     );
-    setOptions(this.selects.kind, [
-      ["", "Any"],
-      ...Object.entries(SUSPECT_KINDS).map(([kind, [name]]) => /** @type {[string, string]} */ ([kind, name])),
-    ]);
+    setOptions(this.selects.kind, [["", "Any"], ...Object.entries(SUSPECT_KINDS)]);
     setOptions(this.selects.verdict, [["", "Any"], ...Object.entries(VERDICT_NAMES)]);
     this.search = createInput("q", { type: "search", placeholder: "Search", maxlength: 200 });
     this.annotator = createInput("annotator", { list: "annotators", placeholder: "Anyone", maxlength: 256 });

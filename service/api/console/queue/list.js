@@ -1,13 +1,13 @@
 /** The list of the queue: one entry per item, worst first. */
 
 import { h } from "../dom.js";
-import { getColourClass } from "../labels/labels.js";
 import { formatScore, truncate } from "../text.js";
+import { renderPart } from "./parts.js";
 import { getItemKey, isClaimedByOther, VERDICT_NAMES } from "./review.js";
 import { describeDoubts, findWorstFlag } from "./wording.js";
 
 /** @import { Decision, Item } from "../types.js" */
-/** @import { Part } from "./wording.js" */
+/** @import { Palette } from "../labels/colours.js" */
 
 const WORDS_BEFORE = 4;
 const WORDS_AFTER = 9;
@@ -35,13 +35,13 @@ export class QueueList {
   /**
    * @param {Item[]} items
    * @param {{ selected: string | null, more: boolean, reviewer: string, total: number | null,
-   *   findUnsent: (item: Item) => Decision | null }} state
+   *   findUnsent: (item: Item) => Decision | null, findPalette: (item: Item) => Palette }} state
    */
-  show(items, { selected, more, reviewer, total, findUnsent }) {
+  show(items, { selected, more, reviewer, total, findUnsent, findPalette }) {
     const hadFocus = this.entries.contains(document.activeElement);
     this.entries.replaceChildren(
       ...items.map((item, index) =>
-        this.renderEntry(item, index, getItemKey(item) === selected, reviewer, findUnsent(item)),
+        this.renderEntry(item, index, getItemKey(item) === selected, reviewer, findUnsent(item), findPalette(item)),
       ),
     );
     this.more.hidden = !more;
@@ -61,8 +61,9 @@ export class QueueList {
    * @param {boolean} current
    * @param {string} reviewer
    * @param {Decision | null} unsent
+   * @param {Palette} palette
    */
-  renderEntry(item, index, current, reviewer, unsent) {
+  renderEntry(item, index, current, reviewer, unsent, palette) {
     const worst = findWorstFlag(item);
     const decision = item.decisions.find((other) => other.reviewer === reviewer) ?? item.decisions[0];
     const [doubt, ...others] = describeDoubts(item);
@@ -105,7 +106,7 @@ export class QueueList {
           ? h(
               "span",
               { class: "doubt" },
-              doubt.map(renderPart),
+              doubt.map((part) => renderPart(part, palette)),
               others.length ? h("span", { class: "muted" }, ` and ${others.length} more`) : null,
             )
           : null,
@@ -132,12 +133,6 @@ export class QueueList {
     next.focus();
     this.onOpen(next.dataset.key ?? "");
   }
-}
-
-/** @param {Part} part */
-function renderPart({ text, type, isQuote }) {
-  if (isQuote) return h("bdi", {}, text);
-  return type === undefined ? text : h("b", { class: getColourClass(type) }, truncate(text, 40));
 }
 
 /** The words around the least likely flagged word. @param {Item} item @param {number} center */

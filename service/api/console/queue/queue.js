@@ -2,13 +2,13 @@
 
 import { ApiError } from "../api.js";
 import { h, showToast } from "../dom.js";
+import { ItemView } from "../item/item.js";
 import { SchemeCache } from "../labels/schemes.js";
 import { renderMisfits } from "../misfits.js";
 import { quoteDoubtfulWords, truncate } from "../text.js";
 import { listWaiting, renderWaitingNotices } from "../waiting.js";
 import { renderEmptyStage } from "./empty.js";
 import { buildItemHash, buildQueueHash, FilterForm, parseFilter } from "./filters.js";
-import { ItemView } from "./item.js";
 import { QueueList } from "./list.js";
 import { Claims, Decisions, getItemKey, getItemPath, VERDICT_NAMES } from "./review.js";
 import { SimilarView } from "./similar.js";
@@ -282,13 +282,15 @@ export class QueueView {
     const isUnfiltered = !setFilters.length;
     const total =
       isUnfiltered && this.counts && this.filter.state in this.counts ? this.counts[this.filter.state] : null;
-    const findUnsent = (/** @type {Item} */ item) => this.decisions.findUnsent(item);
+    const schemes = await this.schemes.getAll([...this.items, ...(item ? [item] : [])].map(({ dataset }) => dataset));
+    if (this.openItem !== item) return;
     this.list.show(this.items, {
       selected: this.selected,
       more: this.nextCursor !== null,
       reviewer: this.context.getReviewer(),
       total,
-      findUnsent,
+      findUnsent: (listed) => this.decisions.findUnsent(listed),
+      findPalette: (listed) => schemes[listed.dataset].palette,
     });
     if (!item) {
       this.view = null;
@@ -307,8 +309,7 @@ export class QueueView {
       if (Date.now() - this.choicesLoadedAt > MAX_EMPTY_CHOICES_AGE_MS) this.loadChoices();
       return;
     }
-    const scheme = await this.schemes.get(item.dataset);
-    if (this.openItem !== item) return;
+    const scheme = schemes[item.dataset];
     const status = {
       reviewer: this.context.getReviewer(),
       mayWrite: this.context.mayWrite(),
@@ -431,6 +432,11 @@ export class QueueView {
     this.view?.focus();
   }
 
+  /** Undoes the last edit of the open sentence; if there is none, the last decision. */
+  undoLast() {
+    if (!this.view?.undoEdit()) this.undo();
+  }
+
   focusSimilar() {
     if (!this.similar.focus()) showToast("No other open sentence has the same words.");
   }
@@ -442,8 +448,7 @@ export class QueueView {
       e: () => this.decide("error"),
       o: () => this.decide("ok"),
       u: () => this.decide("unsure"),
-      c: () => this.view?.focusCorrection(),
-      z: () => this.undo(),
+      z: () => this.undoLast(),
       n: () => this.step(1),
       j: () => this.step(1),
       p: () => this.step(-1),
@@ -452,7 +457,9 @@ export class QueueView {
       "/": () => this.filters.focusSearch(),
       s: () => this.focusSimilar(),
     };
-    keys[key]?.();
-    return key in keys;
+    if (this.view?.handleKey(key)) return true;
+    const run = keys[key] ?? keys[key.toLowerCase()];
+    run?.();
+    return run !== undefined;
   }
 }

@@ -1,7 +1,6 @@
 /** The same words elsewhere: other open items that resemble the open one, as links. */
 
 import { h } from "../dom.js";
-import { getColourClass } from "../labels/labels.js";
 import { truncate } from "../text.js";
 import { buildItemHash, buildQueueHash } from "./filters.js";
 import { getItemKey } from "./review.js";
@@ -9,7 +8,7 @@ import { getItemKey } from "./review.js";
 /** @import { Item, Similar, SimilarItem } from "../types.js" */
 /** @import { Api } from "../api.js" */
 /** @import { Filter } from "./filters.js" */
-/** @import { Scheme } from "../labels/labels.js" */
+/** @import { Scheme } from "../labels/scheme.js" */
 
 const LOAD_DELAY_MS = 150; // paging through the queue asks for nothing
 const MAX_SHOWN = 6;
@@ -140,8 +139,8 @@ function renderLink(item, dataset, filter, scheme) {
     h(
       "span",
       { class: "labels" },
-      renderTypes(given),
-      isDoubted && suggested.join() !== given.join() ? [" should be ", ...renderTypes(suggested)] : null,
+      renderTypes(given, scheme),
+      isDoubted && suggested.join() !== given.join() ? [" should be ", ...renderTypes(suggested, scheme)] : null,
       isDoubted ? null : h("span", { class: "muted" }, ", not in doubt"),
     ),
   );
@@ -150,9 +149,9 @@ function renderLink(item, dataset, filter, scheme) {
 /** The types of labels, without repetitions. @param {string[]} labels @param {Scheme} scheme */
 const listTypes = (labels, scheme) => [...new Set(labels.map((label) => scheme.getType(label)))];
 
-/** @param {string[]} types */
-const renderTypes = (types) =>
+/** @param {string[]} types @param {Scheme} scheme */
+const renderTypes = (types, scheme) =>
   types.flatMap((type, index) => [
     index ? ", " : "",
-    type === "O" ? "no entity" : h("span", { class: getColourClass(type) }, truncate(type, 40)),
+    type === "O" ? "no entity" : h("span", { class: scheme.palette.getClasses(type) }, truncate(type, 40)),
   ]);

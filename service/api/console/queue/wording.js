@@ -25,7 +25,7 @@ const quote = (tokens, { start, end }) => {
  * @param {Suspect} suspect
  * @returns {Part[]}
  */
-export function describeSuspect(tokens, { given_span: given, suggested_span: suggested }) {
+function describeSuspect(tokens, { given_span: given, suggested_span: suggested }) {
   /** @param {Span} span @returns {Part} */
   const quoted = (span) => ({ text: quote(tokens, span), isQuote: true });
   /** @param {Span} span @returns {Part} */
@@ -61,11 +61,16 @@ function describeFlag({ token, given, suggested }) {
 export const findWorstFlag = (item) => [...item.doubtful].sort((a, b) => (a.p_given ?? 0) - (b.p_given ?? 0)).at(0);
 
 /**
- * What is wrong with an item, worst first: one entry per entity in doubt, and per flagged word outside of them.
- * @param {Item} item
- * @returns {Part[][]}
+ * An entity in doubt, or a flagged word outside of them, and the words it is about.
+ * @typedef {{ range: { start: number, end: number }, suspect: Suspect | null, flag: Flag | null }} Doubt
  */
-export function describeDoubts(item) {
+
+/**
+ * What is doubtful in an item, worst first: one entry per entity in doubt, and per flagged word outside of them.
+ * @param {Item} item
+ * @returns {Doubt[]}
+ */
+export function listDoubts(item) {
   const worst = findWorstFlag(item);
   /** @param {Span | null} span @param {number} index */
   const covers = (span, index) => span !== null && span.start <= index && index < span.end;
@@ -76,8 +81,24 @@ export function describeDoubts(item) {
     (a, b) => Number(worst !== undefined && concerns(b, worst)) - Number(worst !== undefined && concerns(a, worst)),
   );
   const flags = item.doubtful.filter((flag) => !item.suspects.some((suspect) => concerns(suspect, flag)));
-  return [...suspects.map((suspect) => describeSuspect(item.tokens, suspect)), ...flags.map(describeFlag)];
+  return [
+    ...suspects.map((suspect) => ({ range: getSuspectRange(suspect), suspect, flag: null })),
+    ...flags.map((flag) => ({ range: { start: flag.index, end: flag.index + 1 }, suspect: null, flag })),
+  ];
 }
+
+/** The words that a suspect is about: the suggested entity, else the given one. @param {Suspect} suspect */
+function getSuspectRange({ given_span, suggested_span }) {
+  const { start, end } = suggested_span ?? given_span ?? { start: 0, end: 0 };
+  return { start, end };
+}
+
+/** Says what is wrong. @param {Item} item @param {Doubt} doubt @returns {Part[]} */
+export const describeDoubt = (item, { suspect, flag }) =>
+  suspect ? describeSuspect(item.tokens, suspect) : flag ? describeFlag(flag) : [];
+
+/** What is wrong with an item in words, worst first. @param {Item} item */
+export const describeDoubts = (item) => listDoubts(item).map((doubt) => describeDoubt(item, doubt));
 
 /** @param {Part[]} parts */
 export const formatParts = (parts) => parts.map(({ text }) => text).join("");

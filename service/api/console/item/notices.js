@@ -2,10 +2,10 @@
 
 import { h } from "../dom.js";
 import { formatPercent, formatTime } from "../text.js";
-import { isClaimedByOther, VERDICT_NAMES } from "./review.js";
+import { isClaimedByOther, VERDICT_NAMES } from "../queue/review.js";
 
 /** @import { Decision, Item } from "../types.js" */
-/** @import { Scheme } from "../labels/labels.js" */
+/** @import { Scheme } from "../labels/scheme.js" */
 /** @import { ReviewerStatus } from "./item.js" */
 
 /**

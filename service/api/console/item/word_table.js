@@ -1,56 +1,21 @@
-/** The corrected labels: a choice for each flagged word, and for any other word that the reviewer picks. */
+/** The labels word by word: a choice for each flagged or corrected word, and for any other that the reviewer picks. */
 
 import { h, renderArrow } from "../dom.js";
-import { proposeLabels } from "../labels/labels.js";
 import { formatPercent, truncate } from "../text.js";
 
-/** @import { Item } from "../types.js" */
-/** @import { Scheme } from "../labels/labels.js" */
+/** @import { Draft } from "./draft.js" */
 
 const OTHER_LABEL = "\u0000";
 
-/**
- * A reviewer's unsaved corrections of an item. They stay while the reviewer looks at other items.
- * @typedef {{ revision: number, labels: string[], otherLabel: Set<number>, rows: Set<number>, note: string }} Draft
- */
-
-/** @param {Item} item @param {Scheme} scheme @returns {Draft} */
-export function createDraft(item, scheme) {
-  const labels = proposeLabels(item, scheme);
-  const changed = item.labels.map((_, index) => index).filter((index) => labels[index] !== item.labels[index]);
-  return {
-    revision: item.revision,
-    labels,
-    otherLabel: new Set(),
-    rows: new Set([...item.doubtful.map((flag) => flag.index), ...changed].sort((a, b) => a - b)),
-    note: "",
-  };
-}
-
-/**
- * The correction of a decision: the corrected labels, or only the wrong words, or nothing. Prefixes are adapted to what the
- * reviewer chose, so that the labels are valid in the scheme.
- * @param {Item} item
- * @param {Draft} draft
- * @param {Scheme} scheme
- * @returns {{ labels?: string[], words?: number[] }}
- */
-export function collectCorrection(item, draft, scheme) {
-  const changed = item.labels.map((_, index) => index).filter((index) => draft.labels[index] !== item.labels[index]);
-  if (draft.otherLabel.size) return { words: [...new Set([...changed, ...draft.otherLabel])].sort((a, b) => a - b) };
-  return changed.length ? { labels: scheme.repair(draft.labels, item.labels) } : {};
-}
-
-/** The table with one row per word. */
-export class Correction {
+/** The table with one row per word. It is closed until the reviewer asks for it. */
+export class WordTable {
   /**
-   * @param {Item} item
-   * @param {Scheme} scheme
    * @param {Draft} draft
    * @param {{ onChange: () => void, onDone: () => void }} handlers
    *   `onDone`: the reviewer leaves a choice with Enter or Escape
    */
-  constructor(item, scheme, draft, { onChange, onDone }) {
+  constructor(draft, { onChange, onDone }) {
+    const { item, scheme } = draft;
     this.item = item;
     this.draft = draft;
     this.onChange = onChange;
@@ -58,7 +23,7 @@ export class Correction {
     this.options = scheme.listOptions(item);
     this.flags = new Map(item.doubtful.map((flag) => [flag.index, flag]));
     this.body = h("tbody");
-    this.element = h(
+    const table = h(
       "table",
       { class: "correction" },
       h("caption", { class: "sr" }, "Doubtful words and their corrected labels"),
@@ -75,11 +40,18 @@ export class Correction {
       ),
       this.body,
     );
-    this.renderRows();
+    this.element = /** @type {HTMLDetailsElement} */ (
+      h("details", { class: "word-table" }, h("summary", {}, "Labels word by word ", h("kbd", {}, "c")), table)
+    );
+    this.show();
   }
 
-  renderRows() {
+  /** Shows the labels of the draft. A choice keeps the focus. */
+  show() {
+    const focused = /** @type {HTMLElement | null} */ (document.activeElement);
+    const choice = focused && this.body.contains(focused) ? focused.dataset.choice : undefined;
     this.body.replaceChildren(...[...this.draft.rows].sort((a, b) => a - b).map((index) => this.renderRow(index)));
+    if (choice !== undefined) this.focusChoice(`[data-choice="${choice}"]`);
   }
 
   /** @param {number} index */
@@ -142,9 +114,7 @@ export class Correction {
     );
     select.value = draft.otherLabel.has(index) ? OTHER_LABEL : draft.labels[index];
     select.addEventListener("change", () => {
-      if (select.value === OTHER_LABEL) draft.otherLabel.add(index);
-      else draft.otherLabel.delete(index);
-      draft.labels[index] = select.value === OTHER_LABEL ? given : select.value;
+      draft.chooseLabel(index, select.value === OTHER_LABEL ? null : select.value);
       this.onChange();
     });
     select.addEventListener("keydown", (event) => {
@@ -156,15 +126,20 @@ export class Correction {
   }
 
   /**
-   * Focuses the choice of a word, and adds it if there is none. Without an index it focuses the first.
-   * @param {number} [index]
+   * Opens the table and focuses the choice of a word, which it adds if there is none.
+   * @param {number | null} index null: the first
    */
   focus(index) {
-    if (index !== undefined && !this.draft.rows.has(index)) {
+    this.element.open = true;
+    if (index !== null && !this.draft.rows.has(index)) {
       this.draft.rows.add(index);
-      this.renderRows();
+      this.show();
     }
-    const selector = index === undefined ? "[data-choice]" : `[data-choice="${index}"]`;
+    this.focusChoice(index === null ? "[data-choice]" : `[data-choice="${index}"]`);
+  }
+
+  /** @param {string} selector */
+  focusChoice(selector) {
     /** @type {HTMLElement | null} */ (this.body.querySelector(selector))?.focus();
   }
 }

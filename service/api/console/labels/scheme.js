@@ -1,8 +1,10 @@
 /** Labels to spans and spans to labels, in the dataset's scheme. As lenient as the service. */
 
-/** @import { Flag, Item, Span, SpanChange, Suspect } from "../types.js" */
+import { Palette } from "./colours.js";
+import { listIndices, OUTSIDE } from "./spans.js";
 
-const OUTSIDE = "O";
+/** @import { Item, Span } from "../types.js" */
+
 const IOB_PREFIXES = { B: "B", I: "I", b: "B", i: "I" };
 const BILUO_PREFIXES = {
   ...IOB_PREFIXES,
@@ -23,10 +25,6 @@ const BILUO_PREFIXES = {
 const PREFIXES_BY_SCHEME = { iob1: IOB_PREFIXES, iob2: IOB_PREFIXES, biluo: BILUO_PREFIXES, io: { I: "I", i: "I" } };
 /** @type {Record<string, string>} */
 const WRITTEN_PREFIXES = { iob1: "BI", iob2: "BI", biluo: "BILU", io: "" };
-/** A suggestion is prefilled if the service is at least this sure of it. */
-export const MIN_PREFILL_CONFIDENCE = 0.5;
-const N_COLOURS = 12;
-const FIXED_COLOUR_TYPES = ["LOC", "PER", "ORG", "MISC"];
 
 export class Scheme {
   /**
@@ -38,6 +36,7 @@ export class Scheme {
   constructor(name, labelSet = null) {
     this.name = name in PREFIXES_BY_SCHEME ? name : "iob2";
     this.labelSet = labelSet;
+    this.palette = new Palette(labelSet?.types ?? []);
   }
 
   /**
@@ -149,6 +148,7 @@ export class Scheme {
    * @param {string[]} labels the labels of the sentence
    */
   formatLabel(span, index, labels) {
+    if (this.labelSet?.labels.includes(span.type)) return span.type; // a label without a type, such as "PER_B"
     const isLast = index === span.end - 1;
     if (this.name === "io") return labels.some((label) => label.startsWith("I-")) ? `I-${span.type}` : span.type;
     if (this.name === "biluo" && isLast) return `${index === span.start ? "U" : "L"}-${span.type}`;
@@ -211,17 +211,35 @@ export class Scheme {
   }
 
   /**
+   * The types that an entity can get: the label set, and nothing else. Without an explicit label set also the types of
+   * the sentence; while the label set is not known, the types of the model's classes.
+   * @param {Item} item
+   * @returns {string[]}
+   */
+  listEntityTypes(item) {
+    const known = this.labelSet ? this.labelSet.types : this.listTypes(Object.keys(item.thresholds));
+    const wholeLabels = this.labelSet?.labels ?? [];
+    const seen = this.listSeenLabels(item).filter((label) => !wholeLabels.includes(label));
+    return [...new Set([...known, ...this.listTypes(seen), ...wholeLabels])];
+  }
+
+  /** The labels of the sentence, unless an explicit label set says which there are. @param {Item} item */
+  listSeenLabels(item) {
+    return this.labelSet?.isExplicit ? [] : [...item.labels, ...item.doubtful.map((flag) => flag.suggested)];
+  }
+
+  /**
    * All labels that a word can get: those in use and those that the types allow.
    * @param {Item} item
    * @returns {string[]}
    */
   listOptions(item) {
-    // Other types than those of an explicit label set are not offered, even if the sentence has them.
-    const seen = this.labelSet?.isExplicit ? [] : [...item.labels, ...item.doubtful.map((flag) => flag.suggested)];
     // Thresholds have the names of the model's classes. They are used if the dataset's label set is not known.
-    const labels = [...(this.labelSet ? this.labelSet.labels : Object.keys(item.thresholds)), ...seen];
-    const withoutWhole = labels.filter((label) => !this.labelSet?.labels.includes(label));
-    const types = [...new Set([...(this.labelSet?.types ?? []), ...this.listTypes(withoutWhole)])];
+    const labels = [
+      ...(this.labelSet ? this.labelSet.labels : Object.keys(item.thresholds)),
+      ...this.listSeenLabels(item),
+    ];
+    const types = this.listEntityTypes(item).filter((type) => !this.labelSet?.labels.includes(type));
     const written = types.flatMap((type) => [...WRITTEN_PREFIXES[this.name]].map((prefix) => `${prefix}-${type}`));
     // Names of types without a prefix are not labels of the dataset, unless it uses them.
     const usable = labels.filter(
@@ -233,126 +251,4 @@ export class Scheme {
     );
     return [...new Set([OUTSIDE, ...(written.length ? written : types), ...usable])];
   }
-}
-
-/**
- * The labels that the service suggests. Only words of suspects change, and of flagged words that no suspect covers, if
- * the service is at least MIN_PREFILL_CONFIDENCE sure. The result is valid beside every changed word.
- * @param {Item} item
- * @param {Scheme} scheme
- * @returns {string[]}
- */
-export function proposeLabels(item, scheme) {
-  const labels = [...item.labels];
-  const flags = new Map(item.doubtful.map((flag) => [flag.index, flag]));
-  const suspects = selectConfidentSuspects(item, scheme);
-  const suggestedSpans = suspects.map((suspect) => suspect.suggested_span).filter((span) => span !== null);
-  const replacedSpans = suspects.map((suspect) => suspect.given_span).filter((span) => span !== null);
-  for (const index of replacedSpans.flatMap(listIndices)) labels[index] = OUTSIDE;
-  for (const span of suggestedSpans) {
-    for (const index of listIndices(span))
-      labels[index] = matchSpelling(scheme.formatLabel(span, index, labels), flags.get(index), scheme);
-  }
-  const suspectWords = new Set(
-    item.suspects.flatMap(({ given_span, suggested_span }) =>
-      [given_span, suggested_span].filter((span) => span !== null).flatMap(listIndices),
-    ),
-  );
-  for (const flag of item.doubtful) {
-    if (!suspectWords.has(flag.index) && isConfident(flag.p_suggested) && scheme.allowsLabel(flag.suggested))
-      labels[flag.index] = flag.suggested;
-  }
-  return scheme.repair(labels, item.labels);
-}
-
-/**
- * The suspects to prefill. Suspects that share an entity change together or not at all, and a suggested entity that
- * overlaps a given one which is not in doubt is left out.
- * @param {Item} item
- * @param {Scheme} scheme
- */
-function selectConfidentSuspects(item, scheme) {
-  const givenSpans = scheme.parseSpans(item.labels);
-  const overlaps = (/** @type {Span | null} */ a, /** @type {Span | null} */ b) => a && b && overlap(a, b);
-  let selected = item.suspects.filter(
-    ({ confidence, suggested_span }) =>
-      isConfident(confidence) && (!suggested_span || scheme.allowsType(suggested_span.type)),
-  );
-  for (;;) {
-    const rest = item.suspects.filter((suspect) => !selected.includes(suspect));
-    const isBlocked = (/** @type {Suspect} */ { given_span, suggested_span }) =>
-      rest.some((other) => overlaps(other.given_span, given_span) || overlaps(other.suggested_span, suggested_span)) ||
-      givenSpans.some(
-        (span) => overlaps(span, suggested_span) && !selected.some((other) => overlaps(other.given_span, span)),
-      );
-    const unblocked = selected.filter((suspect) => !isBlocked(suspect));
-    if (unblocked.length === selected.length) return selected;
-    selected = unblocked;
-  }
-}
-
-/** Whether a suggestion is prefilled. The confidence is null where it is hidden. @param {number | null} confidence */
-const isConfident = (confidence) => confidence === null || confidence >= MIN_PREFILL_CONFIDENCE;
-
-/** @param {Span} a @param {Span} b */
-const overlap = (a, b) => a.start < b.end && b.start < a.end;
-
-/**
- * The label as the service writes it for this word ("S-PER" for "U-PER"), if it suggests the same.
- * @param {string} label
- * @param {Flag | undefined} flag
- * @param {Scheme} scheme
- */
-function matchSpelling(label, flag, scheme) {
-  if (!flag) return label;
-  if (scheme.labelSet?.labels.includes(flag.suggested)) return flag.suggested;
-  const [[prefix, type], [suggestedPrefix, suggestedType]] = [scheme.parse(label), scheme.parse(flag.suggested)];
-  return prefix === suggestedPrefix && type === suggestedType ? flag.suggested : label;
-}
-
-/** @param {Span} span */
-const listIndices = (span) => Array.from({ length: span.end - span.start }, (_, step) => span.start + step);
-
-/**
- * The spans that a correction changes: new spans, spans with changed labels, and words that become "no entity".
- * @param {string[]} given
- * @param {string[]} corrected
- * @param {Scheme} scheme
- * @returns {SpanChange[]}
- */
-export function diffSpans(given, corrected, scheme) {
-  const givenSpans = scheme.parseSpans(given);
-  const correctedSpans = scheme.parseSpans(corrected);
-  const isSame = (/** @type {Span} */ a, /** @type {Span} */ b) =>
-    a.start === b.start && a.end === b.end && a.type === b.type;
-  /** @type {SpanChange[]} */
-  const changed = correctedSpans.filter((span) => !givenSpans.some((other) => isSame(other, span)));
-  // A changed prefix inside the same entity is shown too.
-  for (const span of correctedSpans) {
-    if (!changed.includes(span) && listIndices(span).some((index) => given[index] !== corrected[index]))
-      changed.push(span);
-  }
-  corrected.forEach((label, index) => {
-    if (label !== OUTSIDE || given[index] === OUTSIDE) return;
-    const last = changed.find((span) => span.isNoEntity && span.end === index);
-    if (last) last.end = index + 1;
-    else changed.push({ start: index, end: index + 1, type: "no entity", isNoEntity: true });
-  });
-  return changed;
-}
-
-/**
- * The CSS class with the colour of a type. It depends on the name only, so it is the same in every browser. Several
- * types
- * may share a colour; the four of CoNLL-2003 have their own.
- * @param {string} type
- */
-export function getColourClass(type) {
-  const fixedIndex = FIXED_COLOUR_TYPES.indexOf(type.toUpperCase());
-  if (fixedIndex >= 0) return `t${fixedIndex}`;
-  let hash = 0x811c9dc5; // FNV-1a
-  for (let charIndex = 0; charIndex < type.length; charIndex += 1)
-    hash = Math.imul(hash ^ type.charCodeAt(charIndex), 0x01000193);
-  // The low bits of FNV-1a are weak, so the high bits are mixed in.
-  return `t${FIXED_COLOUR_TYPES.length + (((hash ^ (hash >>> 15)) >>> 0) % (N_COLOURS - FIXED_COLOUR_TYPES.length))}`;
 }

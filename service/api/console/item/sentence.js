@@ -1,37 +1,35 @@
 /** A sentence with given entities above its words, suggested ones below, and doubtful words marked. */
 
 import { h } from "../dom.js";
-import { diffSpans, getColourClass } from "../labels/labels.js";
+import { diffSpans, indexByWord } from "../labels/spans.js";
 import { formatPercent, pluralize, truncate } from "../text.js";
 
 /** @import { Item, Span, SpanChange } from "../types.js" */
-/** @import { Scheme } from "../labels/labels.js" */
+/** @import { WordRange } from "../labels/spans.js" */
+/** @import { Scheme } from "../labels/scheme.js" */
 
 const MAX_UNCUT_WORDS = 150;
 const CONTEXT_WORDS = 25;
 
-/** The words of a sentence. One word can have the focus; arrow keys move it. */
+/** The words of a sentence. One word can have the focus; several can be selected. */
 export class SentenceView {
   /**
    * @param {Item} item
    * @param {Scheme} scheme
-   * @param {{ onWordChosen: (index: number) => void }} handlers `onWordChosen`: the reviewer wants to correct a word
    */
-  constructor(item, scheme, { onWordChosen }) {
+  constructor(item, scheme) {
     this.item = item;
     this.scheme = scheme;
-    this.onWordChosen = onWordChosen;
     this.showsAllWords = item.tokens.length <= MAX_UNCUT_WORDS;
     this.labels = item.labels;
     this.flags = new Map(item.doubtful.map((flag) => [flag.index, flag]));
     this.readout = h("p", { class: "readout" });
     this.wordList = h("div", {
       class: "words",
-      role: "group",
+      role: "listbox",
+      "aria-multiselectable": "true",
       "aria-label": "Words of the sentence",
       on: {
-        keydown: (/** @type {KeyboardEvent} */ event) => this.handleKey(event),
-        click: (/** @type {Event} */ event) => this.withWordIndex(event, (index) => this.onWordChosen(index)),
         focusin: (/** @type {Event} */ event) => this.withWordIndex(event, (index) => this.showReadout(index)),
         mouseover: (/** @type {Event} */ event) => this.withWordIndex(event, (index) => this.showReadout(index)),
         mouseleave: () => this.showReadout(null),
@@ -41,10 +39,14 @@ export class SentenceView {
       "div",
       { class: "sentence" },
       h("p", { class: "sr" }, item.tokens.join(" ")),
+      h("p", { class: "legend" }, "Above the words: as given. Below: as corrected."),
       this.wordList,
       this.readout,
     );
-    this.show(item.labels);
+    /** @type {WordRange | null} */
+    this.selected = null;
+    /** @type {number | null} */
+    this.head = null;
     new ResizeObserver(() => this.repeatWrappedNames()).observe(this.wordList);
   }
 
@@ -54,8 +56,9 @@ export class SentenceView {
     words.forEach((word, index) => {
       const isWrapped = index > 0 && word.offsetTop > words[index - 1].offsetTop;
       for (const piece of /** @type {NodeListOf<HTMLElement>} */ (word.querySelectorAll("i[data-type]:not(.first)"))) {
-        piece.textContent = isWrapped ? (piece.dataset.type ?? "") : "";
-        piece.classList.toggle("spill", isWrapped);
+        const name = piece.dataset.type ?? "";
+        piece.textContent = isWrapped ? name : "";
+        piece.classList.toggle("spill", isWrapped && Number(piece.dataset.room) > name.length + 1);
       }
     });
   }
@@ -68,14 +71,14 @@ export class SentenceView {
       : null;
     const above = indexByWord(this.scheme.parseSpans(this.item.labels));
     const below = indexByWord(diffSpans(this.item.labels, labels, this.scheme));
-    const first = this.item.doubtful[0]?.index ?? 0;
+    const entities = indexByWord(this.scheme.parseSpans(labels));
     /** @type {Node[]} */
     const elements = [];
     let nextIndex = 0;
     for (const index of this.selectWords()) {
       if (index > nextIndex) elements.push(this.renderGap(index - nextIndex));
       const afterGap = index !== nextIndex || index === 0;
-      elements.push(this.renderWord(index, above.get(index), below.get(index), afterGap, index === first));
+      elements.push(this.renderWord(index, above.get(index), below.get(index), afterGap, entities.get(index)));
       nextIndex = index + 1;
     }
     if (nextIndex < this.item.tokens.length) elements.push(this.renderGap(this.item.tokens.length - nextIndex));
@@ -83,7 +86,33 @@ export class SentenceView {
     this.repeatWrappedNames();
     if (focusedIndex !== null)
       /** @type {HTMLElement | null} */ (this.wordList.querySelector(`[data-index="${focusedIndex}"]`))?.focus();
+    this.showSelection(this.selected, this.head);
+  }
+
+  /**
+   * @param {WordRange | null} range the selected words
+   * @param {number | null} head the word with the focus
+   */
+  showSelection(range, head) {
+    this.selected = range;
+    this.head = head;
+    const words = /** @type {HTMLElement[]} */ ([...this.wordList.querySelectorAll("[data-index]")]);
+    const indices = words.map((word) => Number(word.dataset.index));
+    const focusable = head !== null && indices.includes(head) ? head : indices[0];
+    words.forEach((word, place) => {
+      const isSelected = range !== null && range.start <= indices[place] && indices[place] < range.end;
+      word.classList.toggle("selected", isSelected);
+      word.setAttribute("aria-selected", String(isSelected));
+      word.tabIndex = indices[place] === focusable ? 0 : -1;
+    });
     this.showReadout(null);
+  }
+
+  /** Shows words that were left out of a long sentence. @param {WordRange} range */
+  reveal({ start, end }) {
+    if ([start, end - 1].every((index) => this.wordList.querySelector(`[data-index="${index}"]`))) return;
+    this.showsAllWords = true;
+    this.show(this.labels);
   }
 
   /** The indices of all words, or of those around the flags in a long sentence. */
@@ -111,7 +140,7 @@ export class SentenceView {
     };
     return h(
       "button",
-      { type: "button", class: "gap plain", on: { click: showAllWords } },
+      { type: "button", role: "option", "aria-selected": "false", class: "gap plain", on: { click: showAllWords } },
       `… ${pluralize(leftOut, "word")} …`,
     );
   }
@@ -121,9 +150,9 @@ export class SentenceView {
    * @param {Span | undefined} above
    * @param {SpanChange | undefined} below
    * @param {boolean} afterGap after words that are left out: the span's name is repeated
-   * @param {boolean} isFocusable
+   * @param {Span | undefined} entity that the word belongs to, as corrected
    */
-  renderWord(index, above, below, afterGap, isFocusable) {
+  renderWord(index, above, below, afterGap, entity) {
     const description = this.describeWord(index);
     const isJoined = [above, below].some((span) => span && index + 1 < span.end);
     const isDoubtful = this.flags.has(index);
@@ -131,14 +160,13 @@ export class SentenceView {
       "span",
       {
         class: `w${isDoubtful ? " doubtful" : ""}${isJoined ? " joined" : ""}`,
-        role: "button",
-        tabindex: isFocusable ? 0 : -1,
+        role: "option",
         title: description,
-        "aria-label": `${this.item.tokens[index]}: ${isDoubtful ? "doubtful, " : ""}${description}`,
         "data-index": index,
       },
       this.renderSpanPiece(above, index, "g", afterGap),
       h("bdi", {}, truncate(this.item.tokens[index])),
+      h("span", { class: "sr" }, `${this.describeEntity(index, entity)}${isDoubtful ? "; doubtful" : ""}`),
       this.renderSpanPiece(below, index, "s", afterGap),
     );
   }
@@ -150,18 +178,32 @@ export class SentenceView {
    * @param {boolean} afterGap
    */
   renderSpanPiece(span, index, side, afterGap) {
-    if (!span) return h("i", { class: side });
+    if (!span) return h("i", { class: side, "aria-hidden": "true" });
     const hasName = afterGap || index === span.start;
     const width = this.item.tokens.slice(index, span.end).join(" ").length;
-    const css = [side, "on", span.isNoEntity ? "tn" : getColourClass(span.type)];
+    const css = [side, "on", span.isNoEntity ? "tn" : this.scheme.palette.getClasses(span.type)];
     if (index === span.start) css.push("first");
     if (index === span.end - 1) css.push("last");
     if (hasName && width > span.type.length + 1) css.push("spill");
     return h(
       "i",
-      { class: css.join(" "), "data-type": hasName ? null : truncate(span.type, 40) },
+      {
+        class: css.join(" "),
+        "data-type": hasName ? null : truncate(span.type, 40),
+        "data-room": width,
+        "aria-hidden": "true",
+      },
       hasName ? truncate(span.type, 40) : "",
     );
+  }
+
+  /** `ORG, Real Madrid, word 1 of 2`, for screen readers. @param {number} index @param {Span | undefined} entity */
+  describeEntity(index, entity) {
+    if (!entity) return "no entity";
+    const size = entity.end - entity.start;
+    if (size === 1) return entity.type;
+    const words = truncate(this.item.tokens.slice(entity.start, entity.end).join(" "), 120);
+    return `${entity.type}, ${words}, word ${index - entity.start + 1} of ${size}`;
   }
 
   /** Describes a word: its labels, probabilities and threshold. @param {number} index */
@@ -180,11 +222,12 @@ export class SentenceView {
     return parts.join(" · ");
   }
 
-  /** @param {number | null} index */
+  /** Describes a word; without one the word with the focus. @param {number | null} index */
   showReadout(index) {
-    if (index === null) this.readout.textContent = "";
+    const shown = index ?? this.head;
+    if (shown === null) this.readout.textContent = "";
     else
-      this.readout.replaceChildren(h("b", {}, truncate(this.item.tokens[index], 60)), ` ${this.describeWord(index)}`);
+      this.readout.replaceChildren(h("b", {}, truncate(this.item.tokens[shown], 60)), ` ${this.describeWord(shown)}`);
   }
 
   /** @param {Element | null} element */
@@ -198,24 +241,6 @@ export class SentenceView {
     const index = this.getWordIndex(/** @type {Element} */ (event.target));
     if (index !== null) handle(index);
   }
-
-  /** @param {KeyboardEvent} event */
-  handleKey(event) {
-    const current = /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.target).closest("[data-index]"));
-    if (!current || event.ctrlKey || event.metaKey || event.altKey) return;
-    const words = /** @type {HTMLElement[]} */ ([...this.wordList.querySelectorAll("[data-index]")]);
-    const currentIndex = words.indexOf(current);
-    /** @type {Record<string, number>} */
-    const targets = { ArrowLeft: currentIndex - 1, ArrowRight: currentIndex + 1, Home: 0, End: words.length - 1 };
-    if (event.key === "Enter" || event.key === " ") this.onWordChosen(Number(current.dataset.index));
-    else if (event.key in targets) {
-      const next = words[Math.max(0, Math.min(targets[event.key], words.length - 1))];
-      current.tabIndex = -1;
-      next.tabIndex = 0;
-      next.focus();
-    } else return;
-    event.preventDefault();
-  }
 }
 
 /**
@@ -226,10 +251,3 @@ export class SentenceView {
  */
 const formatLabelProbability = (side, label, p) =>
   p === null ? `${side} ${label}` : `${side} ${label}: ${formatPercent(p)}`;
-
-/** @template {Span} T @param {T[]} spans @returns {Map<number, T>} */
-function indexByWord(spans) {
-  const spanByWord = new Map();
-  for (const span of spans) for (let index = span.start; index < span.end; index += 1) spanByWord.set(index, span);
-  return spanByWord;
-}

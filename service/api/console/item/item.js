@@ -1,17 +1,20 @@
-/** The open item: a sentence with its suspects, correction, decisions and the buttons to decide. */
+/** The open item: a sentence with its doubts, the correction, decisions and the buttons to decide. */
 
-import { h, renderArrow } from "../dom.js";
-import { formatAge, formatDateTime, formatScore, truncate } from "../text.js";
+import { h, showToast } from "../dom.js";
+import { VERDICT_NAMES } from "../queue/review.js";
+import { formatAge, formatDateTime, truncate } from "../text.js";
 import { renderBecause } from "./because.js";
-import { collectCorrection, Correction, createDraft } from "./correction.js";
+import { renderDecisions } from "./decision_list.js";
+import { renderDetails } from "./details.js";
+import { DoubtList } from "./doubts.js";
+import { Draft } from "./draft.js";
 import { renderNotices } from "./notices.js";
-import { VERDICT_NAMES } from "./review.js";
-import { SentenceView } from "./sentence.js";
-import { renderSuspects } from "./suspects.js";
+import { SpanEditing } from "./span_editing.js";
+import { renderVerdict } from "./verdict.js";
+import { WordTable } from "./word_table.js";
 
 /** @import { Decision, Item, Verdict } from "../types.js" */
-/** @import { Draft } from "./correction.js" */
-/** @import { Scheme } from "../labels/labels.js" */
+/** @import { Scheme } from "../labels/scheme.js" */
 
 /** @type {readonly [Verdict, string][]} */
 const VERDICT_KEYS = [
@@ -41,14 +44,21 @@ export class ItemView {
   constructor(item, { scheme, status, drafts, handlers }) {
     const key = `${item.dataset}/${item.id}`;
     const savedDraft = drafts.get(key);
-    this.draft = savedDraft?.revision === item.revision ? savedDraft : createDraft(item, scheme);
+    this.draft = savedDraft?.revision === item.revision ? savedDraft : new Draft(item, scheme);
     drafts.set(key, this.draft);
     this.item = item;
     this.scheme = scheme;
     this.status = status;
     this.handlers = handlers;
-    this.sentence = new SentenceView(item, scheme, { onWordChosen: (index) => this.focusCorrection(index) });
-    this.correction = new Correction(item, scheme, this.draft, {
+    this.editing = new SpanEditing(this.draft, { onEdit: () => this.showDraft() });
+    this.doubts = new DoubtList(this.draft, {
+      onAnswer: (number, answer) => this.answer(number, answer),
+      onSelect: (number) => {
+        this.editing.selectDoubt(number);
+        this.editing.selection.focus();
+      },
+    });
+    this.table = new WordTable(this.draft, {
       onChange: () => this.showDraft(),
       onDone: () => this.title.focus(),
     });
@@ -105,7 +115,10 @@ export class ItemView {
       h(
         "fieldset",
         { class: "bare", "aria-label": "Your correction" },
-        this.correction.element,
+        this.editing.tools,
+        this.doubts.element,
+        renderBecause(item),
+        this.table.element,
         h("div", { class: "note-row" }, h("label", { for: "note" }, "Note"), this.note),
       )
     );
@@ -114,16 +127,14 @@ export class ItemView {
       { class: "item", "aria-labelledby": "item-title" },
       this.head,
       this.notices,
-      this.sentence.element,
-      renderSuspects(item),
-      renderBecause(item),
+      this.editing.sentence.element,
+      this.editing.status,
       this.answers,
       this.decisionList,
-      renderThresholds(item),
+      renderDetails(item),
       this.actions,
     );
     this.title.id = "item-title";
-    this.showDraft();
     this.update(item, status);
   }
 
@@ -153,10 +164,11 @@ export class ItemView {
     const closed = item.state === "closed";
     this.answers.hidden = closed;
     this.answers.disabled = !status.mayWrite;
-    this.sentence.element.hidden = !item.tokens.length;
+    this.editing.isEnabled = status.mayWrite && !closed;
+    this.editing.sentence.element.hidden = !item.tokens.length;
     this.head.replaceChildren(...this.renderHeading());
     this.notices.replaceChildren(...renderNotices(item, status, this.scheme, this.handlers.undo));
-    this.decisionList.replaceChildren(...this.renderDecisions());
+    this.decisionList.replaceChildren(...renderDecisions(item, status, this.handlers.undo));
     const ownDecision = status.unsent ?? item.decisions.find((decision) => decision.reviewer === status.reviewer);
     for (const button of this.buttons) {
       /** @type {HTMLButtonElement} */ (button).disabled = closed || !status.mayWrite;
@@ -182,121 +194,73 @@ export class ItemView {
         h("span", { title: formatDateTime(item.annotated_at) }, `annotated ${formatAge(item.annotated_at)}`),
       renderSource(item.source),
     ];
-    // A closed item has no scores.
-    const numbers =
-      item.state === "closed"
-        ? []
-        : [
-            [
-              "Rank",
-              item.rank,
-              "The order of the queue: the priority, or the ranker's score once there are enough decisions",
-            ],
-            [
-              "Priority",
-              item.priority,
-              "The worst word, weighted by how well the model agrees with its label elsewhere",
-            ],
-            ["Score", item.score, `${item.method}, ${item.token_score}`],
-          ].map(([name, value, description]) =>
-            h(
-              "div",
-              { title: `${description}. Low is bad.` },
-              h("dt", {}, name),
-              h("dd", {}, formatScore(/** @type {number | null} */ (value))),
-            ),
-          );
     return [
       h("div", { class: "about" }, this.title, h("p", { class: "facts" }, facts)),
-      numbers.length ? h("dl", { class: "numbers" }, numbers) : "",
+      item.state === "closed" ? "" : renderVerdict(item),
     ];
   }
 
-  /** The decisions. They are collapsed until the reviewer has decided, so that the second opinion is independent. */
-  renderDecisions() {
-    const { item } = this;
-    const { reviewer } = this.status;
-    if (!item.decisions.length) return [];
-    const hasDecided = item.decisions.some((decision) => decision.reviewer === reviewer);
-    const agreement =
-      item.agreement && h("span", { class: `tag ${item.agreement}` }, item.agreement === "agree" ? "agree" : "differ");
-    const names = item.decisions.map((decision) => decision.reviewer).join(", ");
-    const list = h(
-      "ul",
-      {},
-      item.decisions.map((decision) => h("li", {}, this.renderDecision(decision))),
-    );
-    return [
-      h(
-        "details",
-        { open: hasDecided },
-        h(
-          "summary",
-          {},
-          `Decided by ${truncate(names, 100)} `,
-          hasDecided || item.decisions.length > 1 ? agreement : null,
-        ),
-        list,
-      ),
-    ];
-  }
-
-  /** @param {Decision} decision */
-  renderDecision(decision) {
-    const { item } = this;
-    const isOwn = decision.reviewer === this.status.reviewer;
-    const corrected = (decision.labels ?? []).flatMap((label, index) =>
-      label === item.labels[index] ? [] : [[index, label]],
-    );
-    const changes = corrected.length
-      ? corrected
-          .slice(0, 6)
-          .map(([index, label]) =>
-            h(
-              "span",
-              { class: "fix" },
-              h("bdi", {}, truncate(item.tokens[Number(index)], 40)),
-              " ",
-              renderArrow(),
-              " ",
-              h("span", { class: "suggested" }, label),
-            ),
-          )
-      : (decision.words ?? []).map((index) => h("bdi", {}, truncate(item.tokens[index] ?? "", 40)));
-    return [
-      h("b", {}, isOwn ? "You" : truncate(decision.reviewer, 60)),
-      h("span", { class: `verdict-tag ${decision.verdict}` }, VERDICT_NAMES[decision.verdict]),
-      ...changes,
-      decision.note ? h("q", {}, truncate(decision.note, 300)) : null,
-      decision.decided_at
-        ? h("span", { class: "muted", title: formatDateTime(decision.decided_at) }, formatAge(decision.decided_at))
-        : null,
-      isOwn && this.status.mayWrite && item.state !== "closed"
-        ? h(
-            "button",
-            { type: "button", class: "plain small", on: { click: () => this.handlers.undo(decision) } },
-            "Undo",
-          )
-        : null,
-    ];
-  }
-
+  /** Shows the draft, after it has changed. */
   showDraft() {
-    this.sentence.show(this.draft.labels);
+    this.editing.show();
+    this.doubts.show();
+    this.table.show();
   }
 
-  /** @param {number} [index] */
-  focusCorrection(index) {
-    this.correction.focus(index);
+  /**
+   * Accepts or rejects a doubt, or all of them. The last answer decides about the sentence.
+   * @param {number | "all" | null} number null: there is no doubt left
+   * @param {"accepted" | "rejected"} answer
+   */
+  answer(number, answer) {
+    if (!this.editing.isEnabled) return;
+    if (number === null || !this.draft.doubts.length) {
+      showToast("Every doubt has an answer. Save the sentence with `e` (error) or `o` (OK).");
+      return;
+    }
+    if (number !== "all" && answer === "accepted" && !this.draft.canAccept(number)) {
+      showToast("The suggested type is not in the label set. Reject it, or choose another type.");
+      return;
+    }
+    if (number === "all") this.draft.answerAll(answer);
+    else this.draft.answer(number, answer);
+    this.showDraft();
+    const { currentDoubt } = this.draft;
+    if (currentDoubt === null) this.handlers.decide(this.draft.verdict);
+    else this.editing.selectDoubt(currentDoubt);
+  }
+
+  /** Opens the table of words at the selected word. */
+  openTable() {
+    this.table.focus(this.editing.selection.head);
+  }
+
+  /** Undoes the last edit of the draft. Returns whether there was one. */
+  undoEdit() {
+    if (!this.draft.undo()) return false;
+    this.showDraft();
+    return true;
+  }
+
+  /** @param {string} key @returns {boolean} whether the key was used */
+  handleKey(key) {
+    /** @type {Record<string, () => void>} */
+    const keys = {
+      a: () => this.answer(this.draft.currentDoubt, "accepted"),
+      r: () => this.answer(this.draft.currentDoubt, "rejected"),
+      A: () => this.answer("all", "accepted"),
+      R: () => this.answer("all", "rejected"),
+      c: () => this.openTable(),
+    };
+    if (this.item.state === "closed") return false;
+    keys[key]?.();
+    return key in keys || this.editing.handleKey(key);
   }
 
   /** The correction and the note of a decision. @param {Verdict} verdict */
   collectAnswer(verdict) {
     const note = this.draft.note.trim();
-    return {
-      ...(verdict === "error" ? collectCorrection(this.item, this.draft, this.scheme) : {}),
-      ...(note ? { note } : {}),
-    };
+    return { ...(verdict === "error" ? this.draft.collect() : {}), ...(note ? { note } : {}) };
   }
 
   focus() {
@@ -317,39 +281,5 @@ function renderSource(source) {
     { href: source, target: "_blank", rel: "noopener noreferrer", class: "source", title: source },
     "Open source",
     h("span", { "aria-hidden": "true" }, " ↗"),
-  );
-}
-
-/** @param {Item} item */
-function renderThresholds(item) {
-  const classes = Object.entries(item.thresholds);
-  if (!classes.length) return null;
-  return h(
-    "details",
-    { class: "thresholds" },
-    h("summary", {}, "Thresholds used"),
-    h(
-      "dl",
-      {},
-      classes.map(([name, value]) =>
-        h(
-          "div",
-          {},
-          h("dt", {}, name),
-          h(
-            "dd",
-            {},
-            value === null ? "none yet" : value.toFixed(3),
-            item.warming_up.includes(name) ? h("span", { class: "tag" }, "warming up") : null,
-          ),
-        ),
-      ),
-    ),
-    h(
-      "p",
-      { class: "note" },
-      `${item.method}, ${item.token_score}; model ${item.model.name} (${item.model.fingerprint.slice(0, 12)}). `,
-      "A word is doubted when the likeliest class is another one, and some other class reaches its threshold.",
-    ),
   );
 }

@@ -1,0 +1,119 @@
+/** The doubts of the open item in words, each to accept or to reject. */
+
+import { h } from "../dom.js";
+import { renderPart } from "../queue/parts.js";
+import { describeDoubt, formatParts } from "../queue/wording.js";
+import { formatPercent } from "../text.js";
+
+/** @import { Draft } from "./draft.js" */
+/** @import { Doubt } from "../queue/wording.js" */
+
+/** @type {readonly ["accepted" | "rejected", string, string, string][]} */
+const ANSWERS = [
+  ["accepted", "Accept", "a", "A"],
+  ["rejected", "Reject", "r", "R"],
+];
+
+/** The list of doubts. The first one without an answer is the current one: keys answer it. */
+export class DoubtList {
+  /**
+   * @param {Draft} draft
+   * @param {{ onAnswer: (number: number | "all", answer: "accepted" | "rejected") => void,
+   *   onSelect: (number: number) => void }} handlers `onSelect`: the reviewer wants to see the words
+   */
+  constructor(draft, { onAnswer, onSelect }) {
+    this.draft = draft;
+    this.onAnswer = onAnswer;
+    this.onSelect = onSelect;
+    this.element = h("section", { class: "doubts", "aria-label": "Doubts", hidden: !draft.doubts.length });
+    this.show();
+  }
+
+  show() {
+    const { draft } = this;
+    const focused = /** @type {HTMLElement | null} */ (
+      this.element.contains(document.activeElement) ? document.activeElement : null
+    )?.dataset.control;
+    const current = draft.currentDoubt;
+    this.element.replaceChildren(
+      h(
+        "ol",
+        {},
+        draft.doubts.map((doubt, number) => this.renderDoubt(doubt, number, number === current)),
+      ),
+      draft.doubts.length > 1 ? this.renderAll() : "",
+    );
+    if (focused) /** @type {HTMLElement | null} */ (this.element.querySelector(`[data-control="${focused}"]`))?.focus();
+  }
+
+  /** @param {Doubt} doubt @param {number} number @param {boolean} isCurrent */
+  renderDoubt(doubt, number, isCurrent) {
+    const { item, scheme, answers } = this.draft;
+    const parts = describeDoubt(item, doubt);
+    const text = formatParts(parts);
+    const confidence = doubt.suspect ? doubt.suspect.confidence : (doubt.flag?.p_suggested ?? null);
+    const answer = answers.get(number);
+    return h(
+      "li",
+      { class: `doubt-row${isCurrent ? " current" : ""}`, "aria-current": isCurrent ? "true" : null },
+      h(
+        "button",
+        {
+          type: "button",
+          class: "plain say",
+          "data-control": `say-${number}`,
+          on: { click: () => this.onSelect(number) },
+        },
+        h(
+          "span",
+          {},
+          parts.map((part) => renderPart(part, scheme.palette)),
+        ),
+        confidence === null ? null : h("span", { class: "sure" }, ` ${formatPercent(confidence)} sure`),
+        answer === "changed" ? h("span", { class: "tag" }, "you changed it") : null,
+      ),
+      h(
+        "span",
+        { class: "answers" },
+        ANSWERS.map(([name, title, key]) =>
+          h(
+            "button",
+            {
+              type: "button",
+              class: `answer ${name}`,
+              "aria-pressed": String(answer === name),
+              "aria-label": `${title}: ${text}`,
+              "aria-keyshortcuts": isCurrent ? key : null,
+              "data-control": `${name}-${number}`,
+              disabled: name === "accepted" && !this.draft.canAccept(number),
+              on: { click: () => this.onAnswer(number, name) },
+            },
+            title,
+            isCurrent ? h("kbd", {}, key) : null,
+          ),
+        ),
+      ),
+    );
+  }
+
+  renderAll() {
+    return h(
+      "p",
+      { class: "answers all" },
+      ANSWERS.map(([name, title, , key]) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: `answer ${name}`,
+            "aria-keyshortcuts": `Shift+${key}`,
+            "data-control": `${name}-all`,
+            on: { click: () => this.onAnswer("all", name) },
+          },
+          `${title} all`,
+          h("kbd", {}, `⇧${key}`),
+        ),
+      ),
+    );
+  }
+}
