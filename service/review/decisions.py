@@ -73,6 +73,11 @@ def _check_words(item: ReviewItem, decision: Decision) -> None:
             )
 
 
+def _is_label(label: str, label_map: LabelMap) -> bool:
+    """Whether it is a label of the dataset. The model need not know it: its label set decides, if it has one."""
+    return label_map.accepts(label) or (label_map.label_set is not None and label_map.label_set.contains(label))
+
+
 def _check_labels(item: ReviewItem, decision: Decision, label_map: LabelMap | None) -> None:
     labels = decision.labels
     if labels is None:
@@ -88,7 +93,7 @@ def _check_labels(item: ReviewItem, decision: Decision, label_map: LabelMap | No
         if not label.strip():
             raise InvalidInput("it is empty", field="labels", word=index, token=item.tokens[index])
         # A given label is always accepted, even if the settings have changed since the sentence was judged.
-        if label_map is not None and index in changed and label not in item.labels and not label_map.accepts(label):
+        if label_map is not None and index in changed and label not in item.labels and not _is_label(label, label_map):
             types = label_map.build_writer().types if label_map.label_set is None else label_map.label_set.types
             raise InvalidInput(
                 f"{label!r} is not a label of {item.dataset}: use its own, of the types {format_names(types)}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import expect
@@ -271,7 +272,7 @@ def test_a_suggestion_stands_nearer_to_its_words_than_to_the_next_line(harness: 
         }"""
     )
     assert len(lines) > 3
-    for line, following in zip(lines, lines[1:], strict=False):
+    for line, following in pairwise(lines):
         own, other = line["below"] - line["text"], following["top"] - line["bottom"]
         assert other > own + 8, f"{other:.0f} px to the next line, {own:.0f} px to the own words"
     take_screenshot(page, "wrapped")

@@ -104,14 +104,15 @@ def merge_touching(spans: set[Span]) -> set[Span]:
 @pytest.mark.parametrize("is_given_valid", [True, False])
 def test_every_edit_gives_the_entities_it_should_in_valid_labels(scheme: Scheme, is_given_valid: bool) -> None:
     rng = np.random.default_rng(5)
-    calls, expected = [], []
+    calls: list[dict[str, Any]] = []
+    expected: list[set[Span]] = []
     for _ in range(400):
         n = int(rng.integers(1, 8))
         given = [str(label) for label in rng.choice(list_labels(scheme), n)]
         if is_given_valid:
             given = convert_scheme(given, scheme, scheme)
-        call, left = draw_edit(rng, parse_spans(given, scheme), n)
-        calls.append({"scheme": scheme.value, "given": given, "edits": [call]})
+        drawn, left = draw_edit(rng, parse_spans(given, scheme), n)
+        calls.append({"scheme": scheme.value, "given": given, "edits": [drawn]})
         expected.append(merge_touching(left) if scheme is Scheme.IO else left)
     for call, left, (labels,) in zip(calls, expected, run_console(calls)["edited"], strict=True):
         given = call["given"]
@@ -125,7 +126,7 @@ def test_every_edit_gives_the_entities_it_should_in_valid_labels(scheme: Scheme,
 @pytest.mark.parametrize("scheme", [Scheme.IOB1, Scheme.IOB2, Scheme.BILUO])
 def test_a_rejected_suspect_restores_what_was_given(scheme: Scheme) -> None:
     rng = np.random.default_rng(6)
-    calls = []
+    calls: list[dict[str, Any]] = []
     for _ in range(200):
         n = int(rng.integers(1, 8))
         given = convert_scheme([str(label) for label in rng.choice(list_labels(scheme), n)], scheme, scheme)

@@ -110,6 +110,13 @@ def test_what_the_annotator_gave_may_break_the_scheme(harness: QueueHarness) -> 
         check_decision(item, make_decision(labels=["I-PER", "I-LOC", "O"]), label_map=label_map)
 
 
+def test_a_correction_may_have_a_type_of_the_label_set_that_the_model_does_not_know(harness: QueueHarness) -> None:
+    harness.write(make_review_output(make_assessment("1", labels=("O", "B-PER", "O"))))
+    item, label_map = harness.get_item("1"), build_label_map(label_set=("PER", "DRUG"))
+    corrected = make_decision(labels=["B-DRUG", "B-PER", "O"])
+    assert check_decision(item, corrected, label_map=label_map).labels is not None
+
+
 def test_corrected_labels_are_in_the_label_set(harness: QueueHarness) -> None:
     harness.write(make_review_output(make_assessment("1", labels=("B-LOC", "B-PER", "O"))))
     item, label_map = harness.get_item("1"), build_label_map(label_set=("PER",))

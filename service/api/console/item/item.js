@@ -96,13 +96,13 @@ export class ItemView {
         {
           type: "button",
           class: "plain",
-          "aria-label": name,
           "aria-keyshortcuts": key,
           title: name,
           on: { click: () => handlers.step(offset) },
         },
-        sign,
-        h("span", { "aria-hidden": "true" }, h("kbd", {}, key)),
+        h("span", { class: "sr" }, name),
+        h("span", { class: "sign", "aria-hidden": "true" }, sign),
+        h("kbd", { "aria-hidden": "true" }, key),
       ),
     );
     this.actions = h(

@@ -84,9 +84,9 @@ export class SentenceView {
     if (nextIndex < this.item.tokens.length) elements.push(this.renderGap(this.item.tokens.length - nextIndex));
     this.wordList.replaceChildren(...elements);
     this.repeatWrappedNames();
+    this.showSelection(this.selected, this.head);
     if (focusedIndex !== null)
       /** @type {HTMLElement | null} */ (this.wordList.querySelector(`[data-index="${focusedIndex}"]`))?.focus();
-    this.showSelection(this.selected, this.head);
   }
 
   /**

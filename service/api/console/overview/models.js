@@ -109,7 +109,7 @@ function renderTrainings(trainings) {
   const names = ["Model", "Result", "When", "Sentences", "F1", "F1 by type"];
   return h(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": "Trainings" },
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": "Trainings" },
     h(
       "table",
       { class: "trainings" },

@@ -20,7 +20,7 @@ const MIN_SHOWN_OFFSET = 0.005; // smaller offsets are rounded to 0.00
  */
 function renderScrollable(content, titleId) {
   const hint = h("p", { class: "note", "aria-hidden": "true", hidden: true }, "More to the right →");
-  const box = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": titleId }, content);
+  const box = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-labelledby": titleId }, content);
   const showHint = () => {
     const hasMore = box.scrollWidth - box.clientWidth - box.scrollLeft > 4;
     hint.hidden = !hasMore;
