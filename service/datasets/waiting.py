@@ -11,6 +11,7 @@ A dataset whose settings name a model, or let unmapped labels be unscored, never
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from service.errors import MissingModelError
@@ -110,23 +111,44 @@ def explain_waiting(waiting: WaitingDataset) -> str:
     text = f"{sentences} of {waiting.name} {waits} for a model"
     if not waiting.unknown_labels:
         return f"{text}. {waiting.advice}" if waiting.advice else text
-    listed = [f"{truncate_label(label)} ({count:,})" for label, count in waiting.unknown_labels.items()]
-    more = f" and {len(listed) - MAX_LISTED_LABELS} more" if len(listed) > MAX_LISTED_LABELS else ""
-    return f"{text}: labels without a class are {', '.join(listed[:MAX_LISTED_LABELS])}{more}. {waiting.advice}"
+    listed = islice(waiting.unknown_labels.items(), MAX_LISTED_LABELS)
+    names = ", ".join(f"{truncate_label(label)} ({count:,})" for label, count in listed)
+    unlisted = len(waiting.unknown_labels) - MAX_LISTED_LABELS
+    more = f" and {unlisted} more" if unlisted > 0 else ""
+    return f"{text}: labels without a class are {names}{more}. {waiting.advice}"
 
 
-def list_waiting(totals: Mapping[str, ArrivalCounts], get_judge: Callable[[str], Judge]) -> tuple[WaitingDataset, ...]:
-    """The datasets with stored sentences, by name. `totals`: what has arrived in each dataset from all partitions."""
-    found = (find_dataset_waiting(name, totals[name], get_judge) for name in sorted(totals) if totals[name].waiting)
-    return tuple(waiting for waiting in found if waiting is not None)
+class WaitingDatasets:
+    """Finds the datasets with stored sentences. Any thread may use it.
 
+    A worker asks in every step, and a dataset with 1,000 labels takes 2 to 10 ms. So an answer is used again until the
+    dataset's judge or its counts are other objects.
+    """
 
-def find_dataset_waiting(name: str, counts: ArrivalCounts, get_judge: Callable[[str], Judge]) -> WaitingDataset | None:
-    """As `find_waiting`. If the model that the settings name is missing, the dataset waits for it."""
-    if not counts.waiting:
-        return None
-    try:
-        judge = get_judge(name)
-    except MissingModelError as error:
-        return WaitingDataset(name, counts.waiting, {}, fits=False, advice=_to_sentence(str(error)))
-    return find_waiting(judge, counts)
+    def __init__(self, get_judge: Callable[[str], Judge]) -> None:
+        """`get_judge` raises `MissingModelError` if the model that the settings name is missing."""
+        self._get_judge = get_judge
+        self._found: dict[str, tuple[Judge, ArrivalCounts, WaitingDataset | None]] = {}
+
+    def list_all(self, totals: Mapping[str, ArrivalCounts]) -> tuple[WaitingDataset, ...]:
+        """By name. `totals`: what has arrived in each dataset from all partitions."""
+        waiting = sorted(name for name, counts in totals.items() if counts.waiting)
+        found = [self.find(name, totals[name]) for name in waiting]
+        answers = self._found
+        self._found = {name: answers[name] for name in waiting if name in answers}
+        return tuple(each for each in found if each is not None)
+
+    def find(self, name: str, counts: ArrivalCounts) -> WaitingDataset | None:
+        """As `find_waiting`. If the model that the settings name is missing, the dataset waits for it."""
+        if not counts.waiting:
+            return None
+        try:
+            judge = self._get_judge(name)
+        except MissingModelError as error:
+            return WaitingDataset(name, counts.waiting, {}, fits=False, advice=_to_sentence(str(error)))
+        before = self._found.get(name)
+        if before is not None and before[0] is judge and before[1] is counts:
+            return before[2]
+        waiting = find_waiting(judge, counts)
+        self._found[name] = judge, counts, waiting
+        return waiting

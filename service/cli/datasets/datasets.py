@@ -22,7 +22,7 @@ from service.datasets.changes import merge_settings, replace_settings, write_cha
 from service.datasets.label_fit import check_model_fits
 from service.datasets.registry import check_dataset_exists
 from service.datasets.settings_records import parse_settings
-from service.datasets.waiting import explain_waiting, list_waiting
+from service.datasets.waiting import WaitingDatasets, explain_waiting
 from service.errors import DecodeError, InvalidInput, SettingsError
 from service.formats.label_sets import read_label_set
 from service.labels.unknown_labels import format_names
@@ -88,7 +88,7 @@ def list_datasets(as_json: JsonOption = False) -> None:
         registry = load_datasets(settings, models, log, topics)
         snapshot = read_state(log, topics).snapshot
     states = [registry.get_settings_state(name) for name in registry.list_names(snapshot.datasets)]
-    waiting = {each.name: each for each in list_waiting(snapshot.list_arrivals(), registry.get_judge)}
+    waiting = {each.name: each for each in WaitingDatasets(registry.get_judge).list_all(snapshot.list_arrivals())}
     if as_json:
         views = [
             {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from service.cli.shared.terminal import sanitize
-from service.datasets.waiting import explain_waiting, list_waiting
+from service.datasets.waiting import WaitingDatasets, explain_waiting
 from service.errors import LabelwatchError, SettingsError
 from service.inference.classifier import Classifier
 from service.log.sqlite.admin import describe_log_file
@@ -173,7 +173,7 @@ def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> 
     for missing in filter(None, map(datasets.find_missing_model, datasets.names)):
         yield CheckResult(False, "dataset", missing)
     yield CheckResult(True, "datasets", f"{len(datasets.names):,} set up")
-    for waiting in list_waiting(snapshot.list_arrivals(), datasets.get_judge):
+    for waiting in WaitingDatasets(datasets.get_judge).list_all(snapshot.list_arrivals()):
         yield CheckResult(True, "waiting", explain_waiting(waiting))
     learned = snapshot.count_sentences()
     yield CheckResult(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 1.0
+RETRY_INTERVAL_S = 60.0  # a folder that could not be used is read again: memory, descriptors or a volume may be back
 SHOWN_FINGERPRINT_CHARS = 12
 
 
@@ -38,6 +39,7 @@ class _RegistryEntry:
     """What a folder of the registry contained when it was last read: a model, or the problem with it."""
 
     signature: FolderSignature
+    read_at: float
     checked_at: float
     folder: ModelFolder | None = None
     problem: str = ""
@@ -60,6 +62,7 @@ class ModelPool:
         on_load: Callable[[Classifier], None] | None = None,
         on_close: Callable[[Classifier], None] | None = None,
         check_interval_s: float = CHECK_INTERVAL_S,
+        retry_interval_s: float = RETRY_INTERVAL_S,
     ) -> None:
         """`classifier`: that of the default model, if it is loaded already."""
         self.default = default
@@ -69,6 +72,7 @@ class ModelPool:
         self._on_load = on_load
         self._on_close = on_close
         self._check_interval_s = check_interval_s
+        self._retry_interval_s = retry_interval_s
         self._entries: dict[str, _RegistryEntry] = {}
         self._lock = threading.Lock()  # never held while a model is read
         self._read_lock = threading.RLock()
@@ -104,16 +108,22 @@ class ModelPool:
         if entry is not None and now - entry.checked_at < self._check_interval_s:
             return entry
         signature = self._read_signature(name)
-        if entry is None or entry.signature != signature:
+        if entry is None or self._is_outdated(entry, signature):
             with self._read_lock:
                 entry = self._entries.get(name)  # another thread may have read the folder meanwhile
-                if entry is None or entry.signature != signature:
+                if entry is None or self._is_outdated(entry, signature):
                     entry = self._replace_entry(name, signature)
         entry.checked_at = now
         return entry
 
+    def _is_outdated(self, entry: _RegistryEntry, signature: FolderSignature) -> bool:
+        if entry.signature != signature:
+            return True
+        return entry.folder is None and time.monotonic() - entry.read_at >= self._retry_interval_s
+
     def _replace_entry(self, name: str, signature: FolderSignature) -> _RegistryEntry:
-        before, entry = self._entries.get(name), _RegistryEntry(signature, time.monotonic())
+        now = time.monotonic()
+        before, entry = self._entries.get(name), _RegistryEntry(signature, read_at=now, checked_at=now)
         try:
             path = self._registry.find(name)
         except LabelwatchError as error:
@@ -187,11 +197,8 @@ class ModelPool:
             if self._read_signature(name) != entry.signature:
                 raise ModelError(f"{folder.path} has changed while it was read")
         except (LabelwatchError, OSError) as error:
-            if entry.folder is folder:  # until the folder changes
-                entry.folder, entry.problem = (
-                    None,
-                    f"{error}; or set another `model`",
-                )
+            if entry.folder is folder:  # until the folder changes, or for a while
+                entry.folder, entry.problem, entry.read_at = None, f"{error}; or set another `model`", time.monotonic()
             raise MissingModelError(str(error)) from error
         return classifier
 

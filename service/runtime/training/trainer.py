@@ -19,7 +19,7 @@ from service.contracts import Training
 from service.datasets.changes import merge_settings, write_change
 from service.datasets.training_schedule import is_due, wants_training
 from service.datasets.trainings import build_training_message
-from service.errors import ConflictError, InvalidInput, LabelwatchError, MissingModelError
+from service.errors import ConflictError, InvalidInput, LabelwatchError, MissingModelError, StreamError
 from service.inference.model.registry import choose_version_name
 from service.inference.model.scratch_folder import remove_dead_scratch_folders
 from service.log.protocol import VersionConflict
@@ -217,9 +217,16 @@ class Trainer:
                 if isinstance(message, ProgressMessage):
                     if time.monotonic() - written_at >= PROGRESS_INTERVAL_S:
                         written_at = time.monotonic()
-                        self._write(training.model_copy(update={"progress": message.progress}))
+                        self._write_progress(training, message)
                 elif message is not None:
                     return message
+
+    def _write_progress(self, training: Training, message: ProgressMessage) -> None:
+        """The training goes on without: the log may answer again before it ends."""
+        try:
+            self._write(training.model_copy(update={"progress": message.progress}))
+        except StreamError as error:
+            logger.warning("the progress of training %s can't be written: %s", training.model, error)
 
     def _find_model_in_use(self, due: DueTraining) -> Path | None:
         """The folder of the model to compare with; None if there is none that fits the dataset."""

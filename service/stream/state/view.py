@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from service.datasets.settings_records import get_dataset_name
-from service.datasets.waiting import find_dataset_waiting, list_waiting
+from service.datasets.waiting import WaitingDatasets
 from service.errors import MissingModelError, StateError, StreamError
 from service.judging.misfit import find_misfit
 from service.log.protocol import PingableFollower
@@ -57,6 +57,7 @@ class StateView:
         self._lock = threading.RLock()
         self._followers: dict[str, Follower] = {}
         self._snapshot = StateSnapshot()
+        self._waiting = WaitingDatasets(self.get_judge)
         self._contexts: OrderedDict[tuple[str, ClassList], JudgingContext] = OrderedDict()
         self._unreadable: dict[Hashable, str] = {}  # by record key, or by stats key where the model does not fit
         self._caught_up = False
@@ -238,11 +239,11 @@ class StateView:
 
     def find_waiting(self, dataset: str) -> WaitingDataset | None:
         """The dataset as it waits for a model; None if nothing of it is stored."""
-        return find_dataset_waiting(dataset, self._snapshot.get_arrivals(dataset).total, self.get_judge)
+        return self._waiting.find(dataset, self._snapshot.get_arrivals(dataset).total)
 
     def list_waiting(self) -> tuple[WaitingDataset, ...]:
         """The datasets with sentences that wait for a model."""
-        return list_waiting(self._snapshot.list_arrivals(), self.get_judge)
+        return self._waiting.list_all(self._snapshot.list_arrivals())
 
     def find_misfit(self, dataset: str) -> Misfit | None:
         """Whether the model that judges the dataset now flags an implausible share of it."""

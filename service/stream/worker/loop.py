@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from service.contracts.defaults import BATCH_RECORDS
-from service.datasets.waiting import explain_waiting, list_waiting
+from service.datasets.waiting import WaitingDatasets, explain_waiting
 from service.log.protocol import MAX_BATCH_BYTES, CommitRefused, PartitionAssignment, Record
 from service.stream.state.memories import MemoryRecord
 from service.stream.state.reader import apply_state_record, check_memories, read_state_record
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from service.log.protocol import BatchResult, Follower, RecordBatch, WorkerSession
     from service.log.topics import Topics
     from service.stream.worker.batch_processor import BatchProcessor
+    from service.stream.worker.release import Releasable
     from service.telemetry.batch_report import Reporter
 
 logger = logging.getLogger(__name__)
@@ -124,6 +125,7 @@ class Worker:
         self._release_reader = ReleaseReader(session, topics)
         self._paused = PausedPartitions(session, processor.check_model)
         self.snapshot = StateSnapshot()
+        self._waiting_datasets = WaitingDatasets(datasets.get_judge)
         self.waiting: tuple[WaitingDataset, ...] = ()
         self.status = WorkerStatus()
         self.counts = WorkerCounts()
@@ -206,7 +208,7 @@ class Worker:
 
     def _poll(self) -> RecordBatch:
         """New records, and stored ones of datasets that fit by now."""
-        releasable = find_releasable(self.snapshot, self._datasets, self._assigned)
+        releasable = self._find_releasable()
         if not releasable:
             self._release_reader.close()
             return self._session.poll(
@@ -219,6 +221,12 @@ class Worker:
         return self._release_reader.add_released(
             batch, releasable, max_records=self._batch_records, max_bytes=self._batch_bytes
         )
+
+    def _find_releasable(self) -> Releasable:
+        return find_releasable(self.snapshot, self._list_waiting(), self._assigned)
+
+    def _list_waiting(self) -> tuple[WaitingDataset, ...]:
+        return self._waiting_datasets.list_all(self.snapshot.list_arrivals())
 
     def _adapt_batch_size(self, batch: RecordBatch, seconds: float) -> None:
         if seconds > TARGET_BATCH_S:
@@ -262,7 +270,7 @@ class Worker:
         lag = self.lag()
         if set(lag) != self._assigned or not lag or any(lag[partition] for partition in lag.keys() - self.paused):
             return False
-        return not find_releasable(self.snapshot, self._datasets, self._assigned)
+        return not self._find_releasable()
 
     def apply_rebalance(self) -> None:
         """Assigned partitions start with their committed state; revoked ones are followed in the state topic."""
@@ -295,7 +303,7 @@ class Worker:
     def _update_waiting(self) -> None:
         """Logs once that a dataset waits for a model, and once that it does not any more."""
         before = self.waiting
-        self.waiting = list_waiting(self.snapshot.list_arrivals(), self._datasets.get_judge)
+        self.waiting = self._list_waiting()
         if before == self.waiting:
             return
         self.status.degraded["waiting"] = "; ".join(map(explain_waiting, self.waiting))

@@ -11,15 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from service.datasets.waiting import fits_model
-from service.errors import MissingModelError, StreamError
+from service.errors import StreamError
 from service.log.protocol import RecordBatch, ReleasedRecords
 from service.log.waiting_records import get_waiting_dataset, read_stored_record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from service.datasets.registry import DatasetRegistry
+    from service.datasets.waiting import WaitingDataset
     from service.log.protocol import Follower, StoredRecord, WorkerSession
     from service.log.topics import Topics
     from service.statistics.arrivals import ArrivalCounts
@@ -28,23 +27,16 @@ if TYPE_CHECKING:
     Releasable = Mapping[int, Mapping[str, ArrivalCounts]]  # by partition and dataset
 
 
-def find_releasable(snapshot: StateSnapshot, datasets: DatasetRegistry, partitions: Collection[int]) -> Releasable:
+def find_releasable(
+    snapshot: StateSnapshot, waiting: Iterable[WaitingDataset], partitions: Collection[int]
+) -> Releasable:
     """What is stored of datasets that fit by now, in these partitions."""
     found: dict[int, dict[str, ArrivalCounts]] = {}
-    for dataset, arrivals in snapshot.arrivals.items():
-        if not arrivals.total.waiting or not _fits(datasets, dataset, arrivals.total):
-            continue
-        for partition, counts in arrivals.partitions.items():
+    for dataset in (each.name for each in waiting if each.fits):
+        for partition, counts in snapshot.get_arrivals(dataset).partitions.items():
             if counts.waiting and partition in partitions:
                 found.setdefault(partition, {})[dataset] = counts
     return found
-
-
-def _fits(datasets: DatasetRegistry, dataset: str, counts: ArrivalCounts) -> bool:
-    try:
-        return fits_model(datasets.get_judge(dataset), counts)
-    except MissingModelError:  # its sentences stay stored until the model is there
-        return False
 
 
 @dataclass(slots=True)

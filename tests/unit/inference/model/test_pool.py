@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import errno
 import gc
 import shutil
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
-from service.errors import MissingModelError
+from service.errors import MissingModelError, ModelError
+from service.inference.model import pool as pool_module
 from service.inference.model.folder import ModelFolder
 from service.inference.model.pool import ModelPool
 from service.inference.model.registry import ModelRegistry
@@ -107,6 +110,35 @@ def test_a_model_that_can_not_be_used_is_missing_until_its_files_change(default:
     assert "med" in str(unusable.value)
     replace_model(model, seed=2)
     assert pool.get_classifier(pool.get_folder("med")).infer([["the", "timber"]])
+
+
+def test_a_folder_that_could_not_be_read_for_a_moment_is_read_again(
+    default: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files do not change: a volume did not answer, or there were too many open files."""
+    make_model(tmp_path / "med", "wordpiece", seed=1)
+    pools = [open_pool(default, tmp_path, retry_interval_s=seconds) for seconds in (0.0, 3600.0)]
+    with monkeypatch.context() as patch:
+        patch.setattr(ModelFolder, "load", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+        for pool in pools:
+            with pytest.raises(MissingModelError, match="Too many open files"):
+                pool.get_folder("med")
+    assert pools[0].get_folder("med").path == tmp_path / "med"
+    with pytest.raises(MissingModelError, match="Too many open files"):  # not at every call
+        pools[1].get_folder("med")
+
+
+def test_a_model_that_could_not_be_loaded_for_a_moment_is_loaded_again(
+    default: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_model(tmp_path / "med", "wordpiece", seed=1)
+    pool = open_pool(default, tmp_path, retry_interval_s=0.0)
+    folder = pool.get_folder("med")
+    with monkeypatch.context() as patch:
+        patch.setattr(pool_module, "Classifier", Mock(side_effect=ModelError("failed to allocate memory")))
+        with pytest.raises(MissingModelError, match="failed to allocate memory"):
+            pool.get_classifier(folder)
+    assert pool.get_classifier(pool.get_folder("med")).infer([["the"]])
 
 
 def test_the_least_recently_used_model_is_closed_and_its_memory_is_freed(

@@ -14,6 +14,7 @@ from service.contracts import DatasetSettings, ModelComparison, TrainedType, Tra
 from service.datasets.changes import merge_settings, write_change
 from service.datasets.training_view import TrainingView
 from service.datasets.trainings import build_training_message
+from service.errors import StreamError
 from service.inference.model.registry import ModelRegistry
 from service.log.sqlite.log import SqliteLog
 from service.runtime.dataset_settings import build_datasets
@@ -27,8 +28,9 @@ from tests.support.api_harness import wait_for
 from tests.unit.runtime.training.conftest import TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from service.log.protocol import Output
     from service.runtime.training.messages import OutcomeMessage
     from service.runtime.training.trainer import DueTraining
     from service.settings import Settings
@@ -262,6 +264,32 @@ def test_an_error_of_the_trainer_itself_fails_the_training_too(
     assert failed.result == "failed"
     assert "/nowhere/python" in (failed.reason or "")
     assert trainer.step(NEVER) is None
+
+
+class LogWithoutProgress(SqliteLog):
+    """Does not answer while a training runs."""
+
+    refused = 0
+
+    def append(self, outputs: Sequence[Output], *, timeout: float = 30.0) -> None:
+        if any(b'"progress"' in (output.value or b"") for output in outputs):
+            self.refused += 1
+            raise StreamError("the broker does not answer")
+        super().append(outputs, timeout=timeout)
+
+
+def test_a_log_that_does_not_take_the_progress_does_not_fail_the_training(
+    installation: Installation, harness: TrainerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.change_settings(**MAPPED)
+    installation.store(150)
+    harness.judge_sentences(150)
+    monkeypatch.setattr("service.runtime.training.trainer.PROGRESS_INTERVAL_S", 0.0)
+    with closing(LogWithoutProgress(harness.settings.log.path, TOPICS)) as log:
+        ended = harness.build_trainer(log=log).step(NEVER)
+    assert ended is not None
+    assert (ended.result, ended.reason) == ("used", None)
+    assert log.refused
 
 
 def test_a_stopped_service_ends_the_training_and_leaves_nothing(
