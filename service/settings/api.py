@@ -32,6 +32,11 @@ class ApiSettings(SettingsGroup):
         default=SecretStr(""),
         description="Comma separated `name:scope:sha256` entries from `labelwatch key new`; none: no key is needed",
     )
+    hosts: str = Field(
+        default="",
+        description="Comma separated names with a dot under which the service is reached while it has no keys; addresses and "
+        "names without a dot are always accepted",
+    )
     cors_origins: str = Field(
         default="", description="Comma separated origins that browsers may send requests from; none: off"
     )
@@ -114,6 +119,10 @@ class ApiSettings(SettingsGroup):
         if not isinstance(secrets, SecretStr):
             raise TypeError(f"the setting {setting!r} holds no secrets")
         return tuple(_split_commas(secrets.get_secret_value()))
+
+    @property
+    def known_hosts(self) -> tuple[str, ...]:
+        return tuple(host.lower() for host in _split_commas(self.hosts))
 
     @property
     def origins(self) -> tuple[str, ...]:

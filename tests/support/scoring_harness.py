@@ -149,6 +149,9 @@ class AsgiExchange:
             "state": {},
         }
 
+    def set_headers(self, headers: list[tuple[bytes, bytes]]) -> None:
+        self._scope["headers"] = headers
+
     async def __aenter__(self) -> AsgiExchange:
         self.task = asyncio.create_task(self._app(self._scope, self._receive, self._send))
         return self

@@ -125,6 +125,11 @@ class Authenticator:
             return None
         return "read" if method == "POST" and path in READ_ONLY_POST_PATHS else "write"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether every caller may do everything."""
+        return self._is_open
+
     def is_signed(self, path: str) -> bool:
         """Whether the path checks signatures instead of keys."""
         return path in self._signed_paths

@@ -50,6 +50,10 @@ class RequestError(LabelwatchError):
         self.headers = {"Connection": "close"} if close else {}
 
 
+class BadRequestError(RequestError):
+    """The head of the request is not valid."""
+
+
 class NotFoundError(RequestError):
     """The resource does not exist."""
 
@@ -96,6 +100,7 @@ PROBLEM_TYPES: tuple[tuple[type[Exception], HTTPStatus, str], ...] = (
     (MessageTooLargeError, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),
     (InvalidInput, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid"),
     (InferenceError, HTTPStatus.UNPROCESSABLE_ENTITY, "inference"),
+    (BadRequestError, HTTPStatus.BAD_REQUEST, "bad-request"),
     (UnauthorizedError, HTTPStatus.UNAUTHORIZED, "unauthorized"),
     (ForbiddenError, HTTPStatus.FORBIDDEN, "forbidden"),
     (NotFoundError, HTTPStatus.NOT_FOUND, "not-found"),

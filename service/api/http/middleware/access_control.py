@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
 
+from service.api.http.hosts import HostCheck
 from service.api.http.media_types import get_media_type, is_json, is_ndjson, is_xml
 from service.api.http.middleware.request_limits import RequestLimits
 from service.api.http.problems import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 API_PREFIX: Final = "/v1/"
 MAX_SIGNED_BODY_BYTES: Final = 1_000_000  # an event is about one record, and a sentence has at most 1 MiB
+PROBE_PATHS: Final = frozenset({"/healthz", "/readyz"})
 LABEL_SET_SUFFIX: Final = "/label-set"  # takes the XML of a labelling interface
 
 
@@ -36,6 +38,7 @@ class AccessControl:
         self._backend = backend
         self._authenticator = authenticator
         self._body_budget = body_budget
+        self._host_check = HostCheck(backend.settings) if authenticator.is_open else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -60,6 +63,8 @@ class AccessControl:
 
     def _check_access(self, scope: Scope) -> None:
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
+        if self._host_check is not None and path not in PROBE_PATHS:  # probes choose their Host
+            self._host_check.check(headers)
         if self._backend.draining.is_set() and path.startswith(API_PREFIX):
             self._backend.telemetry.count_overload("draining")
             raise DrainingError("the service is stopping: try again, here or at another instance")

@@ -130,7 +130,7 @@ def test_a_body_that_stalls_gets_408(harness: ApiHarness, path: str) -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    headers = [(b"content-type", b"application/json")]
+    headers = [(b"content-type", b"application/json"), (b"host", b"labelwatch")]
     scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
     asyncio.run(harness.app(scope, receive, send))
     start, body = sent
@@ -181,7 +181,7 @@ def test_a_draining_service_rejects_requests(harness: ApiHarness) -> None:
 def test_an_origin_must_be_configured(harness: ApiHarness) -> None:
     preflight = {"Origin": "https://tool.example", "Access-Control-Request-Method": "POST"}
     assert "access-control-allow-origin" not in harness.client.get("/v1/model", headers=preflight).headers
-    assert harness.client.options("/v1/decisions", headers=preflight).status_code == 405
+    assert harness.client.options("/v1/decisions", headers=preflight).status_code == 403
     client = harness.serve_with_limits(cors_origins="https://tool.example/, https://other.example")
     assert client.get("/v1/model", headers=preflight).headers["access-control-allow-origin"] == "https://tool.example"
     allowed = client.options("/v1/decisions", headers=preflight)
