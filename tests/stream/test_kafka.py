@@ -203,6 +203,30 @@ def test_a_release_of_a_partition_that_is_being_restored_is_refused(
     assert read_topic(session, kafka_topics.review) == []
 
 
+def test_stored_records_are_released_while_a_partition_is_paused_behind_a_gap(
+    open_session: OpenSession, kafka_topics: Topics, foreign_producer: KafkaProducer
+) -> None:
+    """A producer with transactions leaves an offset without a record before the one that can't be judged yet."""
+    session = open_session()
+    wait_for_assignment(session)
+    for value in (b"1", b"2"):
+        foreign_producer.begin_transaction()
+        send(foreign_producer, Output(kafka_topics.sentences, b"k", value, partition=0)).get(60)
+        foreign_producer.commit_transaction()
+    session.commit(make_batch_result(poll_batch(session, max_records=1)))
+    stopped = poll_batch(session)
+    assert [record.offset for record in stopped.records[0]] == [2]
+    session.pause(0, 2)
+    for value in (b"a", b"b"):
+        release = replace(session.poll(max_records=1, timeout=0.2), released={0: ReleasedRecords()})
+        session.commit(BatchResult(release, [Output(kafka_topics.review, value, value)]))
+    assert {record.value for record in read_topic(session, kafka_topics.review)} == {b"a", b"b"}
+    session.resume(0)
+    batch = poll_batch(session)
+    assert list_values(batch) == [b"2"]
+    session.commit(make_batch_result(batch))
+
+
 def _generation(session: KafkaWorkerSession) -> int:
     time.sleep(0.2)
     metadata = session._consumer.group_metadata()

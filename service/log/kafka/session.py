@@ -248,7 +248,8 @@ class KafkaWorkerSession(KafkaLog):
     def pause(self, partition: int, next_offset: int) -> None:
         if partition in self._next_offsets:
             self._consumer.pause(partition)
-            self._next_offsets[partition] = next_offset
+            # What is committed ends before a gap that `next_offset` may stand behind.
+            self._next_offsets[partition] = next_offset = min(next_offset, self._committed[partition])
             self._gaps.pop(partition, None)
             self._paused.add(partition)
             self._lag = {**self._lag, partition: max(0, self._end_offsets[partition] - next_offset)}
