@@ -23,7 +23,7 @@ from service.datasets.label_fit import check_model_fits
 from service.datasets.registry import check_dataset_exists
 from service.datasets.settings_records import parse_settings
 from service.datasets.waiting import WaitingDatasets, explain_waiting
-from service.errors import DecodeError, InvalidInput, SettingsError
+from service.errors import DecodeError, InvalidInput, MissingModelError, SettingsError
 from service.formats.label_sets import read_label_set
 from service.labels.unknown_labels import format_names
 from service.runtime.dataset_settings import load_datasets
@@ -33,7 +33,8 @@ from service.settings import read_settings
 from service.stream.state.reader import read_state
 
 if TYPE_CHECKING:
-    from service.datasets.registry import SettingsState
+    from service.contracts import DatasetSettings, FlagPolicy
+    from service.datasets.registry import DatasetRegistry, SettingsState
     from service.datasets.waiting import WaitingDataset
     from service.log.protocol import Log
     from service.log.topics import Topics
@@ -104,7 +105,11 @@ def list_datasets(as_json: JsonOption = False) -> None:
         typer.echo("no dataset has settings, and no sentences have been learned yet")
         return
     head = ["dataset", "version", "epoch", "model", "flags", "score", "mapped labels", "control", "waiting"]
-    rows = [_render_row(state, waiting.get(state.in_force.name)) for state in states]
+    policies = [_find_flag_policy(registry, state.in_force) for state in states]
+    rows = [
+        _render_row(state, policy, waiting.get(state.in_force.name))
+        for state, policy in zip(states, policies, strict=True)
+    ]
     typer.echo(render_table(head, rows, right_aligned=(1, 2, 6, 7, 8)))
     for each in waiting.values():
         typer.echo(sanitize(explain_waiting(each)))
@@ -114,14 +119,22 @@ def list_datasets(as_json: JsonOption = False) -> None:
         typer.echo(sanitize(missing))
 
 
-def _render_row(state: SettingsState, waiting: WaitingDataset | None) -> list[str]:
+def _find_flag_policy(registry: DatasetRegistry, settings: DatasetSettings) -> FlagPolicy:
+    """The policy in force: where the settings have none, it is that of the model."""
+    try:
+        return registry.build_judge(settings).flag_policy
+    except MissingModelError:
+        return settings.flag_policy
+
+
+def _render_row(state: SettingsState, policy: FlagPolicy, waiting: WaitingDataset | None) -> list[str]:
     settings = state.in_force
     return [
         settings.name,
         str(settings.version),
         str(settings.epoch),
         settings.model or "default",
-        " ".join(str(value) for value in settings.flag_policy.model_dump().values()),
+        " ".join(str(value) for value in policy.model_dump().values()),
         f"{settings.method}, {settings.token_score}",
         f"{len(settings.label_map)}",
         f"{settings.control_share:g}",

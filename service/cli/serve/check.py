@@ -12,6 +12,7 @@ from service.cli.shared.terminal import sanitize
 from service.datasets.waiting import WaitingDatasets, explain_waiting
 from service.errors import LabelwatchError, SettingsError
 from service.inference.classifier import Classifier
+from service.labels.unknown_labels import format_names
 from service.log.sqlite.admin import describe_log_file
 from service.runtime.dataset_settings import load_datasets
 from service.runtime.load_model import build_model_pool, load_model_folder
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from service.datasets.registry import DatasetRegistry
     from service.inference.model.folder import ModelFolder
     from service.log.topics import Topics
     from service.settings import Settings
@@ -159,6 +161,17 @@ def _check_kafka(kafka: KafkaSettings, topics: Topics) -> Iterator[CheckResult]:
             )
 
 
+def _describe_models(datasets: DatasetRegistry) -> str:
+    """Which datasets have a model of their own that is there."""
+    settings = [datasets.get_settings_state(name).in_force for name in datasets.names]
+    own = [
+        f"{each.name} by {each.model}"
+        for each in settings
+        if each.model is not None and datasets.find_missing_model(each.name) is None
+    ]
+    return f"; judged by a model of their own: {format_names(own)}" if own else ""
+
+
 def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> Iterator[CheckResult]:
     """Reads settings and state as a worker does when it starts."""
     try:
@@ -172,7 +185,7 @@ def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> 
         yield CheckResult(False, "dataset", f"the settings of {name} can't be used: {reason}")
     for missing in filter(None, map(datasets.find_missing_model, datasets.names)):
         yield CheckResult(False, "dataset", missing)
-    yield CheckResult(True, "datasets", f"{len(datasets.names):,} set up")
+    yield CheckResult(True, "datasets", f"{len(datasets.names):,} set up{_describe_models(datasets)}")
     for waiting in WaitingDatasets(datasets.get_judge).list_all(snapshot.list_arrivals()):
         yield CheckResult(True, "waiting", explain_waiting(waiting))
     learned = snapshot.count_sentences()

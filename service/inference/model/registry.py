@@ -38,7 +38,7 @@ class ModelRegistry:
         """The folder of a model that exists."""
         path = self.get_path(name)
         if not _is_model_folder(path):
-            raise ModelError(f"{self.path} has no model {name!r}: {self._describe_choices(name)}")
+            raise ModelError(f"{self.path} has no model {name!r}{self._describe_choices(name)}")
         return path
 
     def add(self, folder: Path, name: str) -> Path:
@@ -68,9 +68,9 @@ class ModelRegistry:
     def _describe_choices(self, name: str) -> str:
         names = self.list_names()
         if not names:
-            return "it is empty; `labelwatch train` or `labelwatch model add` puts one there"
+            return ": it is empty; `labelwatch train` or `labelwatch model add` puts one there"
         close = get_close_matches(name, names, 1)
-        return f"did you mean {close[0]!r}?" if close else f"it has {', '.join(names)}"
+        return f" (did you mean {close[0]!r}?)" if close else f": it has {', '.join(names)}"
 
 
 def resolve_model(model: str, registry: ModelRegistry) -> Path:

@@ -23,5 +23,5 @@ def test_the_settings_name_a_model_by_its_folder_or_by_its_name_in_the_registry(
         monkeypatch.setenv("LABELWATCH_MODEL_FOLDER", model)
         assert load_model_folder(read_settings()).labels
     monkeypatch.setenv("LABELWATCH_MODEL_FOLDER", "tinny")
-    with pytest.raises(ModelError, match="has no model 'tinny': did you mean 'tiny'"):
+    with pytest.raises(ModelError, match=r"has no model 'tinny' \(did you mean 'tiny'\?\)"):
         load_model_folder(read_settings())

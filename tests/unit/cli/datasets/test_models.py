@@ -35,6 +35,7 @@ def test_a_dataset_gets_a_model_and_is_judged_by_it(harness: CommandHarness, mod
     thresholds = harness.run("thresholds", "show", "med", **variables)
     assert "med: 5 sentences learned from" in thresholds.out
     assert "med-v1" in harness.run("datasets", "list", **variables).out
+    assert "1 set up; judged by a model of their own: med by med-v1" in harness.run("check", **variables).out
 
 
 def test_a_missing_model_is_named_and_other_datasets_go_on(harness: CommandHarness, models: Path) -> None:

@@ -57,6 +57,9 @@ def test_versions_are_trained_from_what_is_stored(harness: CommandHarness, model
     train(harness)
     assert sorted(path.name for path in models.iterdir()) == ["med-v1", "med-v2"]
     assert read_training(models / "med-v2")["sentences"] == 240
+    assert harness.run("datasets", "set", DATASET, "model=med-v2").code == 0
+    [row] = [line for line in harness.run("datasets", "list").out.splitlines() if line.startswith(DATASET)]
+    assert "med-v2  budget 0.05" in row, "the policy of a trained model"
 
 
 def test_the_newest_revision_counts_and_deleted_sentences_are_left_out(harness: CommandHarness, models: Path) -> None:
