@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 # Names that files use for the labels of a sentence. The first name that is present counts.
 LABEL_FIELDS: Final = ("labels", "ner_tags", "tags")
+# Python converts no number of more than 4,300 digits to text or from it.
+MAX_LABEL_NUMBER: Final = 10**18
+MAX_NUMBER_DIGITS: Final = 20
 
 
 def resolve_label_names(values: Iterable[Any], names: Sequence[str]) -> list[Any]:
@@ -20,6 +23,8 @@ def resolve_label_names(values: Iterable[Any], names: Sequence[str]) -> list[Any
         number = _parse_label_number(value, names)
         if number is None:
             labels.append(value)
+        elif abs(number) >= MAX_LABEL_NUMBER:
+            raise InvalidInput("the label is a number of more than 18 digits: give its name", field="labels", word=word)
         elif not names:
             raise InvalidInput(
                 f"the label is the number {number}: say what the numbers mean with --label-names O,B-PER,…",
@@ -42,7 +47,7 @@ def _parse_label_number(value: Any, names: Sequence[str]) -> int | None:  # noqa
         return value
     # Text files write numbers as text; without names "1" may be the name of a label.
     if names and isinstance(value, str) and value.isascii() and value.isdigit() and value not in names:
-        return int(value)
+        return int(value[:MAX_NUMBER_DIGITS])
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.contracts import DatasetName
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 class WebhookQuery(BaseModel):
     """The query parameters of a webhook's route. Platforms add their own."""
+
+    model_config = ConfigDict(extra="forbid")
 
     dataset: DatasetName = Field(default="default", description="Dataset of the annotations: give each project its own")
     field: str | None = Field(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -17,6 +18,7 @@ from service.api.backend import get_request_id
 from service.api.http.ndjson.limiter import get_stream_limiter
 from service.api.http.ndjson.response import MAX_BATCH_LINES, MAX_BATCH_RECORDS, NdjsonResponse
 from service.api.http.problems import TooLargeError
+from service.api.ingest.conversion_budget import ConversionStoppedError
 from service.api.ingest.record_converter import RecordConverter
 from service.api.ingest.sentence_parser import SentenceParser
 from service.errors import InvalidInput
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from service.api.ingest.query import RecordQuery
     from service.contracts import LabelledSentence
     from service.errors import InferenceError
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -107,6 +111,11 @@ class BodyReader:
             try:
                 records[line.number] = self._parser.parse_line(line)
             except (InvalidInput, TooLargeError) as error:
+                records[line.number] = error
+            except ConversionStoppedError:
+                raise
+            except Exception as error:  # an error of ours: other lines of the body still get their answers
+                logger.exception("a line failed")
                 records[line.number] = error
         return records
 

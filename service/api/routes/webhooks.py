@@ -102,7 +102,7 @@ async def _ingest_signed_event(
             late_reason = signature.verify(raw, request.headers, secrets, now=datetime.now(UTC)).late_reason
         except InvalidInput as error:
             raise UnauthorizedError(str(error)) from None
-    with backend.deliveries.deduplicate(_list_delivery_keys(request, signature.id_header, raw)) as is_new:
+    with backend.deliveries.deduplicate(_list_delivery_keys(request, signature.id_header, raw, query)) as is_new:
         if not is_new:
             backend.telemetry.count_webhook(form.name, "repeated")
             return _build_response(request, ConvertedEvent("", ignored_reason=ALREADY_DELIVERED))
@@ -116,12 +116,13 @@ async def _ingest_signed_event(
         return await _ingest_event(request, form, webhook, query)
 
 
-def _list_delivery_keys(request: Request, id_header: str, raw: bytes) -> list[str]:
+def _list_delivery_keys(request: Request, id_header: str, raw: bytes, query: WebhookQuery) -> list[str]:
     """Keys that recognise a repeated delivery: its id, and its body, because a retry may have a new id."""
     delivery_id = request.headers.get(id_header)
     if not delivery_id:
         return []
-    return [f"{request.url.query}\n{key}" for key in (delivery_id, hashlib.sha256(raw).hexdigest())]
+    # The id is signed, so it stands for itself. Two webhooks of a platform may send one event to two datasets of ours.
+    return [delivery_id, f"{query.model_dump_json()}\n{hashlib.sha256(raw).hexdigest()}"]
 
 
 async def _ingest_event(request: Request, form: Format, webhook: Webhook[Any], query: WebhookQuery) -> Response:

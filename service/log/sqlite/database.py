@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from service.errors import StreamError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PARTITION = 0
 SCHEMA_VERSION = 1
 MAX_READ_BYTES = 16 * 1024 * 1024
+OWNER_ONLY = 0o600
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
@@ -165,6 +166,7 @@ def _translate_errors() -> AbstractContextManager[None]:
 
 def _connect(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
+    _restrict_access(path)
     with _translate_errors():
         db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
@@ -176,3 +178,11 @@ def _connect(path: Path) -> sqlite3.Connection:
         db.executescript(SCHEMA)
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     return db
+
+
+def _restrict_access(path: Path) -> None:
+    """Makes the file readable for its owner only. SQLite gives the files beside it the same permissions."""
+    with suppress(OSError):  # a file of another owner stays as that one made it; if it can't be opened, SQLite says why
+        path.touch(OWNER_ONLY)
+        if path.stat().st_mode & 0o077:
+            path.chmod(OWNER_ONLY)

@@ -409,3 +409,29 @@ def test_a_cancelled_request_stops_its_conversion(shared: ScoringHarness) -> Non
     asyncio.run(cancel())
     assert ended.wait(10)
     assert reader._stopped.is_set()
+
+
+@pytest.mark.parametrize("tag", ["9" * 4_000, f'"{"9" * 5_000}"'])
+def test_a_tag_of_thousands_of_digits_is_an_ordinary_error_and_does_not_end_a_stream(
+    shared: ScoringHarness, tag: str
+) -> None:
+    bad = f'{{"tokens": ["Mara"], "ner_tags": [{tag}]}}'.encode()
+    path = f"/v1/score?format=huggingface&label_names={NAMES}"
+    lines = shared.post_lines(path, bad, RECORDS["huggingface"]).text.splitlines()
+    first, second = (json.loads(line) for line in lines)
+    assert (first["status"], first["line"]) == (422, 1)
+    assert "more than 18 digits" in first["detail"]
+    assert "status" not in second
+
+
+def test_an_error_of_ours_does_not_end_a_stream(shared: ScoringHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert = RecordConverter._convert
+
+    def fail_once(self: RecordConverter, value: Any, *arguments: Any) -> Any:
+        if value.get("fails"):
+            raise ZeroDivisionError
+        return convert(self, value, *arguments)
+
+    monkeypatch.setattr(RecordConverter, "_convert", fail_once)
+    lines = shared.post_lines("/v1/score?format=doccano", {"fails": True}, RECORDS["doccano"]).text.splitlines()
+    assert [json.loads(line).get("status") for line in lines] == [500, None]

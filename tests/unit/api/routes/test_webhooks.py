@@ -455,7 +455,20 @@ def test_an_event_that_is_delivered_again_teaches_once(trusting: ApiHarness) -> 
     assert {one["ignored"] for one in answers[1:]} == {"it was delivered before"}
     assert len(trusting.read_messages(TOPICS.sentences)) == 1
     # Two webhooks of one event, for two datasets of ours.
-    assert trusting.client.post(f"{ARGILLA}?dataset=others", **first).json()["ids"] == ["argilla:r-1"]
+    other = signed(bodies.make_argilla_event())
+    assert trusting.client.post(f"{ARGILLA}?dataset=others", **other).json()["ids"] == ["argilla:r-1"]
+
+
+def test_a_recorded_event_is_ingested_once_whatever_its_query(trusting: ApiHarness) -> None:
+    """The query is not signed: one event was accepted 52 times with `?x=N`, and into other datasets."""
+    recorded = signed(bodies.make_argilla_event())
+    assert trusting.client.post(f"{ARGILLA}?dataset=trips", **recorded).json()["ids"] == ["argilla:r-1"]
+    unknown = trusting.client.post(f"{ARGILLA}?dataset=trips&x=1", **recorded)
+    assert (unknown.status_code, unknown.json()["field"]) == (422, "x")
+    for query in ("?dataset=others", "?field=text&dataset=trips", ""):
+        answer = trusting.client.post(f"{ARGILLA}{query}", **recorded)
+        assert (answer.status_code, answer.json()["ids"]) == (202, []), query
+    assert len(trusting.read_messages(TOPICS.sentences)) == 1
 
 
 def test_what_the_log_did_not_take_may_be_delivered_again(trusting: ApiHarness) -> None:

@@ -81,3 +81,19 @@ def test_commits_apply_the_retention(path: Path, monkeypatch: pytest.MonkeyPatch
         session.poll_rebalance()
         session.commit(BatchResult(session.poll(max_records=4, timeout=0.0)))
         assert [record.offset for record in session.read(TOPICS.sentences, 0, 100)] == [4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("mode", [None, 0o644])
+def test_only_the_owner_can_read_the_files_of_the_log(tmp_path: Path, mode: int | None) -> None:
+    """They hold the text of every sentence."""
+    path = tmp_path / "log.sqlite"
+    if mode is not None:
+        path.touch()
+        path.chmod(mode)
+    log = SqliteWorkerSession(path, Topics())
+    try:
+        log.append([Output("labelwatch.sentences", None, b"{}")])
+        for name in ("log.sqlite", "log.sqlite-shm", "log.sqlite-wal"):
+            assert oct((tmp_path / name).stat().st_mode & 0o777) == "0o600", name
+    finally:
+        log.close()
