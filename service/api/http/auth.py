@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from service.settings import ApiKey, KeyScope
 
+CALLER_KEY: Final = "caller"  # in the state of a request: the name of its key
 KEY_PREFIX: Final = "lw_"
 KEY_HEADER: Final = "X-API-Key"
 GRANTED_SCOPES: Final[dict[KeyScope, frozenset[KeyScope]]] = {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
 
+from service.api.http.auth import CALLER_KEY
 from service.api.http.hosts import HostCheck
 from service.api.http.media_types import get_media_type, is_json, is_ndjson, is_xml
 from service.api.http.middleware.request_limits import RequestLimits
@@ -70,7 +71,7 @@ class AccessControl:
             raise DrainingError("the service is stopping: try again, here or at another instance")
         required_scope = self._authenticator.get_required_scope(method, path)
         if required_scope is not None:
-            self._authenticator.authorize(headers, required_scope)
+            scope["state"][CALLER_KEY] = self._authenticator.authorize(headers, required_scope)
         has_body = method in ("POST", "PUT", "PATCH") and path.startswith(API_PREFIX)
         takes_xml = path.endswith(LABEL_SET_SUFFIX)
         if has_body and not (is_json(headers) or is_ndjson(headers) or (takes_xml and is_xml(headers))):

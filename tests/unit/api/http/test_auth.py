@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -159,3 +160,12 @@ def test_no_byte_of_a_body_is_read_before_the_key_is_known(client: TestClient) -
     assert client.post("/v1/decisions", content=body(), headers=headers).status_code == 401
     # The client of the tests hands the first parts over whether anybody wants them or not.
     assert read <= 2
+
+
+def test_the_access_log_names_the_key(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="service.api.http.middleware.request_context"):
+        client.get("/v1/datasets", headers=bearer(READER))
+        client.get("/v1/datasets", headers=bearer("lw_unknown"))
+        client.get("/healthz")
+    answered = [record.__dict__ for record in caplog.records if record.message == "answered"]
+    assert [(record["status"], record.get("key")) for record in answered] == [(200, "anna"), (401, None), (200, None)]
