@@ -6,6 +6,7 @@ transaction of a batch, together with the counts, so each stored record is judge
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from service.stream.state.snapshot import StateSnapshot
 
     Releasable = Mapping[int, Mapping[str, ArrivalCounts]]  # by partition and dataset
+
+
+VISIBLE_TIMEOUT_S = 1.0
 
 
 def find_releasable(
@@ -47,6 +51,7 @@ class PartitionReader:
     next_offsets: Mapping[str, int]  # by dataset: records before it in the input are released already
     records: deque[StoredRecord]
     found: bool = False  # any record that is to be released
+    idle_since: float | None = None  # when it first had none; None: the last read found some
 
     def read(self) -> None:
         """Reads more records. None are left if `exhausted` is true afterwards."""
@@ -56,7 +61,10 @@ class PartitionReader:
             stored = read_stored_record(record)
             if stored.record.offset >= self.next_offsets[stored.dataset]:
                 self.records.append(stored)
-                self.found = True
+        if self.records:
+            self.found, self.idle_since = True, None
+        elif self.idle_since is None:
+            self.idle_since = time.monotonic()
 
     @property
     def exhausted(self) -> bool:
@@ -72,6 +80,14 @@ class PartitionReader:
                 break
             taken.append(self.records.popleft())
         return taken
+
+    @property
+    def may_continue(self) -> bool:
+        """Whether to ask again for a moment: the records of the last commit are not visible at once.
+
+        To read from the beginning takes longer, and meanwhile more would arrive.
+        """
+        return self.found and self.idle_since is not None and time.monotonic() - self.idle_since < VISIBLE_TIMEOUT_S
 
 
 class ReleaseReader:
@@ -111,6 +127,8 @@ class ReleaseReader:
             reader.read()
         if not reader.exhausted:
             return ReleasedRecords(reader.take(max_records, max_bytes))
+        if reader.may_continue:
+            return ReleasedRecords()
         # A reader that was opened before the last commit may have missed its records: only a new one knows.
         self._close([partition])
         return ReleasedRecords() if reader.found else ReleasedRecords(missing=frozenset(datasets))

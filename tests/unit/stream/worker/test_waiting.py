@@ -14,6 +14,7 @@ from service.inference.classifier import Classifier
 from service.inference.model.folder import ModelFolder
 from service.log.codec import ERROR_HEADER_PREFIX, get_header, parse_arrivals_key, parse_state_key
 from service.log.protocol import BatchResult, CommitRefused, Output
+from service.log.sqlite.follower import SqliteFollower
 from service.log.sqlite.log import SqliteLog
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
@@ -31,7 +32,7 @@ from tests.support.waiting_datasets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from service.contracts import Assessment
@@ -293,6 +294,48 @@ def test_stored_sentences_that_are_gone_do_not_hold_up_the_dataset(
     assert "3 stored sentences of dataset med are not in the waiting topic any more" in caplog.text
     assert [assessment.id for assessment in stream.read_scores()] == ["11", "12"]
     assert stream.read_counts().waiting == 0
+
+
+class LateFollower(SqliteFollower):
+    """Shows records one call later than they are committed, as Kafka does."""
+
+    polls = 0
+
+    def poll(self) -> Sequence[Record]:
+        self.polls += 1
+        return super().poll() if self.polls % 2 else ()
+
+
+class BusySession(SqliteWorkerSession):
+    """Another sentence arrives during each of the first batches."""
+
+    sent = 99
+    opened = 0
+
+    def follow_partition(self, topic: str, partition: int) -> LateFollower:
+        self.opened += 1
+        return LateFollower(self, topic, end_offset=self._database.fetch_next_offset(topic))
+
+    def commit(self, result: BatchResult) -> None:
+        super().commit(result)
+        if self.sent < 119:
+            self.sent += 1
+            send(self, TOPICS, make_drug_sentences(1, start=self.sent))
+
+
+def test_sentences_that_arrive_during_a_release_do_not_make_it_begin_again(
+    stream: Stream, classifier: Classifier
+) -> None:
+    """To read all that waits again takes long, and meanwhile more arrives."""
+    stream.send(*make_drug_sentences(5, start=1))
+    stream.run()
+    stream.put_settings(label_map=LABEL_MAP)
+    stream.send(*make_drug_sentences(1, start=99))
+    session = BusySession(stream.path, TOPICS)
+    run_worker(session, TOPICS, classifier, batch_records=1)
+    assert [int(each.id or 0) for each in stream.read_scores()] == [*range(1, 6), *range(99, 120)]
+    assert stream.count_stored() == 0
+    assert session.opened == 1
 
 
 def test_the_counts_are_part_of_the_state_of_the_partition(stream: Stream) -> None:
