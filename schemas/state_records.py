@@ -130,7 +130,7 @@ def build_memory_schema() -> Schema:
         "n_types": "Number of entity types, O included",
         "sentences": "Sentences that were learned from",
         "gate_words": "Words with a known pattern whose label the model disagrees with",
-        "period": "Of a dataset that forgets: the number of its days since year 1, divided by the days after which it forgets",
+        "period": "Of a dataset that forgets: the first day of the days after which it forgets, as days since year 1",
     }
     tables = {
         "forms": "Recent words by form: their number, and the sum of each type's probability in units of 2^-20",

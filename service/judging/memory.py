@@ -39,14 +39,16 @@ class DatasetMemory:
     ) -> Memory | None:
         """The memory that a sentence is judged with: `memory`, or an empty one; None if the dataset has none.
 
-        A dataset that forgets after N days starts anew every N days.
+        A dataset that forgets after N days starts anew every N days. A period is its first day and not its number, so
+        that periods of different N can be compared: a dataset may get another N.
         """
         if self._weights is None:
             return None
         has_history = self._weights.has_history
         days, period = self._forget_after_days, 0
         if days and arrived_at:
-            period = date.fromisoformat(to_bucket_day(sentence.annotated_at, arrived_at)).toordinal() // days
+            day = date.fromisoformat(to_bucket_day(sentence.annotated_at, arrived_at)).toordinal()
+            period = day - day % days
         if memory is None or (days and period > memory.period):
             return Memory.create(self.types.n_types, has_history=has_history, period=period)
         if memory.n_types != self.types.n_types:

@@ -75,7 +75,7 @@ class Memory:
     sentences: int = 0
     gate_sum: int = 0
     gate_words: int = 0
-    period: int = 0  # of `forget_after_days` days; a later one starts anew
+    period: int = 0  # the first day, as an ordinal, of the `forget_after_days` days; a later one starts anew
 
     @classmethod
     def create(cls, n_types: int, *, has_history: bool, period: int = 0) -> Memory:

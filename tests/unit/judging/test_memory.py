@@ -156,12 +156,21 @@ def test_a_dataset_that_forgets_starts_anew_every_n_days() -> None:
     later = NOON + timedelta(days=ends_after)
     new = judge.memory.prepare(memory, make_sentence("Milan", "B-ORG"), later)
     assert new is not None
-    assert new.period == memory.period + 1
+    assert new.period == memory.period + 10
     assert new.sentences == 0
     # A sentence that was annotated long ago does not bring the old period back.
     late = make_sentence("Milan", "B-ORG", annotated_at=(NOON - timedelta(days=90)).isoformat())
     assert judge.memory.prepare(new, late, later) is new
     assert make_judge().memory.prepare(memory, late, later + timedelta(days=900)) is memory
+
+
+@pytest.mark.parametrize(("before", "after"), [(10, 30), (30, 10), (10, 11)])
+def test_a_dataset_that_forgets_after_another_number_of_days_still_forgets(before: int, after: int) -> None:
+    sentence = make_sentence("Milan", "B-ORG")
+    memory = make_judge(forget_after_days=before).memory.prepare(None, sentence, NOON)
+    assert memory is not None
+    new = make_judge(forget_after_days=after).memory.prepare(memory, sentence, NOON + timedelta(days=before + after))
+    assert new is not memory
 
 
 def test_a_memory_of_other_types_is_refused() -> None:
