@@ -100,11 +100,7 @@ def _read_value(restore: Callable[[object], T], topic: str, key: bytes | None, v
     try:
         return restore(json.loads(value))
     except NewerStateError as error:
-        raise NewerStateError(
-            f"the statistics of dataset {dataset} in {topic} need a newer labelwatch (key {_quote(key)}): {error}. "
-            "Upgrade this process to the release that wrote them, or roll back: stop the newer workers and delete the "
-            f"record by writing its key without a value to {topic}. The statistics in it are lost then"
-        ) from error
+        raise _describe_newer(topic, key, str(error), dataset=dataset) from error
     except StateError as error:
         raise _describe_unreadable(topic, key, str(error), dataset=dataset) from error
     except (ValueError, RecursionError) as error:
@@ -122,11 +118,13 @@ def apply_state_record(draft: StateDraft, topic: str, record: StateRecord | Arri
 def check_memories(draft: StateDraft, topic: str, partition: int) -> None:
     """Raises a StateError that names the record, if a memory of the partition can't be read."""
     for key in draft.memories.list_keys(partition):
+        record_key = MemoryRecord(partition, key, RECENT, None).to_key()
         try:
-            draft.memories.get(partition, key)
+            draft.memories.get_tables(partition, key)
+        except NewerStateError as error:
+            raise _describe_newer(topic, record_key, str(error), dataset=key.dataset) from error
         except StateError as error:
-            record = MemoryRecord(partition, key, RECENT, None)
-            raise _describe_unreadable(topic, record.to_key(), str(error), dataset=key.dataset) from error
+            raise _describe_unreadable(topic, record_key, str(error), dataset=key.dataset) from error
 
 
 def _describe_unreadable(topic: str, key: bytes | None, problem: str, *, dataset: str | None = None) -> StateError:
@@ -135,6 +133,14 @@ def _describe_unreadable(topic: str, key: bytes | None, problem: str, *, dataset
     return StateError(
         f"{subject} in {topic} can't be read (key {_quote(key)}): {problem}. Restore the record from a backup, or "
         f"delete it by writing its key without a value to {topic}. The statistics in it are lost then"
+    )
+
+
+def _describe_newer(topic: str, key: bytes | None, problem: str, *, dataset: str) -> NewerStateError:
+    return NewerStateError(
+        f"the statistics of dataset {dataset} in {topic} need a newer labelwatch (key {_quote(key)}): {problem}. "
+        "Upgrade this process to the release that wrote them, or roll back: stop the newer workers and delete the "
+        f"record by writing its key without a value to {topic}. The statistics in it are lost then"
     )
 
 

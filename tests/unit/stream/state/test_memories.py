@@ -9,7 +9,7 @@ import pytest
 
 from service.contracts import DatasetSettings, LabelledSentence
 from service.datasets.registry import DatasetRegistry
-from service.errors import StateError
+from service.errors import NewerStateError, StateError
 from service.inference.classifier import Classifier, WordProbs
 from service.inference.model.folder import ModelFolder
 from service.log.codec import parse_memory_key, parse_state_key, to_memory_key
@@ -223,6 +223,21 @@ def test_a_worker_stops_at_a_memory_that_it_cannot_read(classifier: Classifier) 
         with pytest.raises(StateError, match=f"of dataset news in labelwatch.state can't be read.*{problem}"):
             check_memories(draft, TOPICS.state, 0)
         check_memories(draft, TOPICS.state, 1)
+
+
+@pytest.mark.parametrize("part", [RECENT, HISTORY])
+def test_a_worker_says_that_a_memory_needs_a_newer_release(classifier: Classifier, part: str) -> None:
+    partitions = Partitions(classifier, build_registry(classifier))
+    partitions.process({0: make_values(30, seed=1)})
+    key, value = make_records(partitions)[part]
+    newer = json.dumps({**json.loads(value), "version": 9, "min_reader": 9}).encode()
+    draft = StateSnapshot().start_draft()
+    for each, stored in {**partitions.committed, key: newer}.items():
+        record = read_state_record(TOPICS.state, each, stored)
+        assert record is not None
+        apply_state_record(draft, TOPICS.state, record)
+    with pytest.raises(NewerStateError, match=r"of dataset news in labelwatch\.state need a newer labelwatch"):
+        check_memories(draft, TOPICS.state, 0)
 
 
 def test_a_view_judges_without_a_memory_that_it_cannot_read(classifier: Classifier, tmp_path: Path) -> None:
