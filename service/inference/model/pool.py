@@ -74,8 +74,9 @@ class ModelPool:
         self._check_interval_s = check_interval_s
         self._retry_interval_s = retry_interval_s
         self._entries: dict[str, _RegistryEntry] = {}
-        self._lock = threading.Lock()  # never held while a model is read
-        self._read_lock = threading.RLock()
+        self._lock = threading.Lock()  # never held while a folder is read or a model loaded
+        self._read_lock = threading.Lock()  # of folders: .2 s for the default model
+        self._load_lock = threading.Lock()  # of models: 1.3 s
         self._default_classifier = classifier
         self._loaded: OrderedDict[ModelFolder, Classifier] = OrderedDict()  # least recently used first
 
@@ -165,17 +166,13 @@ class ModelPool:
         classifier = self.find_classifier(folder)
         if classifier is not None:
             return classifier
-        with self._read_lock:
+        with self._load_lock:
             classifier = self.find_classifier(folder)  # another thread may have loaded it meanwhile
             return self._load(folder) if classifier is None else classifier
 
     def _load(self, folder: ModelFolder) -> Classifier:
-        if folder is self.default:
-            classifier = self._default_classifier = Classifier(folder, threads=self._threads)
-        else:
-            classifier = self._load_unchanged(folder)
-            with self._lock:
-                self._loaded[folder] = classifier
+        is_default = folder is self.default
+        classifier = Classifier(folder, threads=self._threads) if is_default else self._load_unchanged(folder)
         logger.info(
             "model %s is loaded: %d classes, fingerprint %s",
             folder.path.name if folder.path.parent == self._registry.path else folder.name,
@@ -184,6 +181,13 @@ class ModelPool:
         )
         if self._on_load is not None:
             self._on_load(classifier)
+        if is_default:
+            self._default_classifier = classifier
+            return classifier
+        with self._lock:
+            self._loaded[folder] = classifier
+        if self._entries[folder.path.name].folder is not folder:  # another thread has read it again meanwhile
+            self._close(folder, "its folder has changed")
         self._close_least_recently_used()
         return classifier
 
@@ -198,7 +202,8 @@ class ModelPool:
                 raise ModelError(f"{folder.path} has changed while it was read")
         except (LabelwatchError, OSError) as error:
             if entry.folder is folder:  # until the folder changes, or for a while
-                entry.folder, entry.problem, entry.read_at = None, f"{error}; or set another `model`", time.monotonic()
+                entry.problem, entry.read_at = f"{error}; or set another `model`", time.monotonic()
+                entry.folder = None  # last: other threads read the problem once there is no folder
             raise MissingModelError(str(error)) from error
         return classifier
 

@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from service.errors import MissingModelError, ModelError
+from service.inference.classifier import Classifier
 from service.inference.model import pool as pool_module
 from service.inference.model.folder import ModelFolder
 from service.inference.model.pool import ModelPool
@@ -20,8 +21,6 @@ from tests.support.tiny_models import make_model
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from service.inference.classifier import Classifier
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +177,35 @@ def test_a_model_whose_folder_changes_is_closed(default: ModelFolder, tmp_path: 
     pool.get_folder("med")
     assert closed == [classifier]
     assert classifier.infer([["the"]]), "who holds it may go on"
+
+
+def test_a_folder_is_found_while_another_model_is_being_loaded(
+    default: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop of the API asks for folders: it must not wait the seconds that a model takes."""
+    for seed, name in enumerate("ab", 1):
+        make_model(tmp_path / name, "wordpiece", seed=seed)
+    closed: list[Classifier] = []
+    pool = open_pool(default, tmp_path, on_close=closed.append)
+    folder, loading, go_on = pool.get_folder("a"), threading.Event(), threading.Event()
+
+    def load_slowly(*arguments: Any, **options: Any) -> Classifier:
+        classifier = Classifier(*arguments, **options)
+        loading.set()
+        assert go_on.wait(60)
+        return classifier
+
+    monkeypatch.setattr(pool_module, "Classifier", load_slowly)
+    with ThreadPoolExecutor(2) as executor:
+        loaded = executor.submit(pool.get_classifier, folder)
+        assert loading.wait(60)
+        found = executor.submit(pool.get_folder, "b")
+        try:
+            assert found.result(60).path == tmp_path / "b"
+        finally:
+            go_on.set()
+        assert loaded.result(60) is pool.find_classifier(folder)
+    assert not closed
 
 
 def test_threads_share_one_copy_of_each_model(default: ModelFolder, tmp_path: Path) -> None:
