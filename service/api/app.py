@@ -28,6 +28,7 @@ from service.api.routes import (
     decisions,
     events,
     health,
+    label_studio,
     model,
     models,
     overview,
@@ -49,6 +50,7 @@ ROUTE_MODULES = (
     score,
     sentences,
     webhooks,
+    label_studio,
     review,
     decisions,
     overview,
@@ -78,10 +80,12 @@ def create_app(backend: Backend) -> FastAPI:
         },  # else checked at each request; `Telemetry` replaces it
     )
     app.state.backend = backend
+    keys = ApiKeys(backend.settings.known_keys)
     app.state.authenticator = Authenticator(
-        [ApiKeys(backend.settings.known_keys)],
+        [keys],
         open_metrics=backend.open_metrics,
         signed_paths=list_signed_paths(backend.settings),
+        path_keys=keys,
     )
     app.state.scorer = Scorer(backend)
     app.state.stream_limiter = StreamLimiter(

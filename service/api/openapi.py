@@ -60,10 +60,16 @@ score.
 Errors are problem details (RFC 9457): `type` and `field` for programs, `detail` for people. Every response carries
 `X-Request-ID`; send your own to find the request in logs and messages.
 """
+BASIC_SECURITY_SCHEME = {
+    "type": "http",
+    "scheme": "basic",
+    "description": "Only below /label-studio/: the password is the key, and the address has `-` in its place",
+}
 TAGS = [
     {"name": "sentences", "description": "Score sentences, or send them to the stream."},
     {"name": "review", "description": "The queue of doubtful sentences, and the decisions of reviewers."},
     {"name": "datasets", "description": "Settings and thresholds of each dataset."},
+    {"name": "label-studio", "description": "labelwatch as a model of a Label Studio project, by one address."},
     {"name": "service", "description": "The service itself: model, health, metrics."},
 ]
 
@@ -97,7 +103,7 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
         schemas.pop(name, None)
     schemas["Problem"] = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     authenticator: Authenticator = app.state.authenticator
-    components["securitySchemes"] = authenticator.security_schemes
+    components["securitySchemes"] = authenticator.security_schemes | {"basic": BASIC_SECURITY_SCHEME}
     problem = {"content": {PROBLEM_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -108,7 +114,10 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
             )
             responses.setdefault("5XX", {"description": "The service can't answer now: `detail` says why", **problem})
             scope = authenticator.get_required_scope(method.upper(), path)
-            if scope is not None:
+            if scope == "label-studio":  # the key is in the path; basic authentication is another way
+                operation["security"] = [{}, {"basic": []}]
+                operation["x-labelwatch-scope"] = scope
+            elif scope is not None:
                 operation["security"] = [{name: []} for name in authenticator.security_schemes]
                 operation["x-labelwatch-scope"] = scope
     return document

@@ -10,7 +10,8 @@ from pydantic import TypeAdapter
 from service.contracts import Assessment, EntitySpan, Flag, SuspectSpan, WordScore
 from service.judging.because import build_because
 from service.judging.suspects import decode_valid_path, find_suspects
-from service.labels import OUTSIDE, UNSCORED, Span, get_entity_type
+from service.judging.types import PredictedEntity, Prediction
+from service.labels import OUTSIDE, UNSCORED, Span, get_entity_type, parse_spans
 from service.statistics.memory.explain import explain_word
 
 if TYPE_CHECKING:
@@ -85,6 +86,19 @@ class AssessmentBuilder:
             model=self._model,
             settings_version=self._settings.version,
         )
+
+    def predict(self, observation: Observation) -> Prediction:
+        """The model's most probable valid labels as entities."""
+        probs = self._expand_to_all_words(observation)[1]
+        path = decode_valid_path(probs, self._classes, self._label_map.scheme)
+        confidence = probs[np.arange(len(path)), path]
+        labels = observation.sentence.labels
+        entities = []
+        for span in parse_spans([self._classes[k] for k in path], self._label_map.scheme):
+            span_type = self._label_writer.resolve_type(span, labels)
+            words = slice(span.start, span.end)
+            entities.append(PredictedEntity(span._replace(type=span_type), float(confidence[words].min())))
+        return Prediction(tuple(entities), float(confidence.min()))
 
     def _build_word_scores(self, observation: Observation, scores: SentenceScores) -> tuple[WordScore, ...]:
         names = ("p_given", "score") if scores.evidence is None else ("p_given", "score", "priority")

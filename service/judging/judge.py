@@ -21,7 +21,7 @@ from service.errors import InvalidInput
 from service.inference.model.folder import ModelFolder
 from service.judging.assessments import AssessmentBuilder
 from service.judging.memory import DatasetMemory
-from service.judging.types import Observation, SentenceScores, StatsUpdate, ThresholdSet
+from service.judging.types import Observation, Prediction, SentenceScores, StatsUpdate, ThresholdSet
 from service.judging.unused_types import find_unused_types, group_by_type
 from service.labels import UNSCORED, LabelMap, Scheme, merge_by_type
 from service.scoring.confident import UNREACHABLE_THRESHOLD, apply_weights, flag_sentence
@@ -234,6 +234,10 @@ class Judge:
         self, observation: Observation, scores: SentenceScores, thresholds: ThresholdSet
     ) -> Assessment:
         return self._assessment_builder.build(self.drop_unused_types(observation, thresholds), scores, thresholds)
+
+    def predict(self, observation: Observation, thresholds: ThresholdSet) -> Prediction:
+        """What the model finds in the sentence, in the dataset's names and within its label set."""
+        return self._assessment_builder.predict(self.drop_unused_types(observation, thresholds))
 
     def build_deleted_assessment(self, sentence: LabelledSentence) -> Assessment:
         """The assessment of a deleted sentence. There is nothing to judge or learn, but its review item is closed."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from service.contracts import LabelledSentence, Reason
+    from service.labels import Span
     from service.statistics.memory.evidence import WordEvidence
 
 
@@ -60,6 +61,20 @@ class SentenceScores:
     score: float | None
     priority: float | None
     evidence: WordEvidence | None = None  # what memory said about the words, if it was asked
+
+
+class PredictedEntity(NamedTuple):
+    """An entity that the model finds, with the dataset's name of its type, and its least probable word's probability."""
+
+    span: Span
+    confidence: float
+
+
+class Prediction(NamedTuple):
+    """What the model finds in a sentence, whatever the given labels. `confidence`: of its least probable word."""
+
+    entities: tuple[PredictedEntity, ...]
+    confidence: float
 
 
 class StatsUpdate(NamedTuple):

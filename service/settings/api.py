@@ -8,21 +8,30 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field, SecretStr, field_validator
 
+from service.contracts.base import is_dataset_name
 from service.contracts.defaults import BATCH_TOKENS, QUEUE_SENTENCES
 from service.settings.base import SettingsGroup
 
-KeyScope = Literal["read", "write"]
+KeyScope = Literal["read", "write", "label-studio"]
 
 
 class ApiKey(NamedTuple):
-    """A key of the API, known by its hash."""
+    """A key of the API, known by its hash. One with the scope `label-studio` is valid for its `dataset` only."""
 
     name: str
     scope: KeyScope
     digest: str
+    dataset: str | None = None
+
+    def format_setting(self) -> str:
+        """The key's entry in LABELWATCH_API_KEYS."""
+        return ":".join(part for part in (self.name, self.scope, self.dataset, self.digest) if part is not None)
 
 
-_API_KEY_PATTERN = re.compile(r"(?P<name>[a-zA-Z0-9._-]{1,64}):(?P<scope>read|write):(?P<digest>[0-9a-fA-F]{64})")
+_API_KEY_PATTERN = re.compile(
+    r"(?P<name>[a-zA-Z0-9._-]{1,64}):(?:(?P<scope>read|write)|(?P<platform>label-studio):(?P<dataset>[^:]+))"
+    r":(?P<digest>[0-9a-fA-F]{64})"
+)
 
 
 class ApiSettings(SettingsGroup):
@@ -30,7 +39,7 @@ class ApiSettings(SettingsGroup):
     port: int = Field(default=8765, ge=0, le=65535, description="Port to listen on; 0: any free port")
     keys: SecretStr = Field(
         default=SecretStr(""),
-        description="Comma separated `name:scope:sha256` entries from `labelwatch key new`; none: no key is needed",
+        description="Comma separated `name:scope:sha256` and `name:label-studio:dataset:sha256` entries from `labelwatch key new`; none: no key is needed",
     )
     hosts: str = Field(
         default="",
@@ -135,7 +144,13 @@ def _split_commas(text: str) -> list[str]:
 
 def _parse_api_key(text: str) -> ApiKey:
     match = _API_KEY_PATTERN.fullmatch(text)
-    if match is None:
-        raise ValueError("give name:scope:sha256 with the scope read or write, as `labelwatch key new` prints it")
+    if match is None or not is_dataset_name(match["dataset"] or "default"):
+        raise ValueError(
+            "give name:scope:sha256 with the scope read or write, or name:label-studio:dataset:sha256, as `labelwatch "
+            "key new` prints it"
+        )
+    digest = match["digest"].lower()
+    if match["dataset"] is not None:
+        return ApiKey(match["name"], "label-studio", digest, match["dataset"])
     scope: KeyScope = "write" if match["scope"] == "write" else "read"
-    return ApiKey(match["name"], scope, match["digest"].lower())
+    return ApiKey(match["name"], scope, digest)

@@ -6,11 +6,14 @@ prove who they are is one class with the members of `AuthMethod`, added to the m
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import secrets
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
+from service.api.http.path_keys import BASIC_AUTH_OPERATIONS, LABEL_STUDIO_PREFIX, NO_KEY, PathKey
 from service.api.http.problems import ForbiddenError, UnauthorizedError
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ KEY_HEADER: Final = "X-API-Key"
 GRANTED_SCOPES: Final[dict[KeyScope, frozenset[KeyScope]]] = {
     "read": frozenset({"read"}),
     "write": frozenset({"read", "write"}),
+    "label-studio": frozenset({"label-studio"}),
 }
 # Public: liveness, readiness, and pages without data.
 PUBLIC_PATHS: Final = frozenset({"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"})
@@ -47,6 +51,7 @@ def generate_key() -> str:
 class Caller(NamedTuple):
     name: str
     scope: KeyScope
+    dataset: str | None = None  # the only one that the caller may use; None: all
 
 
 class AuthMethod(Protocol):
@@ -85,8 +90,10 @@ class ApiKeys:
 
     def identify(self, headers: Headers) -> Caller | None:
         key = _extract_key(headers)
-        if key is None:
-            return None
+        return None if key is None else self.identify_key(key)
+
+    def identify_key(self, key: str) -> Caller:
+        """The caller with this key. Raises `UnauthorizedError` if it is not known."""
         digest = hash_key(key)
         match: ApiKey | None = None
         for known in self._keys:  # compares with every key: the time taken does not depend on which one matches
@@ -94,7 +101,7 @@ class ApiKeys:
                 match = known
         if match is None:
             raise UnauthorizedError("this key is not known: ask for one made with `labelwatch key new`")
-        return Caller(match.name, match.scope)
+        return Caller(match.name, match.scope, match.dataset)
 
 
 class Authenticator:
@@ -106,12 +113,17 @@ class Authenticator:
         *,
         open_metrics: bool = False,
         signed_paths: frozenset[str] = frozenset(),
+        path_keys: ApiKeys | None = None,
     ) -> None:
-        """`open_metrics`: /metrics needs no key. `signed_paths`: webhooks that check a signature instead of a key."""
+        """`open_metrics`: /metrics needs no key. `signed_paths`: webhooks that check a signature instead of a key.
+
+        `path_keys`: the keys that paths may hold (see `service.api.http.path_keys`).
+        """
         self._methods = tuple(methods)
         self._is_open = not any(method.is_configured for method in methods)
         self._open_metrics = open_metrics
         self._signed_paths = signed_paths
+        self._path_keys = path_keys or ApiKeys(())
 
     @property
     def security_schemes(self) -> dict[str, Mapping[str, Any]]:
@@ -119,6 +131,8 @@ class Authenticator:
 
     def get_required_scope(self, method: str, path: str) -> KeyScope | None:
         """The scope that a request needs; None for public paths. A path without a rule of its own is not public."""
+        if path.startswith(LABEL_STUDIO_PREFIX):
+            return "label-studio"
         if method in ("GET", "HEAD"):
             is_public = path in PUBLIC_PATHS or path.startswith(PUBLIC_PREFIXES)
             return None if is_public or (self._open_metrics and path == METRICS_PATH) else "read"
@@ -135,6 +149,31 @@ class Authenticator:
         """Whether the path checks signatures instead of keys."""
         return path in self._signed_paths
 
+    def authorize_path(self, path: str, headers: Headers) -> str | None:
+        """As `authorize`, for the scope `label-studio`: its key is in the path, and valid for one dataset."""
+        if self._is_open:
+            return None
+        named = PathKey.parse(path)
+        if named is None:
+            raise UnauthorizedError("the address must be /label-studio/DATASET/KEY: enter all of it in Label Studio")
+        key: str | None = named.key
+        if key == NO_KEY and named.operation in BASIC_AUTH_OPERATIONS:
+            key = _extract_basic_password(headers)
+        if not key or key == NO_KEY:
+            raise UnauthorizedError(
+                "there is no key: enter the address /label-studio/DATASET/KEY, or send the key as the password of "
+                "basic authentication"
+            )
+        caller = self._path_keys.identify_key(key)
+        if caller.scope != "label-studio":
+            raise ForbiddenError(
+                f"the key {caller.name!r} is not for addresses: create one with `labelwatch key new NAME --scope "
+                f"label-studio --dataset {named.dataset}`"
+            )
+        if caller.dataset != named.dataset:
+            raise ForbiddenError(f"the key {caller.name!r} is for dataset {caller.dataset}, not for {named.dataset}")
+        return caller.name
+
     def authorize(self, headers: Headers, scope: KeyScope) -> str | None:
         """The caller's name; None if every caller may do everything.
 
@@ -144,7 +183,8 @@ class Authenticator:
             return None
         caller = self._identify(headers)
         if scope not in GRANTED_SCOPES[caller.scope]:
-            raise ForbiddenError(f"the key {caller.name!r} may only {caller.scope}: use one with the scope `{scope}`")
+            may = "be part of an address in Label Studio" if caller.scope == "label-studio" else caller.scope
+            raise ForbiddenError(f"the key {caller.name!r} may only {may}: use one with the scope `{scope}`")
         return caller.name
 
     def has_scope(self, headers: Headers, scope: KeyScope) -> bool:
@@ -161,6 +201,16 @@ class Authenticator:
 
 def get_authenticator(connection: HTTPConnection) -> Authenticator:
     return cast("Authenticator", connection.app.state.authenticator)
+
+
+def _extract_basic_password(headers: Headers) -> str | None:
+    kind, _, value = headers.get("authorization", "").partition(" ")
+    if kind.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    except (binascii.Error, ValueError):
+        return None
 
 
 def _extract_key(headers: Headers) -> str | None:

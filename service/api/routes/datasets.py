@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
@@ -11,13 +10,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api.backend import Backend, get_request_id
+from service.api.backend import Backend
 from service.api.dependencies import BackendDep, DatasetPath
 from service.api.http.bodies import read_json_object
 from service.api.http.threads import run_in_thread
+from service.api.settings_writer import write_settings
 from service.contracts import DatasetSettings, FlagPolicy, ModelName
-from service.datasets.changes import merge_settings, replace_settings, write_change
-from service.datasets.label_fit import check_model_fits
 from service.datasets.registry import check_dataset_exists
 from service.datasets.threshold_view import build_threshold_view
 from service.errors import MissingModelError
@@ -26,8 +24,6 @@ from service.labels.unknown_labels import build_settings_advice
 
 router = APIRouter(tags=["datasets"])
 
-VISIBLE_TIMEOUT_S = 5.0
-VISIBLE_POLL_INTERVAL_S = 0.02
 EXAMPLE = {"control_share": 0.01, "label_map": {"PERSON": "PER"}, "flag_policy": {"kind": "confident"}}
 LABELING_INTERFACE_EXAMPLE = (
     '<View><Labels name="label" toName="text"><Label value="DRUG"/><Label value="DISEASE"/></Labels>'
@@ -318,42 +314,18 @@ async def _write_settings(
     if_match: str | None,
     partial: bool,
 ) -> DatasetSettings:
-    change_settings = merge_settings if partial else replace_settings
-    view = backend.state_view
-    lock: asyncio.Lock = request.app.state.settings_lock
-    async with lock:
-        is_new = name not in view.list_names()
-        change = change_settings(
-            view.get_settings_state(name),
-            fields,
-            build_judge=view.build_judge,
-            if_match=_parse_entity_tags(if_match) if if_match else None,
-        )
-        check_model_fits(change, view.snapshot.get_arrivals(name).total)
-        await backend.appender.write(
-            lambda log, timeout: write_change(
-                log, backend.topics.datasets, change, request_id=get_request_id(request), timeout=timeout
-            )
-        )
-        await _wait_until_visible(backend, change.settings)
-    response.headers["ETag"] = f'"{change.settings.version}"'
+    is_new = name not in backend.state_view.list_names()
+    settings = await write_settings(
+        request, name, fields, if_match=_parse_entity_tags(if_match) if if_match else None, partial=partial
+    )
+    response.headers["ETag"] = f'"{settings.version}"'
     if is_new:
         response.status_code = HTTPStatus.CREATED
-    return change.settings
+    return settings
 
 
 def _parse_entity_tags(header: str) -> list[str]:
     return [tag.strip().removeprefix("W/").strip('"') for tag in header.split(",")]
-
-
-async def _wait_until_visible(backend: Backend, settings: DatasetSettings) -> None:
-    """Waits until this process has read the change, so that the next GET shows it. Gives up on a slow log."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + VISIBLE_TIMEOUT_S
-    while backend.state_view.get_settings_state(settings.name).latest.version < settings.version:
-        if loop.time() >= deadline:
-            return
-        await asyncio.sleep(VISIBLE_POLL_INTERVAL_S)
 
 
 @router.get("/v1/datasets/{name}/thresholds", summary="Thresholds of a dataset")

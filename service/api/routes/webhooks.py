@@ -60,7 +60,7 @@ class WebhookResult(BaseModel):
 def _build_handler(form: Format, webhook: Webhook[Any]) -> Callable[..., Awaitable[Response]]:
     async def receive_event(request: Request, query: WebhookQuery) -> Response:
         if webhook.signature is None:
-            return await _ingest_event(request, form, webhook, query)
+            return await ingest_event(request, form, webhook, query)
         return await _ingest_signed_event(request, form, webhook, webhook.signature, query)
 
     # FastAPI takes the parameters of a route from these annotations; each platform has its own query.
@@ -113,7 +113,7 @@ async def _ingest_signed_event(
             return _build_response(
                 request, ConvertedEvent("", ignored_reason=f"{late_reason} It is stored as a dead letter")
             )
-        return await _ingest_event(request, form, webhook, query)
+        return await ingest_event(request, form, webhook, query)
 
 
 def _list_delivery_keys(request: Request, id_header: str, raw: bytes, query: WebhookQuery) -> list[str]:
@@ -125,7 +125,8 @@ def _list_delivery_keys(request: Request, id_header: str, raw: bytes, query: Web
     return [delivery_id, f"{query.model_dump_json()}\n{hashlib.sha256(raw).hexdigest()}"]
 
 
-async def _ingest_event(request: Request, form: Format, webhook: Webhook[Any], query: WebhookQuery) -> Response:
+async def ingest_event(request: Request, form: Format, webhook: Webhook[Any], query: WebhookQuery) -> Response:
+    """Appends the sentences of an event, whose sender may do so."""
     backend, request_id = get_backend(request), get_request_id(request)
     raw = await request.body()
     try:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from service.inference.model.folder import ModelFolder
     from service.inference.pooling import Pooling
     from service.judging.judge import Judge
+    from service.judging.types import Prediction
     from service.stream.state.context import JudgingContext
 
     ContextKey = tuple[str, tuple[str, ...] | None]  # dataset, class list of the probabilities sent with sentences
@@ -136,6 +137,27 @@ class Scorer:
         for (dataset, _), context in contexts.items():
             by_dataset.setdefault(dataset, context)
         return ScoringResult([answer for answer in answers if answer is not None], by_dataset, timing, judge_seconds)
+
+    async def predict(self, sentences: Sequence[LabelledSentence]) -> list[Prediction | InvalidInput | InferenceError]:
+        """What the model finds in sentences of one dataset, whatever their labels."""
+        context = self.get_context(sentences[0].dataset, ScoreOptions())
+        mapped: dict[int, _MappedSentence] = {}
+        answers: dict[int, Prediction | InvalidInput | InferenceError] = {}
+        for index, sentence in enumerate(sentences):
+            try:
+                mapped[index] = _MappedSentence(sentence, _map_labels(sentence, context.judge), context)
+            except InvalidInput as error:
+                answers[index] = error
+        inferred = await self._infer(list(mapped.values()), wait=False)
+        for count, ((index, each), words) in enumerate(zip(mapped.items(), inferred.answers, strict=True), 1):
+            if isinstance(words, InferenceError):
+                answers[index] = words
+            else:
+                observation = context.judge.observe(each.sentence, words, class_ids=each.class_ids)
+                answers[index] = context.judge.predict(observation, context.threshold_set)
+            if count % SENTENCES_PER_YIELD == 0:
+                await asyncio.sleep(0)
+        return [answers[index] for index in range(len(sentences))]
 
     async def _infer(self, sentences: Sequence[_MappedSentence], *, wait: bool) -> BatchedInference:
         """Runs together the sentences whose datasets use the same model and pooling. Those with probabilities are not run."""

@@ -447,3 +447,25 @@ def test_a_word_that_the_valid_path_reads_otherwise_still_gets_a_label_of_the_sc
         replace(judge.build_threshold_set(judge.create_empty_stats()), by_index=np.full(len(judge.classes), 0.4)),
     )
     assert [flag.suggested for flag in assessment.flags] == ["U-LOC"]
+
+
+def test_a_prediction_is_a_valid_sequence_in_the_names_of_the_dataset(
+    folder: ModelFolder, classifier: Classifier
+) -> None:
+    settings = DatasetSettings(label_map={"PERSON": "PER", "PLACE": "LOC"}, label_set=("PERSON", "PLACE"))
+    judge = Judge(folder, settings, min_words=1, prior_words=0)
+    thresholds = judge.build_threshold_set(judge.create_empty_stats())
+    unlabelled = [
+        sentence.model_copy(update={"labels": ("O",) * len(sentence.tokens)}) for sentence in sentences(("O",))
+    ]
+    found = set()
+    for observation in observe_all(judge, classifier, unlabelled):
+        prediction = judge.predict(observation, thresholds)
+        end = 0
+        for span, confidence in prediction.entities:
+            assert end <= span.start < span.end <= len(observation.sentence.tokens)
+            assert prediction.confidence <= confidence <= 1
+            end = span.end
+            found.add(span.type)
+        assert len(prediction.entities) > 0 or prediction.confidence == observation.probs[:, 0].min()
+    assert found == {"PERSON", "PLACE"}

@@ -10,6 +10,7 @@ from service.api.http.auth import CALLER_KEY
 from service.api.http.hosts import HostCheck
 from service.api.http.media_types import get_media_type, is_json, is_ndjson, is_xml
 from service.api.http.middleware.request_limits import RequestLimits
+from service.api.http.path_keys import LABEL_STUDIO_PREFIX
 from service.api.http.problems import (
     DrainingError,
     MediaTypeError,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from service.api.http.auth import Authenticator
     from service.api.http.body_budget import BodyBudget
 
-API_PREFIX: Final = "/v1/"
+API_PREFIXES: Final = ("/v1/", LABEL_STUDIO_PREFIX)
 MAX_SIGNED_BODY_BYTES: Final = 1_000_000  # an event is about one record, and a sentence has at most 1 MiB
 PROBE_PATHS: Final = frozenset({"/healthz", "/readyz"})
 LABEL_SET_SUFFIX: Final = "/label-set"  # takes the XML of a labelling interface
@@ -66,13 +67,15 @@ class AccessControl:
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
         if self._host_check is not None and path not in PROBE_PATHS:  # probes choose their Host
             self._host_check.check(headers)
-        if self._backend.draining.is_set() and path.startswith(API_PREFIX):
+        if self._backend.draining.is_set() and path.startswith(API_PREFIXES):
             self._backend.telemetry.count_overload("draining")
             raise DrainingError("the service is stopping: try again, here or at another instance")
         required_scope = self._authenticator.get_required_scope(method, path)
-        if required_scope is not None:
+        if required_scope == "label-studio":
+            scope["state"][CALLER_KEY] = self._authenticator.authorize_path(path, headers)
+        elif required_scope is not None:
             scope["state"][CALLER_KEY] = self._authenticator.authorize(headers, required_scope)
-        has_body = method in ("POST", "PUT", "PATCH") and path.startswith(API_PREFIX)
+        has_body = method in ("POST", "PUT", "PATCH") and path.startswith(API_PREFIXES)
         takes_xml = path.endswith(LABEL_SET_SUFFIX)
         if has_body and not (is_json(headers) or is_ndjson(headers) or (takes_xml and is_xml(headers))):
             # Also a protection from cross-site requests: a foreign page can't send these types without a preflight.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import ClientDisconnect
 
 from service.api.http.auth import CALLER_KEY, PUBLIC_PATHS, PUBLIC_PREFIXES
+from service.api.http.path_keys import hide_key
 from service.api.http.problems import build_problem_response
 from service.telemetry import current_request_id
 
@@ -93,7 +94,7 @@ class RequestContext:
         level = logging.DEBUG if _is_routine(scope, status) else logging.INFO
         # Still percent-encoded: a decoded path could forge log lines. Without the query, which may hold names.
         raw_path = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", errors="replace")
-        extra = {"method": method, "path": raw_path, "status": status, "ms": round(1000 * seconds, 1)}
+        extra = {"method": method, "path": hide_key(path, raw_path), "status": status, "ms": round(1000 * seconds, 1)}
         caller = scope["state"].get(CALLER_KEY)
         logger.log(level, "answered", extra=extra if caller is None else {**extra, "key": caller})
 

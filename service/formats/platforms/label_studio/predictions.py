@@ -15,7 +15,7 @@ from service.labels import Span, parse_spans
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from service.contracts import Assessment
+    from service.contracts import AnnotatedSentence, Assessment
 
 # Marks the predictions of labelwatch among those of other models.
 MODEL_VERSION_PREFIX: Final = "labelwatch "
@@ -77,16 +77,9 @@ def build_label_studio_prediction(
     entities = (
         build_suggested_entities(assessment) if corrected is None else build_corrected_entities(assessment, corrected)
     )
-    text_spans = to_text_spans(assessment, [entity.span for entity in entities])
-    if text_spans is None:
+    result = build_regions(assessment, entities, from_name=from_name, to_name=to_name, rename=rename)
+    if result is None:
         return None
-    names = rename or {}
-    result = []
-    for span, entity in zip(text_spans, entities, strict=True):
-        # Given entities have the project's names already.
-        label = span.label if entity.confidence is None else names.get(span.label, span.label)
-        region = _build_region(assessment.id or "", _to_given_offsets(span, assessment), label, from_name, to_name)
-        result.append(region if entity.confidence is None else {**region, "score": entity.confidence})
     if confirmed:
         rank: float | None = 0.0
     else:
@@ -100,9 +93,31 @@ def build_label_studio_prediction(
     }
 
 
-def _to_given_offsets(span: TextSpan, assessment: Assessment) -> TextSpan:
+def build_regions(
+    sentence: AnnotatedSentence,
+    entities: Sequence[SuggestedEntity],
+    *,
+    from_name: str,
+    to_name: str,
+    rename: Mapping[str, str] | None = None,
+) -> list[dict[str, Any]] | None:
+    """The entities as regions of a prediction's `result`; None if the sentence does not hold its original text."""
+    text_spans = to_text_spans(sentence, [entity.span for entity in entities])
+    if text_spans is None:
+        return None
+    names = rename or {}
+    result = []
+    for span, entity in zip(text_spans, entities, strict=True):
+        # Given entities have the project's names already.
+        label = span.label if entity.confidence is None else names.get(span.label, span.label)
+        region = _build_region(sentence.id or "", _to_given_offsets(span, sentence), label, from_name, to_name)
+        result.append(region if entity.confidence is None else {**region, "score": entity.confidence})
+    return result
+
+
+def _to_given_offsets(span: TextSpan, sentence: AnnotatedSentence) -> TextSpan:
     """The span in the unit of the annotation's own spans, beside which Label Studio shows it."""
-    meta = assessment.meta or {}
+    meta = sentence.meta or {}
     if meta.get("given_offsets") != UTF16:
         return span
     start, end = to_utf16_offsets(str(meta["text"]), span.start, span.end)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,16 @@ def test_settings_hold_hashes_only_and_show_none() -> None:
 
 @pytest.mark.parametrize(
     "keys",
-    ["anna", "anna:read", "anna:all:" + "0" * 64, "anna:read:abc", f"a b:read:{'0' * 64}", f"{KEYS},{KEYS}"],
+    [
+        "anna",
+        "anna:read",
+        f"anna:label-studio:{'0' * 64}",
+        f"anna:label-studio:A B:{'0' * 64}",
+        "anna:all:" + "0" * 64,
+        "anna:read:abc",
+        f"a b:read:{'0' * 64}",
+        f"{KEYS},{KEYS}",
+    ],
 )
 def test_keys_that_cannot_be_read_are_refused(keys: str) -> None:
     with pytest.raises(ValidationError):
@@ -113,7 +123,7 @@ def test_a_new_auth_method_is_one_class() -> None:
 def operations(harness: ApiHarness) -> Iterator[tuple[str, str]]:
     for path, methods in harness.app.openapi()["paths"].items():
         for method in methods:
-            yield method.upper(), path.format(name="default", dataset="default", id="x")
+            yield method.upper(), path.format(name="default", dataset="default", id="x", key="unknown")
 
 
 def test_every_operation_is_closed_without_a_key(harness: ApiHarness, client: TestClient) -> None:
@@ -169,3 +179,63 @@ def test_the_access_log_names_the_key(client: TestClient, caplog: pytest.LogCapt
         client.get("/healthz")
     answered = [record.__dict__ for record in caplog.records if record.message == "answered"]
     assert [(record["status"], record.get("key")) for record in answered] == [(200, "anna"), (401, None), (200, None)]
+
+
+# -- keys in paths -----------------------------------------------------------------------------------------------------
+
+STUDIO = generate_key()
+STUDIO_KEYS = f"{KEYS}, studio:label-studio:trips:{hash_key(STUDIO)}"
+
+
+def authorize_path(path: str, headers: Mapping[str, str] | None = None) -> str | None:
+    keys = ApiKeys(ApiSettings.model_validate({"keys": STUDIO_KEYS}).known_keys)
+    return Authenticator([keys], path_keys=keys).authorize_path(path, Headers(headers or {}))
+
+
+def basic(key: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"anybody:{key}".encode()).decode()}
+
+
+@pytest.mark.parametrize("operation", ["health", "setup", "predict", "versions", "webhook"])
+def test_a_key_in_a_path_is_for_its_dataset(operation: str) -> None:
+    assert authorize_path(f"/label-studio/trips/{STUDIO}/{operation}") == "studio"
+    with pytest.raises(ForbiddenError, match="is for dataset trips, not for other"):
+        authorize_path(f"/label-studio/other/{STUDIO}/{operation}")
+    with pytest.raises(ForbiddenError, match="--scope label-studio --dataset trips"):
+        authorize_path(f"/label-studio/trips/{WRITER}/{operation}")
+    for path in (f"/label-studio/trips/wrong/{operation}", f"/label-studio/trips//{operation}", "/label-studio/trips"):
+        with pytest.raises(UnauthorizedError):
+            authorize_path(path, bearer(STUDIO))
+
+
+def test_basic_authentication_is_for_all_but_the_webhook() -> None:
+    assert authorize_path("/label-studio/trips/-/predict", basic(STUDIO)) == "studio"
+    with pytest.raises(ForbiddenError):
+        authorize_path("/label-studio/other/-/predict", basic(STUDIO))
+    with pytest.raises(UnauthorizedError):
+        authorize_path("/label-studio/trips/-/webhook", basic(STUDIO))
+    for headers in ({}, basic("wrong"), basic(""), {"Authorization": "Basic %%%"}, {"Authorization": "Basic /w=="}):
+        with pytest.raises(UnauthorizedError):
+            authorize_path("/label-studio/trips/-/predict", headers)
+
+
+def test_keys_in_paths_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def compare(known: str, given: str) -> bool:
+        compared.append(known)
+        return known == given
+
+    monkeypatch.setattr("service.api.http.auth.hmac.compare_digest", compare)
+    assert authorize_path(f"/label-studio/trips/{STUDIO}/health") == "studio"
+    assert compared == [hash_key(READER), hash_key(WRITER), hash_key(STUDIO)]
+
+
+def test_a_key_for_label_studio_opens_nothing_else(harness: ApiHarness) -> None:
+    client = harness.serve_with_limits(keys=STUDIO_KEYS)
+    for method, path in operations(harness):
+        if not path.startswith(("/label-studio/", "/healthz", "/readyz")):
+            refused = client.request(method, path, headers=bearer(STUDIO))
+            assert refused.status_code == 403, path
+            assert "may only be part of an address in Label Studio" in refused.json()["detail"]
+    assert client.get(f"/label-studio/trips/{STUDIO}/health").status_code == 200

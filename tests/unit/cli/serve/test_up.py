@@ -176,3 +176,17 @@ def test_a_new_key(harness: CommandHarness) -> None:
     assert "anna has a key already" in again.err
     assert harness.run("key", "new", "a b").code == 2
     assert os.environ.get("LABELWATCH_API_KEYS") is None
+
+
+def test_a_new_key_for_label_studio(harness: CommandHarness) -> None:
+    ran = harness.run("key", "new", "studio", "--scope", "label-studio", "--dataset", "trips")
+    key, line = ran.out.splitlines()
+    assert line == f"LABELWATCH_API_KEYS=studio:label-studio:trips:{hash_key(key)}"
+    assert key not in ran.err
+    assert "http://127.0.0.1:0/label-studio/trips/KEY" in ran.err
+    both = harness.run("key", "new", "ben", LABELWATCH_API_KEYS=line.partition("=")[2])
+    assert both.out.splitlines()[1].startswith(f"{line},ben:read:")
+    for wrong in (["label-studio"], ["read", "--dataset", "trips"], ["label-studio", "--dataset", "Big Trips"]):
+        refused = harness.run("key", "new", "other", "--scope", *wrong)
+        assert refused.code == 2
+        assert "--dataset" in refused.err
