@@ -1,6 +1,6 @@
 """The trainer: finds datasets whose model is due, trains in a process of its own, and puts the model into use.
 
-    due? ── the number of arrived sentences, and the trainings so far (service/training/schedule.py)
+    due? ── the number of arrived sentences, and the trainings so far (service/datasets/training_schedule.py)
     train ─ a process at low priority writes the model into the registry, and compares it with the one in use
     use ─── the dataset's settings name the new model; workers then judge what was stored while it had none
 
