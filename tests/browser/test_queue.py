@@ -241,6 +241,8 @@ def test_control_sentences_look_like_the_others(harness: BrowserHarness) -> None
         page.locator(f"[data-key='{key}']").click()
         expect(page.locator(TITLE)).to_have_text(key.replace("/", " / ", 1))
         controls += "/plain-" in key
+        page.locator(".word-table summary").click()
+        page.locator(".details summary").click()
         expect(page.locator("[data-choice]").first).to_be_visible()
         page.locator(".w.doubtful").first.hover()
         expect(page.locator(".readout")).to_contain_text("suggested")

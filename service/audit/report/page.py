@@ -19,13 +19,14 @@ from service.audit.report.charts import (
     build_histogram,
     build_noise_table,
 )
+from service.audit.report.palette import Palette
 from service.audit.report.sentences import (
     SUSPECT_KINDS,
     DoubtView,
-    Palette,
     build_sentence,
     build_suspect,
 )
+from service.labels import OUTSIDE, get_entity_type
 from service.text import format_count, format_percent, pluralize, show_control_chars
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def render_page(summary: AuditSummary, metadata: ReportMetadata) -> str:
     scores, score_name = (summary.scores, "score") if by_score else (summary.priorities, "priority")
     kinds = _build_kinds(summary)
     most_frequent = max(kinds, key=lambda kind: kind.suspects)
-    palette = Palette(summary.classes)
+    palette = Palette(get_entity_type(name) for name in summary.classes if name != OUTSIDE)
     return _load_template().render(
         content_security_policy=CONTENT_SECURITY_POLICY,
         style=files("service.audit.report").joinpath("page.css").read_text(encoding="utf-8"),

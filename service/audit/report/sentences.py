@@ -14,10 +14,10 @@ from service.text import format_percent, format_score
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from service.audit.report.palette import Palette
     from service.contracts import Assessment, EntitySpan, Flag
     from service.labels import Scheme
 
-N_COLOURS: Final = 8
 NO_ENTITY: Final = "no entity"
 # These bound the size of the page. Of a long sentence it shows the words around the doubts.
 MAX_UNCUT_WORDS: Final = 120
@@ -32,17 +32,6 @@ SUSPECT_KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "type": ("Wrong type", "An entity of another type in this place"),
     "boundary": ("Wrong boundary", "The right type over other words"),
 }
-
-
-class Palette:
-    """One colour per entity type, by order of appearance. The type's name is always shown too."""
-
-    def __init__(self, classes: Sequence[str]) -> None:
-        types = dict.fromkeys(get_entity_type(name) for name in classes if name != OUTSIDE)
-        self._numbers = {name: number % N_COLOURS for number, name in enumerate(types)}
-
-    def get_css_class(self, kind: str) -> str:
-        return f"t{self._numbers.setdefault(kind, len(self._numbers) % N_COLOURS)}"
 
 
 class SpanPiece(NamedTuple):
@@ -199,7 +188,7 @@ def _build_piece(
 ) -> SpanPiece | None:
     if span is None:
         return None
-    css = ["tn" if span.type == NO_ENTITY else palette.get_css_class(span.type)]
+    css = ["tn" if span.type == NO_ENTITY else palette.get_css_classes(span.type)]
     if index == span.start:
         css.append("first")
     if index == span.end - 1:

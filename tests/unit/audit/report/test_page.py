@@ -333,12 +333,12 @@ def test_spans_above_and_below() -> None:
     html = render_words("In New York Bay", "O B-LOC I-LOC O", "O B-LOC I-LOC I-LOC")
     cells = re.findall(r"<(mark|span) class=\"w([^\"]*)\".*?<i class=\"g([^\"]*)\".*?<i class=\"s([^\"]*)\"", html)
     assert [cell[0] for cell in cells] == ["span", "span", "span", "mark"]
-    assert [cell[2].split() for cell in cells] == [[], ["on", "t1", "first", "spill"], ["on", "t1", "last"], []]
+    assert [cell[2].split() for cell in cells] == [[], ["on", "t0", "first", "spill"], ["on", "t0", "last"], []]
     assert [cell[3].split() for cell in cells] == [
         [],
-        ["on", "t1", "first", "spill"],
-        ["on", "t1"],
-        ["on", "t1", "last"],
+        ["on", "t0", "first", "spill"],
+        ["on", "t0"],
+        ["on", "t0", "last"],
     ]
     assert html.count('aria-hidden="true">LOC<') == 2
     assert "given O: 0.7" in html
