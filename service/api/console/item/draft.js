@@ -39,6 +39,16 @@ export class Draft {
     return this.item.revision;
   }
 
+  /** Takes the item as the service shows it now: a blind one has its probabilities after the decision. @param {Item} item */
+  update(item) {
+    if (item.blind !== this.item.blind) {
+      this.doubts = listDoubts(item); // in another order, now that the worst word is known
+      this.answers = new Map();
+      this.history = [];
+    }
+    this.item = item;
+  }
+
   /** The first doubt without an answer, or null. */
   get currentDoubt() {
     const index = this.doubts.findIndex((_, number) => !this.answers.has(number));

@@ -45,6 +45,7 @@ export class ItemView {
     const key = `${item.dataset}/${item.id}`;
     const savedDraft = drafts.get(key);
     this.draft = savedDraft?.revision === item.revision ? savedDraft : new Draft(item, scheme);
+    this.draft.update(item);
     drafts.set(key, this.draft);
     this.item = item;
     this.scheme = scheme;

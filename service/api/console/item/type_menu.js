@@ -55,7 +55,8 @@ export class TypeMenu {
     this.input.value = "";
     this.filter();
     this.setActive(Math.max(0, this.matches.indexOf(current ?? "")));
-    this.input.focus();
+    this.input.focus({ preventScroll: true });
+    this.element.scrollIntoView({ block: "nearest" });
   }
 
   close() {
