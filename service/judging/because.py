@@ -25,26 +25,28 @@ def build_because(
         ("older_mentions", explanation.older),
         ("pattern", explanation.template),
     )
-    return tuple(
-        Because(
-            index=index,
-            kind=kind,
-            words=earlier.words,
-            sentences=earlier.sentences,
-            by_type=_name_types(earlier, name_type),
-            speaks="for" if earlier.by_type.get(given_type) == max(earlier.by_type.values()) else "against",
-        )
-        for kind, earlier in sources
-        if earlier is not None and earlier.words and earlier.by_type
+    seen = [(kind, earlier) for kind, earlier in sources if earlier is not None and earlier.words and earlier.by_type]
+    if not seen:
+        return ()
+    given_name = name_type(given_type)
+    return tuple(_describe_words(index, kind, earlier, given_name, name_type) for kind, earlier in seen)
+
+
+def _describe_words(
+    index: int, kind: EvidenceKind, earlier: EarlierWords, given_name: str, name_type: Callable[[str], str]
+) -> Because:
+    """Several types of the model may have one name in the dataset: they are added up before they are compared."""
+    by_name: dict[str, float] = {}
+    for model_type, number in earlier.by_type.items():
+        name = name_type(model_type)
+        by_name[name] = by_name.get(name, 0) + number
+    ranked = sorted(by_name.items(), key=lambda entry: (-entry[1], entry[0]))
+    most = ranked[0][1]
+    return Because(
+        index=index,
+        kind=kind,
+        words=earlier.words,
+        sentences=earlier.sentences,
+        by_type={name: number for name, number in ranked[:MAX_TYPES] if number >= min(MIN_MENTIONS, most)},
+        speaks="for" if by_name.get(given_name) == most else "against",
     )
-
-
-def _name_types(earlier: EarlierWords, name_type: Callable[[str], str]) -> dict[str, float]:
-    """The most frequent types, most first."""
-    ranked = sorted(earlier.by_type.items(), key=lambda entry: (-entry[1], entry[0]))
-    by_type: dict[str, float] = {}
-    for model_type, number in ranked[:MAX_TYPES]:
-        if number >= MIN_MENTIONS:
-            name = name_type(model_type)
-            by_type[name] = by_type.get(name, 0) + number
-    return by_type

@@ -53,6 +53,20 @@ def test_types_are_limited_and_types_of_one_name_are_added_up() -> None:
     assert because.by_type == {"Place": 3.0}
 
 
+def test_types_of_one_name_are_compared_with_others_as_one() -> None:
+    names = {"GPE": "Place", "LOC": "Place"}
+    mixed = WordExplanation(EarlierWords(10, {"GPE": 3.0, "LOC": 3.0, "ORG": 4.0}, 200), None, NOTHING)
+    (because,) = build_because(4, mixed, given_type="GPE", name_type=lambda name: names.get(name, name))
+    assert list(because.by_type.items()) == [("Place", 6.0), ("ORG", 4.0)]
+    assert because.speaks == "for"
+
+
+def test_of_many_types_that_are_all_improbable_the_likeliest_is_named() -> None:
+    one = EarlierWords(1, {"T0": 0.006, **{f"T{number}": 0.005 for number in range(1, 199)}}, 200)
+    (because,) = build_because(4, WordExplanation(one, None, NOTHING), given_type="T0", name_type=name_type)
+    assert because.by_type == {"T0": 0.006}
+
+
 def test_a_tie_speaks_for_the_given_label() -> None:
     tied = WordExplanation(EarlierWords(2, {"LOC": 1.0, "ORG": 1.0}, 9), None, NOTHING)
     for given_type, speaks in (("LOC", "for"), ("ORG", "for"), ("PER", "against")):
