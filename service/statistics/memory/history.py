@@ -34,6 +34,10 @@ class FormHistory:
         limits = TableLimits.for_width(width, MAX_HISTORY_FORMS, MAX_HISTORY_NUMBERS, MAX_HISTORY_KEY_BYTES)
         return cls(CountTable(width, limits), np.zeros(0, np.int64), 0)
 
+    @property
+    def n_types(self) -> int:
+        return self.table.width - 1
+
     def add(self, generation: CountTable) -> FormHistory:
         """The history with one more generation. If it is too large then, the forms last seen longest ago are dropped."""
         limits = self.table.limits

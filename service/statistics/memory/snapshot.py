@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
-MAX_PACKED_BYTES: Final = 4 * 2**20  # of a table, unpacked: a damaged record must not fill the memory
+# A damaged record must not fill the memory.
+MAX_PACKED_BYTES: Final = 4 * 2**20  # of a table, unpacked
+MAX_TYPES: Final = 2**15
 _COMPRESSION_LEVEL = 1  # level 6 takes three times as long and saves 6 % of the bytes
 _SMALL, _LARGE = np.dtype("<u4"), np.dtype("<u8")
 
@@ -68,7 +70,7 @@ def write_history(history: FormHistory) -> dict[str, object]:
     """The history alone."""
     return HISTORY_FORMAT.write(
         {
-            "n_types": history.table.width - 1,
+            "n_types": history.n_types,
             "generations": history.generations,
             "forms": _pack_table(history.table),
             "last_seen": _pack_numbers(history.last_seen[:, None]),
@@ -77,19 +79,18 @@ def write_history(history: FormHistory) -> dict[str, object]:
     )
 
 
-def read_memory(recent: object, history: object | None) -> Memory:
-    """Reads both parts back; StateError if one is not valid.
+def read_memory(recent: object, history: FormHistory | None) -> Memory:
+    """Reads everything but the history, and adds `history`; StateError if they are not valid.
 
     A history of another generation is not that of these tables. A reader between two records of one commit meets it,
     and then has none.
     """
     fields = RECENT_FORMAT.read(recent)
-    n_types, sentences, gate_words, period = (_read_number(fields, name) for name in _NUMBERS)
+    n_types = _read_n_types(fields)
+    sentences, gate_words, period = (_read_number(fields, name) for name in _NUMBERS[1:])
     gate_sum, generations = fields["gate_sum"], fields["history_generations"]
     if not isinstance(gate_sum, int) or isinstance(gate_sum, bool) or abs(gate_sum) > 2**63:
         raise StateError(f"`gate_sum` should be an integer, it is {gate_sum!r}")
-    if n_types == 0:
-        raise StateError("`n_types` should be a number of types, it is 0")
     empty = Memory.create(n_types, has_history=False)
     current, before, templates, templates_before = (
         _unpack_table(fields[name], name, like)
@@ -99,7 +100,7 @@ def read_memory(recent: object, history: object | None) -> Memory:
         n_types,
         Generations(current, before),
         Generations(templates, templates_before),
-        None if generations is None else _read_history(history, n_types, generations),
+        None if generations is None else _select_history(history, n_types, generations),
         sentences,
         gate_sum,
         gate_words,
@@ -107,18 +108,28 @@ def read_memory(recent: object, history: object | None) -> Memory:
     )
 
 
-def _read_history(snapshot: object | None, n_types: int, generations: object) -> FormHistory:
-    empty = FormHistory.empty(n_types)
-    if snapshot is None:
-        return empty
+def _select_history(history: FormHistory | None, n_types: int, generations: object) -> FormHistory:
+    """The history of these generations; an empty one if `history` is another."""
+    if history is None:
+        return FormHistory.empty(n_types)
+    if history.n_types != n_types:
+        raise StateError(f"the history is of {history.n_types} types, the memory of {n_types}")
+    return history if history.generations == generations else FormHistory.empty(n_types)
+
+
+def read_history(snapshot: object) -> FormHistory:
+    """Reads what `write_history` wrote; StateError if it is not valid."""
     fields = HISTORY_FORMAT.read(snapshot)
-    if _read_number(fields, "n_types") != n_types:
-        raise StateError(f"the history is of {fields['n_types']} types, the memory of {n_types}")
-    if _read_number(fields, "generations") != generations:
-        return empty
-    table = _unpack_table(fields["forms"], "forms", empty.table)
+    table = _unpack_table(fields["forms"], "forms", FormHistory.empty(_read_n_types(fields)).table)
     last_seen = _unpack_numbers(_decode(fields["last_seen"], "last_seen"), len(table), 1, "last_seen")
     return FormHistory(table, last_seen[:, 0].copy(), _read_number(fields, "generations"))
+
+
+def _read_n_types(fields: Mapping[str, object]) -> int:
+    n_types = _read_number(fields, "n_types")
+    if not 0 < n_types <= MAX_TYPES:
+        raise StateError(f"`n_types` should be a number of types, at most {MAX_TYPES}, it is {n_types}")
+    return n_types
 
 
 def _read_number(fields: Mapping[str, object], name: str) -> int:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from service.errors import StateError
 from service.log.codec import to_memory_key
-from service.statistics.memory.snapshot import read_memory, write_history, write_recent
+from service.statistics.memory.snapshot import read_history, read_memory, write_history, write_recent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from service.statistics.memory.history import FormHistory
     from service.statistics.memory.memory import Memory
     from service.stream.state.snapshot import StatsKey
 
@@ -49,13 +50,31 @@ class MemoryRecord:
         return to_memory_key(self.partition, *self.key, self.part)
 
 
+class HistoryValue:
+    """A record of a history. It is unpacked once, though a new record of the other part comes with every commit.
+
+    A full history takes 3 ms to unpack, the other part .5 ms.
+    """
+
+    __slots__ = ("_history", "_value")
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
+        self._history: FormHistory | None = None
+
+    def get_history(self) -> FormHistory:
+        if self._history is None:
+            self._history = read_history(_load(self._value))
+        return self._history
+
+
 class PartitionMemory:
     """The memory of one key and partition: its records, or the tables that were learned since. It never changes."""
 
     __slots__ = ("_history", "_memory", "_recent")
 
     def __init__(
-        self, *, recent: bytes | None = None, history: bytes | None = None, memory: Memory | None = None
+        self, *, recent: bytes | None = None, history: HistoryValue | None = None, memory: Memory | None = None
     ) -> None:
         self._recent = recent
         self._history = history
@@ -63,14 +82,18 @@ class PartitionMemory:
 
     def with_record(self, record: MemoryRecord) -> PartitionMemory | None:
         """With another value of one part; None if nothing is left."""
-        recent = record.value if record.part == RECENT else self._recent
-        history = record.value if record.part == HISTORY else self._history
+        recent, history = self._recent, self._history
+        if record.part == RECENT:
+            recent = record.value
+        else:
+            history = None if record.value is None else HistoryValue(record.value)
         return None if recent is None and history is None else PartitionMemory(recent=recent, history=history)
 
     def get_tables(self) -> Memory | None:
         """The tables, which must not be changed: fork them. StateError if a record can't be read."""
         if self._memory is None and self._recent is not None:
-            self._memory = read_memory(_load(self._recent), None if self._history is None else _load(self._history))
+            history = None if self._history is None else self._history.get_history()
+            self._memory = read_memory(_load(self._recent), history)
         return self._memory
 
 

@@ -13,9 +13,10 @@ from hypothesis import settings
 
 from service.errors import NewerStateError, StateError
 from service.statistics.memory import memory as memory_module
+from service.statistics.memory.history import FormHistory
 from service.statistics.memory.keys import read_keys
 from service.statistics.memory.memory import Memory, recall
-from service.statistics.memory.snapshot import read_memory, write_history, write_recent
+from service.statistics.memory.snapshot import read_history, read_memory, write_history, write_recent
 from service.statistics.running import RunningStats
 from tests.support.memory_streams import MemorySentence, streams, teach
 
@@ -29,7 +30,7 @@ def small_generations(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def restore(memory: Memory) -> Memory:
     recent = json.loads(json.dumps(write_recent(memory)))
-    history = None if memory.history is None else json.loads(json.dumps(write_history(memory.history)))
+    history = None if memory.history is None else read_history(json.loads(json.dumps(write_history(memory.history))))
     return read_memory(recent, history)
 
 
@@ -63,7 +64,7 @@ def test_a_history_of_another_generation_is_left_out() -> None:
     memory = make_memory()
     assert memory.history is not None
     older = replace(memory.history, generations=memory.history.generations - 1)
-    read = read_memory(write_recent(memory), write_history(older))
+    read = read_memory(write_recent(memory), older)
     assert read.history is not None
     assert len(read.history.table) == 0
     assert read.forms == memory.forms
@@ -108,6 +109,7 @@ def pack(data: bytes) -> str:
             "which can't be real",
         ),
         ({"forms": {"keys": pack(b'"' + b"a" * 5_000_000 + b'"'), "numbers": ""}}, "more than 4194304 bytes"),
+        ({"n_types": 2**40}, "`n_types` should be a number of types, at most 32768"),
         ({"colour": 1}, "unknown fields colour"),
     ],
 )
@@ -127,4 +129,4 @@ def test_a_history_of_other_types_is_refused() -> None:
     memory = make_memory()
     assert memory.history is not None
     with pytest.raises(StateError, match="the history is of 5 types, the memory of 2"):
-        read_memory(write_recent(memory), {**write_history(memory.history), "n_types": 5})
+        read_memory(write_recent(memory), FormHistory.empty(5))

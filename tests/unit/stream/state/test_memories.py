@@ -17,7 +17,7 @@ from service.log.protocol import Output, Record, RecordBatch
 from service.log.sqlite.session import SqliteWorkerSession
 from service.log.topics import Topics
 from service.statistics.memory import memory as memory_module
-from service.stream.state.memories import HISTORY, RECENT, MemoryDraft, MemoryRecord
+from service.stream.state.memories import HISTORY, RECENT, MemoryDraft, MemoryRecord, PartitionMemory
 from service.stream.state.reader import apply_state_record, check_memories, read_state, read_state_record
 from service.stream.state.snapshot import StateSnapshot, StatsKey
 from service.stream.state.view import StateView
@@ -265,6 +265,24 @@ def test_keys_of_memories_are_not_those_of_statistics() -> None:
     ):
         with pytest.raises(StateError, match=problem):
             read_state_record(TOPICS.state, broken, b"{}")
+
+
+def test_a_history_is_unpacked_once_for_all_commits_that_leave_it_as_it_is(classifier: Classifier) -> None:
+    partitions = Partitions(classifier, build_registry(classifier))
+    view, histories = PartitionMemory(), []
+    for seed, n_values in enumerate((30, 1, 1, 12)):  # the last ones end a generation
+        partitions.written.clear()
+        partitions.process({0: make_values(n_values, seed=seed)})
+        for part, (key, value) in make_records(partitions).items():
+            if key in partitions.written:
+                view = view.with_record(MemoryRecord(0, NEWS, part, value)) or view
+        tables = view.get_tables()
+        assert tables is not None
+        assert tables.history is not None
+        assert tables.history.generations == (4 if n_values == 12 else 3)
+        histories.append(tables.history)
+    assert histories[0] is histories[1] is histories[2]
+    assert histories[3] is not histories[0]
 
 
 def test_a_tombstone_of_both_parts_leaves_nothing(classifier: Classifier) -> None:
