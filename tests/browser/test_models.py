@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from playwright.sync_api import expect
 
 from service.contracts import Training
+from service.datasets.settings_records import build_settings_message
 from service.datasets.trainings import build_training_message
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
@@ -42,6 +43,12 @@ def write_training(service: ServiceProcess, **fields: Any) -> None:
     )
     with closing(SqliteLog(service.log_path, Topics())) as log:
         log.append([build_training_message(Topics().models, training)])
+
+
+def write_settings(service: ServiceProcess, **fields: Any) -> None:
+    """Writes settings that the service would refuse, as another producer can."""
+    with closing(SqliteLog(service.log_path, Topics())) as log:
+        log.append([build_settings_message(Topics().datasets, fields)])
 
 
 def test_the_way_to_the_first_model(harness: BrowserHarness) -> None:
@@ -96,3 +103,17 @@ def test_the_queue_of_a_dataset_that_waits_says_so_and_what_to_do(harness: Brows
     page = harness.open_page("#/queue?dataset=sample")
     expect(page.locator(".item").first).to_be_visible()
     expect(page.locator(".notice.waits")).to_have_count(0)
+
+
+def test_a_missing_model_is_named_and_the_overview_is_shown_all_the_same(harness: BrowserHarness) -> None:
+    write_settings(harness.service, name="orphan", version=1, model="gone")
+    harness.expected_statuses.add(503)  # there are no thresholds without the model
+    wait_for(
+        lambda: any(each["name"] == "orphan" for each in harness.service.call("GET", "/v1/datasets")["datasets"]),
+        "the dataset",
+    )
+    for address in ("#/overview?dataset=orphan", "#/overview"):
+        page = harness.open_page(address)
+        expect(page.locator(".notice", has_text="the dataset 'orphan' needs the model 'gone'")).to_be_visible()
+        expect(page.locator(".figures")).to_be_visible()
+    write_settings(harness.service, name="orphan", version=2)  # other tests use the same service

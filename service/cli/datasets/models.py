@@ -17,6 +17,7 @@ from service.runtime.dataset_settings import read_dataset_settings
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import read_settings
 from service.stream.state.reader import read_state
+from service.text import pluralize
 
 if TYPE_CHECKING:
     from service.contracts import DatasetModels, Training
@@ -57,7 +58,8 @@ def render_models(models: DatasetModels) -> str:
 
 def describe_model(models: DatasetModels) -> str:
     if models.model is None:
-        waiting = f", and {models.waiting:,} sentences wait for one that fits" if models.waiting else ""
+        verb = "waits" if models.waiting == 1 else "wait"
+        waiting = f", and {pluralize(models.waiting, 'sentence')} {verb} for one that fits" if models.waiting else ""
         return f"{models.dataset} uses the default model of the service{waiting}"
     since = "" if models.used_since is None else f" since {models.used_since:{TIME_FORMAT}} UTC"
     return f"{models.dataset} uses the model {models.model}{since}"
@@ -69,7 +71,8 @@ def describe_next_training(models: DatasetModels) -> str:
         return f"{newest.model} is being trained{_describe_progress(newest)}"
     if not models.auto_train:
         return f"the trainer leaves it alone; `labelwatch datasets set {models.dataset} auto_train=true` changes that"
-    goal = "the first model" if models.model is None else "the next training"
+    is_first = all(each.result not in ("used", "not_used") for each in models.trainings)
+    goal = "the first model" if models.model is None and is_first else "the next training"
     return f"{models.arrived:,} of {models.due_at:,} sentences until {goal}"
 
 

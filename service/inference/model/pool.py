@@ -128,7 +128,9 @@ class ModelPool:
         try:
             path = self._registry.find(name)
         except LabelwatchError as error:
-            entry.problem = f"{error}. Put it there (`labelwatch model add`), or set another `model`"
+            entry.problem = (
+                f"{error}; add it (`labelwatch model add`), or set another `model` (null: the default model)"
+            )
         else:
             try:
                 entry.folder = ModelFolder.load(path, precision=self.default.precision)

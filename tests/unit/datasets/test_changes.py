@@ -288,7 +288,7 @@ def test_another_model_or_none_does_not_keep_the_fingerprint(with_models: Datase
 @pytest.mark.parametrize(
     ("fields", "field", "problem"),
     [
-        ({"model": "medd"}, "model", "has no model 'medd': did you mean 'med'?"),
+        ({"model": "medd"}, "model", "has no model 'medd' (did you mean 'med'?)"),
         ({"model": "med", "model_fingerprint": "ab" * 32}, "model", "expected is abababababab"),
         ({"model_fingerprint": "ab" * 32}, "model", "expected is abababababab"),
         ({"model": "../med"}, "model", ""),

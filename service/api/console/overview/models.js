@@ -80,7 +80,8 @@ function renderNextTraining(models) {
         )
       : null;
   }
-  const goal = models.model === null ? "the first model" : "the next training";
+  const hasTrained = models.trainings.some(({ result }) => result === "used" || result === "not_used");
+  const goal = models.model === null && !hasTrained ? "the first model" : "the next training";
   return renderProgress(
     `${formatCount(models.arrived)} of ${pluralize(models.due_at, "sentence")} until ${goal}`,
     models.arrived / models.due_at,

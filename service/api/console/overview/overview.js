@@ -1,5 +1,6 @@
 /** The overview: figures, charts and tables of the queue and its decisions. */
 
+import { ApiError } from "../api.js";
 import { h } from "../dom.js";
 import { renderMisfits } from "../misfits.js";
 import { truncate } from "../text.js";
@@ -100,13 +101,23 @@ export class OverviewView {
         return;
       }
       const requestedNames = dataset ? [dataset] : names.slice(0, MAX_DATASETS);
-      const get = (/** @type {string} */ part) =>
-        Promise.all(requestedNames.map((name) => this.api.get(`v1/datasets/${encodeURIComponent(name)}/${part}`)));
-      const [overview, thresholds, models] = await Promise.all([
+      const get = (/** @type {string} */ name, /** @type {string} */ part) =>
+        this.api.get(`v1/datasets/${encodeURIComponent(name)}/${part}`);
+      /** @type {string[]} */
+      const problems = [];
+      // A dataset whose model is missing has no thresholds: the others are shown all the same, with the reason.
+      const getThresholds = (/** @type {string} */ name) =>
+        get(name, "thresholds").catch((error) => {
+          if (!(error instanceof ApiError && error.status === 503)) throw error;
+          problems.push(error.message);
+          return null;
+        });
+      const [overview, answers, models] = await Promise.all([
         this.api.get("v1/overview", { dataset: dataset }),
-        get("thresholds"),
-        get("models"),
+        Promise.all(requestedNames.map(getThresholds)),
+        Promise.all(requestedNames.map((name) => get(name, "models"))),
       ]);
+      const thresholds = answers.filter((answer) => answer !== null);
       if (requestNumber !== this.requestNumber || !this.isShown) return;
       this.setDatasetOptions(names, dataset);
       this.draw = () => {
@@ -119,7 +130,10 @@ export class OverviewView {
             dataset,
             models: models.filter(hasModels),
             isComplete: thresholds.length === names.length || dataset !== "",
-            misfits: renderMisfits(datasets, dataset),
+            notices: [
+              ...problems.map((problem) => h("p", { class: "notice" }, `${problem}.`)),
+              ...renderMisfits(datasets, dataset),
+            ],
           }),
         );
         this.body.querySelector("details.classes")?.toggleAttribute("open", showsClasses);
@@ -161,13 +175,13 @@ export class OverviewView {
   /**
    * @param {Overview} overview
    * @param {Thresholds[]} thresholds
-   * @param {{ dataset: string, models: DatasetModels[], isComplete: boolean, misfits: HTMLElement[] }} about
+   * @param {{ dataset: string, models: DatasetModels[], isComplete: boolean, notices: HTMLElement[] }} about
    */
-  renderSections(overview, thresholds, { dataset, models, isComplete, misfits }) {
+  renderSections(overview, thresholds, { dataset, models, isComplete, notices }) {
     const columnWidth = this.width < 760 ? this.width : (this.width - 48) / 2;
     const busiest = [...thresholds].sort((a, b) => b.sentences - a.sentences)[0];
     return [
-      ...misfits,
+      ...notices,
       renderFigures(overview, isComplete ? thresholds : []),
       ...models.map((entry) => renderModels(entry, !dataset && thresholds.length > 1)),
       h(

@@ -111,7 +111,7 @@ def test_the_page_is_well_formed_and_shows_the_results() -> None:
     for expected in (
         "data.tsv",
         "sentences6",
-        "sentences flagged466.7 %",
+        "sentences flagged4 66.7 %",
         "sentences skipped3",
         "One label in 2 is doubtful",
         "Missed “Oslo” no entity → LOC",

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from service.cli.datasets.models import describe_model, describe_next_training
+from service.contracts import DatasetModels
 from service.inference.model.folder import ModelFolder
 from tests.support.command_harness import CommandHarness, make_sentences
 from tests.support.tiny_models import make_model
 from tests.support.waiting_datasets import make_drug_sentences
+from tests.unit.datasets.test_trainings import make_training
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,3 +102,23 @@ def test_a_dataset_leaves_a_model_that_is_gone(harness: CommandHarness, models: 
     changed = harness.run("datasets", "set", "med", "model=null", LABELWATCH_MODELS_PATH=str(models))
     assert changed.code == 0, changed.err
     assert "med is judged by the default model" in changed.out
+
+
+def test_an_unknown_model_is_answered_with_the_way_back_to_the_default_one(
+    harness: CommandHarness, models: Path
+) -> None:
+    make_model(models / "med-v1", "wordpiece", seed=1)
+    refused = harness.run("datasets", "set", "med", "model=default", LABELWATCH_MODELS_PATH=str(models))
+    assert refused.code == 1
+    assert (
+        "it has med-v1; add it (`labelwatch model add`), or set another `model` (null: the default model)"
+        in refused.err
+    )
+
+
+def test_one_sentence_waits_and_only_a_dataset_without_a_trained_model_gets_its_first() -> None:
+    models = DatasetModels(dataset="med", model=None, auto_train=True, waiting=1, arrived=341, due_at=510, trainings=())
+    assert describe_model(models).endswith(", and 1 sentence waits for one that fits")
+    assert describe_next_training(models) == "341 of 510 sentences until the first model"
+    trained = models.model_copy(update={"trainings": (make_training("med-v1", result="used"),)})
+    assert describe_next_training(trained) == "341 of 510 sentences until the next training"
