@@ -131,4 +131,4 @@ def test_a_model_that_is_not_there_is_named_with_the_nearest(run: RunCommand, da
     assert (empty.code, "has no model 'med': it is empty; `labelwatch train`" in empty.err) == (1, True)
     assert run("train", data, "--name", "med", "--encoder", "none").code == 0
     ran = run("score", data, "--model", "mde")
-    assert (ran.code, "has no model 'mde': did you mean 'med'?" in ran.err) == (1, True)
+    assert (ran.code, "has no model 'mde' (did you mean 'med'?)" in ran.err) == (1, True)
