@@ -6,6 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from playwright.sync_api import expect
 
 from service.contracts import Training
@@ -13,12 +14,25 @@ from service.datasets.settings_records import build_settings_message
 from service.datasets.trainings import build_training_message
 from service.log.sqlite.log import SqliteLog
 from service.log.topics import Topics
-from tests.browser.harness import take_screenshot, wait_for
+from service.runtime.training.lease import FileLease
+from tests.browser.harness import run_service, take_screenshot, wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.browser.harness import BrowserHarness, ServiceProcess
 
 DATASET = "medicine"
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    """A service whose trainer waits, because the tests have the lease: they write the records of trainings themselves."""
+    folder = tmp_path_factory.mktemp("service")
+    with closing(FileLease(folder / f"log.sqlite.{Topics().models}.lock")) as lease:
+        assert lease.is_held
+        with run_service(folder) as process:
+            yield process
 
 
 def send_unknown_labels(service: ServiceProcess, n: int, dataset: str = DATASET) -> None:
