@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from service.contracts import Because
@@ -28,8 +29,9 @@ def build_because(
     seen = [(kind, earlier) for kind, earlier in sources if earlier is not None and earlier.words and earlier.by_type]
     if not seen:
         return ()
-    given_name = name_type(given_type)
-    return tuple(_describe_words(index, kind, earlier, given_name, name_type) for kind, earlier in seen)
+    name_once = cache(name_type)  # with a label map, a name takes a look at every label of the sentence
+    given_name = name_once(given_type)
+    return tuple(_describe_words(index, kind, earlier, given_name, name_once) for kind, earlier in seen)
 
 
 def _describe_words(

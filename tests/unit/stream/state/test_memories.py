@@ -150,6 +150,22 @@ def test_documents_have_no_history_and_off_has_nothing(classifier: Classifier) -
         assert parts == expected
 
 
+def test_a_restart_changes_nothing_whatever_modes_a_dataset_had(classifier: Classifier) -> None:
+    registry = build_registry(classifier)
+    kept, restarted = Partitions(classifier, registry), Partitions(classifier, registry)
+    modes = ("auto", "documents", "auto", "auto", "off", "auto")
+    sizes = (35, 3, 1, 21, 7, 12)  # the third step leaves the history of the first one in the topic
+    for version, (mode, size) in enumerate(zip(modes, sizes, strict=True), 2):
+        registry.put(DatasetSettings.model_validate({"name": "news", "version": version, "memory": mode}))
+        for partitions in (kept, restarted):
+            partitions.process({0: make_values(size, seed=version)})
+        restarted.restart()
+        judge = registry.get_judge("news")
+        tables = [each.snapshot.get_memories(judge)[0].get_tables() for each in (kept, restarted)]
+        assert tables[0] is not None
+        assert tables[0] == tables[1], mode
+
+
 def test_a_new_epoch_starts_with_an_empty_memory(classifier: Classifier) -> None:
     registry = build_registry(classifier)
     partitions = Partitions(classifier, registry)
