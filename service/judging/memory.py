@@ -11,7 +11,7 @@ from service.statistics.memory.memory import MEMORY_MODES, Memory
 from service.statistics.running import to_bucket_day
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from service.contracts import DatasetSettings, LabelledSentence
@@ -57,6 +57,21 @@ class DatasetMemory:
                 f"{self.types.n_types}: run `labelwatch thresholds reset {self._dataset}` to start anew"
             )
         return memory.with_history(has_history=has_history)
+
+    def select(self, memories: Iterable[Memory]) -> list[Memory]:
+        """Which memories of several partitions are read together, without changing them; none if the dataset has none.
+
+        A partition that has been idle may still have a memory that the dataset has forgotten, or a history of an earlier
+        mode.
+        """
+        if self._weights is None:
+            return []
+        has_history = self._weights.has_history
+        fitting = [each for each in memories if each.n_types == self.types.n_types]
+        if self._forget_after_days:
+            last_period = max((each.period for each in fitting), default=0)
+            fitting = [each for each in fitting if each.period > last_period - self._forget_after_days]
+        return [each.with_history(has_history=has_history) for each in fitting]
 
     def gather(self, observation: Observation, memories: Sequence[Memory]) -> WordEvidence | None:
         """What the memories, added up, say about the words; None without memories or scored words."""

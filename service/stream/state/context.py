@@ -67,9 +67,9 @@ class JudgingContext:
             except StateError as error:
                 logger.warning("partition %d is judged without its memory, which can't be read: %s", partition, error)
                 continue
-            if tables is not None and tables.n_types == self.judge.memory.types.n_types:
+            if tables is not None:
                 memories.append(tables)
-        return memories
+        return self.judge.memory.select(memories)
 
     @cached_property
     def settings_json(self) -> bytes:

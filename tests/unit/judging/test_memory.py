@@ -173,6 +173,24 @@ def test_a_dataset_that_forgets_after_another_number_of_days_still_forgets(befor
     assert new is not memory
 
 
+def test_partitions_are_read_together_without_what_the_dataset_has_forgotten() -> None:
+    first_day = NOON.toordinal() - NOON.toordinal() % 10
+    new, idle = (Memory.create(3, has_history=True, period=period) for period in (first_day, first_day - 10))
+    other_types = Memory.create(7, has_history=True, period=first_day)
+    assert make_judge(forget_after_days=10).memory.select([idle, new, other_types]) == [new]
+    assert make_judge(forget_after_days=11).memory.select([idle, new]) == [idle, new]
+    assert make_judge().memory.select([idle, new]) == [idle, new]
+    assert make_judge(memory="off").memory.select([new]) == []
+    assert make_judge(forget_after_days=10).memory.select([]) == []
+
+
+def test_a_history_of_an_earlier_mode_is_not_read() -> None:
+    (selected,) = make_judge(memory="documents").memory.select([Memory.create(3, has_history=True)])
+    assert selected.history is None
+    (selected,) = make_judge().memory.select([Memory.create(3, has_history=False)])
+    assert selected.history is not None
+
+
 def test_a_memory_of_other_types_is_refused() -> None:
     with pytest.raises(StateError, match="has 7 types, its model has 3: run `labelwatch thresholds reset news`"):
         make_judge().memory.prepare(Memory.create(7, has_history=True), make_sentence("Milan", "B-ORG"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -217,7 +218,12 @@ def test_a_worker_restores_its_memory_and_the_view_reads_it(tmp_path: Path, clas
     while off.step():
         pass
     assert off.get_context("news").memories == []
-    for each in (view, off):
+    documents = StateView(log, TOPICS, build_registry(classifier, memory="documents"))
+    while documents.step():
+        pass
+    assert expected is not None
+    assert documents.get_context("news").memories == [replace(expected, history=None)]
+    for each in (view, off, documents):
         each.close()
     log.close()
 
