@@ -18,7 +18,7 @@ from service.runtime.dataset_settings import load_datasets
 from service.runtime.load_model import build_model_pool, load_model_folder
 from service.runtime.open_log import build_topics, open_existing_log
 from service.settings import ENV_PREFIX, find_unknown_variables, read_settings
-from service.stream.state.reader import read_state
+from service.stream.state.reader import check_memories, read_state
 from service.text import pluralize
 
 if TYPE_CHECKING:
@@ -178,6 +178,8 @@ def _check_contents(settings: Settings, folder: ModelFolder, topics: Topics) -> 
         with open_existing_log(settings) as log:
             datasets = load_datasets(settings, build_model_pool(settings, folder), log, topics)
             snapshot = read_state(log, topics).snapshot
+        for partition in snapshot.memory_partitions:
+            check_memories(snapshot.start_draft(), topics.state, partition)
     except LabelwatchError as error:
         yield CheckResult(False, "state", str(error))
         return

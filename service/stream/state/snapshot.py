@@ -185,6 +185,11 @@ class StateSnapshot:
         """The memories of a judge's statistics by partition. The same object until one of them changes."""
         return self.memories.get(StatsKey.from_judge(judge), NO_MEMORIES)
 
+    @property
+    def memory_partitions(self) -> tuple[int, ...]:
+        """The partitions that have a memory, of any key."""
+        return tuple(sorted({partition for partitions in self.memories.values() for partition in partitions}))
+
     def list_arrivals(self) -> dict[str, ArrivalCounts]:
         """What has arrived in each dataset, from all partitions."""
         return {dataset: arrivals.total for dataset, arrivals in self.arrivals.items()}

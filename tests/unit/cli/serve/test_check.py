@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from service.log.codec import to_state_key
+from service.log.codec import to_memory_key, to_state_key
 from service.log.protocol import Output
 from service.log.topics import Topics
 from service.stream.state.snapshot import StatsKey
@@ -86,6 +86,12 @@ def test_check_reads_settings_and_state(harness: CommandHarness) -> None:
     assert "magic" in line
     harness.append(Output(TOPICS.state, to_state_key(0, *StatsKey("news", "k")), b"{}"))
     assert any(line.startswith("WRONG state:") for line in find_problems(harness))
+
+
+def test_check_reads_memories_as_a_worker_does(harness: CommandHarness) -> None:
+    harness.append(Output(TOPICS.state, to_memory_key(0, "news", "k/0", "recent"), b'{"version": 9}'))
+    (problem,) = find_problems(harness)
+    assert problem.startswith("WRONG state: the statistics of dataset news in labelwatch.state need a newer labelwatch")
 
 
 def test_check_of_an_unreachable_broker_prints_no_secret(harness: CommandHarness) -> None:
