@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import expect
@@ -91,13 +91,13 @@ def expect_selected(page: Page, *indices: int) -> None:
 
 
 def test_keys_counted(harness: BrowserHarness) -> None:
-    order = harness.service.fill_queue("counted", 8)
-    items = {name: harness.service.get_item("counted", name) for name in order}
+    order = harness.service.fill_queue("pressed", 8)
+    items = {name: harness.service.get_item("pressed", name) for name in order}
     single = next(name for name in order if len(items[name]["suspects"]) == 1)
-    page = open_item(harness, "counted", single)
+    page = open_item(harness, "pressed", single)
     keys = KeyCounter(page)
     keys.press("a")
-    labels = wait_for_labels(harness, "counted", single)
+    labels = wait_for_labels(harness, "pressed", single)
     suspect = items[single]["suspects"][0]
     assert Span(**suspect["suggested_span"]) in parse_spans(labels, Scheme.IOB2)
     assert keys.pressed == 1, "accept a suspect"
@@ -106,8 +106,8 @@ def test_keys_counted(harness: BrowserHarness) -> None:
         "tokens": ["Talks", "in", "New", "York", "City", "of", "the", "Lakeside", "Bus", "Drivers'", "Union", "failed"],
         "labels": ["O", "O", "B-PER", "I-PER", "I-PER", "O", "O", "O", "O", "O", "O", "O"],
     }
-    send_sentence(harness, "counted", sentence, "long")
-    page = open_item(harness, "counted", "long")
+    send_sentence(harness, "pressed", sentence, "long")
+    page = open_item(harness, "pressed", "long")
     page.locator(".w[data-index='3']").click()
     expect_selected(page, 2, 3, 4)
     types = page.locator(".type").evaluate_all("all => all.map(one => one.dataset.type)")
@@ -120,7 +120,7 @@ def test_keys_counted(harness: BrowserHarness) -> None:
     expect_selected(page, 7, 8, 9, 10)
     keys = KeyCounter(page)
     keys.press(str(types.index("ORG") + 1), "e")
-    labels = wait_for_labels(harness, "counted", "long")
+    labels = wait_for_labels(harness, "pressed", "long")
     assert keys.pressed == 2, "mark a missed entity and save it"
     assert {Span(2, 5, "LOC"), Span(7, 11, "ORG")} <= set(parse_spans(labels, Scheme.IOB2))
     assert is_valid_sequence(labels, Scheme.IOB2)
@@ -133,18 +133,21 @@ def test_everything_by_keyboard(harness: BrowserHarness) -> None:
         "labels": ["B-PER", "L-PER", "O", "B-ORG", "L-ORG", "O", "U-LOC"],
     }
 
+    numbers = count()
+
     def send_until_flagged() -> bool:
         """Sends repeatedly: the worker may read the settings a little later."""
-        harness.service.send({**sentence, "dataset": "keyboard", "id": "one"})
+        harness.service.send({**sentence, "dataset": "keyboard", "id": f"s-{next(numbers)}"})
         return bool(harness.service.list_items("keyboard"))
 
     wait_for(send_until_flagged, "the queue of keyboard")
-    page = open_item(harness, "keyboard", "one")
+    name = harness.service.list_items("keyboard")[0]["id"]
+    page = open_item(harness, "keyboard", name)
     page.keyboard.press("Shift+R")
     expect(page.locator(".toast")).to_contain_text("OK: ")
     page.keyboard.press("z")
-    wait_for(lambda: harness.service.get_item("keyboard", "one")["state"] == "open", "the withdrawal")
-    expect(page.locator(TITLE)).to_have_text("keyboard / one")
+    wait_for(lambda: harness.service.get_item("keyboard", name)["state"] == "open", "the withdrawal")
+    expect(page.locator(TITLE)).to_have_text(f"keyboard / {name}")
     page.keyboard.press("ArrowRight")  # from anywhere into the sentence
     page.keyboard.press("Home")
     expect(page.locator(".w").first).to_be_focused()
@@ -177,7 +180,7 @@ def test_everything_by_keyboard(harness: BrowserHarness) -> None:
     page.keyboard.press("Backspace")
     expect(page.get_by_role("option", name="Porto no entity")).to_be_visible()
     page.keyboard.press("e")
-    labels = wait_for_labels(harness, "keyboard", "one")
+    labels = wait_for_labels(harness, "keyboard", name)
     assert labels == ["B-ORG", "L-ORG", "O", "U-ORG", "O", "O", "U-LOC"]
 
 

@@ -149,6 +149,11 @@ export class Draft {
     return true;
   }
 
+  /** The edits are part of a decision now: undoing them is undoing the decision. */
+  forgetHistory() {
+    this.history = [];
+  }
+
   remember() {
     const { labels, otherLabel, answers } = this;
     this.history.push({ labels: [...labels], otherLabel: new Set(otherLabel), answers: new Map(answers) });

@@ -92,6 +92,7 @@ export class QueueView {
     this.requestNumber = 0;
     this.choicesLoadedAt = 0;
     this.isDeciding = false;
+    this.isSending = false;
     this.unsentCount = this.decisions.outbox.unsent.length;
     context.showUnsentCount(this.unsentCount);
   }
@@ -362,6 +363,7 @@ export class QueueView {
     try {
       const excerpt = quoteDoubtfulWords(item);
       this.excerpts.set(getItemKey(item), excerpt);
+      this.isSending = true;
       const { decision, outcome } = await this.decisions.decide(
         item,
         reviewer,
@@ -369,6 +371,8 @@ export class QueueView {
         view.collectAnswer(verdict),
         excerpt,
       );
+      this.isSending = false;
+      view.draft.forgetHistory();
       const isSaved = outcome === "sent";
       showToast(
         isSaved
@@ -382,6 +386,7 @@ export class QueueView {
       this.context.showError(error);
       if (error instanceof ApiError) this.refresh(); // the item may have changed
     } finally {
+      this.isSending = false;
       this.isDeciding = false;
     }
   }
@@ -434,6 +439,7 @@ export class QueueView {
 
   /** Undoes the last edit of the open sentence; if there is none, the last decision. */
   undoLast() {
+    if (this.isSending) return; // the edits are on their way: neither they nor an earlier decision are meant
     if (!this.view?.undoEdit()) this.undo();
   }
 
