@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from service.contracts import DatasetSettings
+from service.contracts.sentence import MAX_SENTENCE_CHARS, MAX_WORD_CHARS
 from service.log.kafka.library_fixes.header_keys import NonUtf8HeaderKey
 from service.log.topics import MAX_INPUT_BYTES
 
@@ -176,10 +177,17 @@ KINDS = (
     HostileKind("large and deep", DECODE, lambda _: b"[" * MAX_VALUE_BYTES, large=True),
     HostileKind("large and cut off", DECODE, lambda _: _make_words(MAX_WORDS, "x" * 300)[:MAX_VALUE_BYTES], large=True),
     HostileKind(
-        "a long word", (ASSESSED,), lambda _: _to_json(tokens=["the", "x" * (MAX_VALUE_BYTES - 200)]), large=True
+        "a word without end", LONG, lambda _: _to_json(tokens=["the", "x" * (MAX_VALUE_BYTES - 200)]), large=True
     ),
+    HostileKind("a long word", (ASSESSED,), lambda _: _to_json(tokens=["the", "x" * MAX_WORD_CHARS])),
     HostileKind("subwords without end", LONG, lambda _: _make_words(MAX_WORDS, "qz" * 45, "B-PER"), large=True),
-    HostileKind("long words", (ASSESSED,), lambda _: _make_words(MAX_WORDS, "x" * 180, "B-PER"), large=True),
+    HostileKind("many long words", LONG, lambda _: _make_words(MAX_WORDS, "x" * 180, "B-PER"), large=True),
+    HostileKind(
+        "long words",
+        (ASSESSED,),
+        lambda _: _make_words(MAX_SENTENCE_CHARS // 200, "x" * 200, "B-PER"),
+        large=True,
+    ),
     HostileKind("large meta", (ASSESSED,), lambda _: _to_json(meta={"a": "x" * (MAX_VALUE_BYTES - 200)}), large=True),
     HostileKind("a few bytes changed", ANY, _make_mutated),
     HostileKind("good", (ASSESSED,), _make_good),

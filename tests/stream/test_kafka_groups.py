@@ -93,7 +93,7 @@ def test_partitions_that_are_added_are_assigned(
     problems = {report.name: report.problems for report in describe_topics(kafka_settings, kafka_topics)}
     assert "it has 2 partitions and the input 3" in problems[kafka_topics.state][0]
     created = create_topics(kafka_settings, kafka_topics, partitions=3, replication=1, min_isr=1)
-    assert created == [f"{kafka_topics.state} (grown to 3 partitions)"]
+    assert created == [f"{name} (grown to 3 partitions)" for name in (kafka_topics.waiting, kafka_topics.state)]
     wait_until(lambda: has_partitions(worker, {0, 1, 2}), "it has the new partition too")
     kafka_log.append(make_sentence_outputs(kafka_topics.sentences, [b"new"], partition=2))
     wait_until(lambda: worker.counts.get(2) == 1, "it reads the new partition")

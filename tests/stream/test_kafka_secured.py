@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 WAIT = 120.0
 NDJSON = {"Content-Type": "application/x-ndjson"}
-CONDITIONS = {"api", "datasets", "draining", "mirror", "model", "review"}
+CONDITIONS = {"api", "datasets", "draining", "mirror", "model", "review", "trainings"}
+GHOST = {"dataset": "news", "tokens": ["a"], "labels": ["B-GHOST"]}  # the other labels of news have classes
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ def test_the_rights_in_the_docs_are_sufficient(broker: SecuredCluster, harness: 
     with serving(harness, **broker.make_login_settings("API")) as client:
         wait_until(lambda: client.get("/readyz").json()["degraded"] == {})
         run_ok("your-producers", "send", file)
-        assert client.post("/v1/sentences", json={"tokens": ["a"], "labels": ["B-GHOST"]}).status_code == 202
+        assert client.post("/v1/sentences", json=GHOST).status_code == 202
         rejected = client.post("/v1/webhooks/label-studio", json=make_overlapping_event())
         assert rejected.status_code == 422, rejected.text  # and stored as a dead letter, otherwise it is a 503
         policy = {"flag_policy": {"kind": "below", "cut": 2.0}}  # every sentence is flagged
@@ -147,7 +148,7 @@ def test_the_rights_in_the_docs_are_sufficient(broker: SecuredCluster, harness: 
         wait_until(lambda: client.get("/v1/overview").json()["counts"]["decided"] == 1)
     run_ok("worker-leave", "worker", "leave", "w-0")
     assert run_ok("tail", "tail", "review").out
-    assert len(run_ok("export", "export", "--dataset", "news", "--format", "jsonl").out.splitlines()) == 5
+    assert len(run_ok("export", "export", "--dataset", "news", "--format", "jsonl").out.splitlines()) == 6
     assert "news" in run_ok("datasets-list", "datasets", "list").out
     assert run_ok("thresholds-show", "thresholds", "show").out
     assert "2 dead letters" in run_ok("dead-letters-list", "dead-letters", "list").err
