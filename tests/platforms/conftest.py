@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tests.platforms.studio import LabelStudioServer
 
 WAIT_TIMEOUT_S = 600.0
+MODEL_DATASET = "one-address"  # the dataset of the key for Label Studio
 
 
 @dataclass
@@ -29,6 +30,7 @@ class LabelwatchInstance:
 
     url: str
     key: str
+    model_key: str
     harness: CommandHarness
     http: httpx.Client = field(repr=False)
 
@@ -67,11 +69,11 @@ def watch(service: LabelwatchInstance, capfd: pytest.CaptureFixture[str]) -> Lab
 def service(tmp_path_factory: pytest.TempPathFactory, studio: LabelStudioServer) -> Iterator[LabelwatchInstance]:
     """`labelwatch up` that wants a key; it must also end well."""
     harness = CommandHarness(tmp_path_factory.mktemp("labelwatch"), find_default_model())
-    key = generate_key()
+    key, model_key = generate_key(), generate_key()
     process = harness.start(
         "up",
         LABELWATCH_API_PORT="0",
-        LABELWATCH_API_KEYS=f"label-studio:write:{hash_key(key)}",
+        LABELWATCH_API_KEYS=f"lead:write:{hash_key(key)},studio:label-studio:{MODEL_DATASET}:{hash_key(model_key)}",
         LABELWATCH_API_LABEL_STUDIO_URL=studio.url,
     )
     try:
@@ -81,8 +83,9 @@ def service(tmp_path_factory: pytest.TempPathFactory, studio: LabelStudioServer)
         assert found is not None, ready or process.communicate()[1]
         headers = {"Authorization": f"Bearer {key}"}
         with httpx.Client(base_url=found[0], headers=headers, timeout=WAIT_TIMEOUT_S, trust_env=False) as http:
-            yield LabelwatchInstance(found[0], key, harness, http)
+            yield LabelwatchInstance(found[0], key, model_key, harness, http)
     finally:
         process.terminate()
         out, err = process.communicate(timeout=WAIT_TIMEOUT_S)
     assert process.returncode == 0, out + err
+    assert not any(secret in out + err for secret in (key, model_key))

@@ -24,6 +24,7 @@ DATABASE = "label_studio.sqlite3"
 START_TIMEOUT_S = 900.0
 TOKEN = "0123456789abcdef0123456789abcdef01234567"
 USER = "lead@example.org"
+PASSWORD = "only-for-this-test"
 LABELS = ("PER", "ORG", "LOC", "MISC")
 CONFIG = f"""
 <View>
@@ -52,6 +53,9 @@ class LabelStudioServer:
     def annotate(self, task: int, text: str, entities: Mapping[str, str]) -> int:
         made = self.call("POST", f"/api/tasks/{task}/annotations/", {"result": make_regions(text, entities)})
         return int(made["id"])
+
+    def draft(self, task: int, text: str, entities: Mapping[str, str]) -> None:
+        self.call("POST", f"/api/tasks/{task}/drafts", {"result": make_regions(text, entities), "lead_time": 1.0})
 
     def update_annotation(self, annotation: int, text: str, entities: Mapping[str, str]) -> None:
         self.call("PATCH", f"/api/annotations/{annotation}/", {"result": make_regions(text, entities)})
@@ -117,7 +121,7 @@ def prepare_empty_database(command: Path, folder: Path) -> Path:
     if not kept.exists():
         made = folder / "empty"
         made.mkdir()
-        user = ["--username", USER, "--password", "only-for-this-test", "--user-token", TOKEN]
+        user = ["--username", USER, "--password", PASSWORD, "--user-token", TOKEN]
         done = subprocess.run(
             [command, "init", "--quiet", "--enable-legacy-api-token", *user],
             cwd=made,
@@ -139,7 +143,9 @@ def make_environment(folder: Path) -> dict[str, str]:
         "HOME": str(folder),
         "LABEL_STUDIO_BASE_DATA_DIR": str(folder),
         "SSRF_PROTECTION_ENABLED": "false",
-        "WEBHOOK_TIMEOUT": "120",  # of one second by default: a busy machine is no error here
+        "ML_BLOCK_LOCAL_IP": "false",
+        # Of one to three seconds by default: a busy machine is no error here.
+        **dict.fromkeys(("WEBHOOK_TIMEOUT", "ML_TIMEOUT_HEALTH", "ML_TIMEOUT_SETUP"), "120"),
         "SENTRY_DSN": "",
         "FRONTEND_SENTRY_DSN": "",
         "COLLECT_ANALYTICS": "false",
