@@ -56,7 +56,7 @@ test: lint ## lint, then all tests
 
 .PHONY: test-platforms
 test-platforms: $(DEV) .venv-platforms/.ready ## there and back with a real Label Studio, in an environment of its own (1 GB)
-	@tests/system-packages curl
+	@tests/system-packages chromium curl
 	LABEL_STUDIO=.venv-platforms/bin/label-studio $(BIN)/python -m pytest tests/platforms
 
 SEED ?= 1
